@@ -31,6 +31,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
+from fp8tune.diff import unified_diff
+from fp8tune.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
@@ -41,8 +43,6 @@ from fp8tune.lint.rewrite import apply_fixes, ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
-from fp8tune.toml.diff import unified_diff
-from fp8tune.toml.document import Unreadable
 
 SHARE = 250
 """Configs that one process takes at a time."""

@@ -21,11 +21,11 @@ from typing import Any
 
 from benchmarks.trainer_fuzz import FIXTURE, ODD_VALUES
 from benchmarks.verdicts import labelled, refusals
+from fp8tune.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import trainer
 

@@ -170,11 +170,11 @@ def read_config(
     trainer: str = "",
 ) -> Config:
     """The config of a command line; raises ``Failure``."""
+    from fp8tune.document import Unreadable
     from fp8tune.lint import config
     from fp8tune.lint.directive import BadTarget, asked
     from fp8tune.lint.discover import CannotRead
     from fp8tune.lint.settings import BadSettings
-    from fp8tune.toml.document import Unreadable
     from fp8tune.trainers.about import misnamed
 
     if trainer and (wrong := misnamed(trainer)):

@@ -31,7 +31,10 @@ LIGHT = (
     "commands.lint",
 )
 ALLOWED = {
-    "toml": ("toml",),
+    "document": (),
+    "formats": ("document", "toml"),
+    "diff": (),
+    "toml": ("toml", "document"),
     "suggest": (),
     "atomic": (),
     "streams": (),
@@ -42,7 +45,7 @@ ALLOWED = {
     "job": ("fields",),
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
-    "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
+    "trainers": ("trainers", "facts", "job", "suggest", "document", "_index"),
     "lint": (
         "lint",
         "trainers",
@@ -50,6 +53,9 @@ ALLOWED = {
         "fields",
         "job",
         "suggest",
+        "document",
+        "formats",
+        "diff",
         "toml",
         "atomic",
         "_index",
@@ -61,7 +67,7 @@ ALLOWED = {
         "facts",
         "job",
         "suggest",
-        "toml",
+        "document",
     ),
     "trials": ("trials",),
     "search": (
@@ -74,6 +80,9 @@ ALLOWED = {
         "fields",
         "job",
         "suggest",
+        "document",
+        "formats",
+        "diff",
         "toml",
         "atomic",
         "streams",
@@ -86,7 +95,7 @@ ALLOWED = {
         "lint",
         "facts",
         "job",
-        "toml",
+        "diff",
         "atomic",
     ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
@@ -97,7 +106,6 @@ ALLOWED = {
         "facts",
         "job",
         "suggest",
-        "toml",
         "atomic",
     ),
 }
@@ -150,6 +158,23 @@ def test_arrows_point_one_way():
         if name.startswith("fp8tune.") and not any(inside(name, to) for to in others)
     ]
     assert wrong == []
+
+
+TOML_ITSELF = {
+    "fp8tune.lint.packs": "rules are TOML files",
+    "fp8tune.lint.settings": "pyproject.toml",
+    "fp8tune.search.writeback": "tomlkit writes it",
+}
+
+
+def test_only_what_is_of_toml_alone_knows_the_format_of_configs():
+    users = {
+        module
+        for module in MODULES
+        if any(inside(name, "toml") for name in imports(module))
+        and not inside(module, "toml")
+    }
+    assert users == {*TOML_ITSELF, "fp8tune.formats"}
 
 
 def test_only_the_session_of_a_search_knows_the_runners():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from fp8tune.document import ConfigDocument, InvalidText
+from fp8tune.formats import parse
 from fp8tune.job import Job, Target
 from fp8tune.lint.directive import read_directive
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
-from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.recognise import chosen
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -28,7 +29,7 @@ class Config(NamedTuple):
 
     path: str
     data: bytes
-    document: Document
+    document: ConfigDocument
     target: Target
     trainer: Trainer
     loaded: Loaded
@@ -52,7 +53,7 @@ def read_config(
     data = read(path)
     try:
         document = parse(data)
-    except InvalidToml as error:
+    except InvalidText as error:
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     settings = settings_for(os.path.dirname(os.path.abspath(path)))

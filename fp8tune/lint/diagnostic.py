@@ -3,7 +3,7 @@
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 from typing import NamedTuple
 
-from fp8tune.toml import Span
+from fp8tune.document import Span
 
 
 class Region(NamedTuple):

@@ -9,10 +9,10 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
+from fp8tune.document import Span
 from fp8tune.job import Target
 from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
-from fp8tune.toml import Span
 
 MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20

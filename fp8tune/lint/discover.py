@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import NamedTuple
 
-from fp8tune.toml.document import MAX_BYTES
+from fp8tune.formats import MAX_BYTES
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 

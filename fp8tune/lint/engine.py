@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.document import ConfigDocument, InvalidText
+from fp8tune.formats import parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
@@ -20,7 +22,6 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
-from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.recognise import chosen, may_be_config
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -56,7 +57,7 @@ def check(
     """
     try:
         document = parse(data)
-    except InvalidToml as error:
+    except InvalidText as error:
         if only or usual or may_be_config(error.text, explicit=explicit):
             from fp8tune.lint import invalid_toml
 
@@ -112,7 +113,7 @@ class _Case:
     def __init__(
         self,
         path: str,
-        document: Document,
+        document: ConfigDocument,
         directive: Directive,
         known: Trainer,
         rules: Rules,
@@ -341,9 +342,9 @@ def _filled(template: Template, scope: Any) -> str:
         return ""
 
 
-def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
+def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        from fp8tune.toml.edit import Edit
+        from fp8tune.document import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from fp8tune.document import InvalidText, Lines
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.compare import conflicts
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report
@@ -19,7 +21,6 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.rule_parts import Example
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import InvalidToml, Lines, parse
 
 _MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")
 
@@ -87,7 +88,7 @@ def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
     after = fixed_bytes(before.encode(), [found]).decode()
     try:
         parse(after.encode())
-    except InvalidToml as error:
+    except InvalidText as error:
         yield f"becomes no TOML: {error.reason}"
         return
     report = check("example.toml", after.encode(), against, Target())

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.document import (
+    CannotEdit,
+    ConfigDocument,
+    Edit,
+    InvalidText,
+    Path,
+    apply,
+    in_order,
+)
 from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.repair import Repair
 from fp8tune.lint.rules import Rule
-from fp8tune.toml import Path
-from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.toml.edit import (
-    Edit,
-    add_header,
-    apply,
-    in_order,
-    move_key,
-    remove_key,
-    rename_key,
-    set_values,
-)
-from fp8tune.toml.literal import CannotEdit
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.trainer import DEGREES, Trainer
 
@@ -50,7 +46,7 @@ def find_fix(
     scope: Any,
     job: Job,
     fault: Fault | None,
-    document: Document,
+    document: ConfigDocument,
     known: Trainer,
     loaded: Loaded,
     overrides: tuple[str, ...] = (),
@@ -89,7 +85,7 @@ def find_fix(
 
 def _too_much(
     job: Job,
-    document: Document,
+    document: ConfigDocument,
     edits: list[Edit],
     known: Trainer,
     overrides: tuple[str, ...],
@@ -99,10 +95,10 @@ def _too_much(
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
-        values = parse(apply(document.text, edits).encode()).values
+        values = document.read(apply(document.text, edits))
         after = known.job(known.load(values, overrides), target)
         return str(after["memory.needs"]) if after["memory.fit"] in TOO_MUCH else ""
-    except (Unknown, InvalidToml, CannotEdit):
+    except (Unknown, InvalidText, CannotEdit):
         return ""
 
 
@@ -114,14 +110,14 @@ def _fits(job: Job) -> bool:
         return False
 
 
-def _change(document: Document, edit: Edit) -> Change:
+def _change(document: ConfigDocument, edit: Edit) -> Change:
     start = document.lines.position(max(0, edit.start))
     return Change(*edit, Region(*start, *document.lines.position(edit.end)))
 
 
 class _Maker:
     def __init__(
-        self, job: Job, fault: Fault | None, document: Document, loaded: Loaded
+        self, job: Job, fault: Fault | None, document: ConfigDocument, loaded: Loaded
     ) -> None:
         self.job = job
         self.fault = fault
@@ -132,17 +128,17 @@ class _Maker:
         """The edits of one repair; those of the fault itself where it says none."""
         document = self.document
         values = {self._path(k): v.evaluate(scope) for k, v in repair.set.items()}
-        yield from set_values(document, values)
+        yield from document.set_values(values)
         for name, value in repair.rename.items():
             new = str(value.evaluate(scope))
-            yield from rename_key(document, self._path(name), new)
+            yield from document.rename_key(self._path(name), new)
         for name, value in repair.move.items():
             to = tuple(str(value.evaluate(scope)).split("."))
-            yield from move_key(document, self._path(name), to)
+            yield from document.move_key(self._path(name), to)
         for name, value in repair.header.items():
-            yield add_header(document, self._path(name), str(value.evaluate(scope)))
+            yield document.add_header(self._path(name), str(value.evaluate(scope)))
         for path in self._written(repair.remove):
-            yield remove_key(document, path)
+            yield document.remove_key(path)
         if repair.own and self.fault is not None:
             yield from self.fault.edits
 

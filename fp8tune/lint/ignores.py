@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fp8tune.document import ConfigDocument, Edit
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.mark import Ignore, read_ignores
-from fp8tune.toml.document import Document
-from fp8tune.toml.edit import Edit
 
 
 def without(text: str, ignore: Ignore, index: int) -> Edit:
@@ -36,7 +35,7 @@ def renamed(ignore: Ignore, index: int, name: str) -> Edit:
 
 
 def with_ignores(
-    document: Document, findings: Iterable[Diagnostic], words: str
+    document: ConfigDocument, findings: Iterable[Diagnostic], words: str
 ) -> list[Edit]:
     """Comments above the lines of findings, or names added to those that are there.
 
@@ -68,7 +67,7 @@ def _more(ignore: Ignore, names: list[str]) -> Edit:
     return Edit(end, end, "".join(f", {name}" for name in new))
 
 
-def _above(document: Document, line: int, comment: str) -> Edit:
+def _above(document: ConfigDocument, line: int, comment: str) -> Edit:
     text = document.lines.line(line)
     indent = text[: len(text) - len(text.lstrip())]
     start = document.lines.offset(line)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fp8tune.document import InvalidText
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Label, Region, Report
 from fp8tune.lint.ruleset import Rules
 from fp8tune.suggest import closest
-from fp8tune.toml.document import InvalidToml
 
 _WORD = r"((?:[A-Za-z_/~]|\.{1,2}/)[\w./:~@+-]*)[ \t\r]*(?=$|[#,\]}])"
 _SWITCHES = {
@@ -18,7 +18,7 @@ _SWITCHES = {
 }
 
 
-def report(path: str, error: InvalidToml, rules: Rules) -> Report:
+def report(path: str, error: InvalidText, rules: Rules) -> Report:
     """Return the report on a file that is not TOML."""
     line, column = error.position
     label = Label("", Region(line, column, line, column + 1), "here")
@@ -35,7 +35,7 @@ def report(path: str, error: InvalidToml, rules: Rules) -> Report:
     return Report(path, diagnostics, lines={line: text} if diagnostics else {})
 
 
-def unquoted_hint(error: InvalidToml) -> str:
+def unquoted_hint(error: InvalidText) -> str:
     """Return what to write in place of a word without quotes; else ``""``."""
     if error.reason != "Invalid value":
         return ""

@@ -6,9 +6,8 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
+from fp8tune.document import ConfigDocument, Span
 from fp8tune.lint.rules import RENAMED
-from fp8tune.toml import Span
-from fp8tune.toml.document import Document, comments
 
 FORM = (
     r"#[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
@@ -132,18 +131,17 @@ def words(until: str, reason: str) -> str:
     return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason)
 
 
-def read_ignores(document: Document) -> list[Ignore]:
+def read_ignores(document: ConfigDocument) -> list[Ignore]:
     """The ignore comments of a config."""
     if not speaks(document.text):
         return []
-    spans = (
-        span for span in comments(document.text) if speaks(document.text[slice(*span)])
-    )
+    text = document.text
+    spans = (span for span in document.comments() if speaks(text[slice(*span)]))
     found = (_ignore(document, span) for span in spans)
     return list(islice((ignore for ignore in found if ignore), MAX_COMMENTS))
 
 
-def _ignore(document: Document, span: Span) -> Ignore | None:
+def _ignore(document: ConfigDocument, span: Span) -> Ignore | None:
     comment = document.text[slice(*span)]
     form = re.match(FORM, comment)
     wrong = mistake(comment) if form is None else None
@@ -168,7 +166,7 @@ def _ignore(document: Document, span: Span) -> Ignore | None:
     return Ignore(span, lines, names, until, problem, reason, places)
 
 
-def _lines(document: Document, span: Span) -> tuple[int, ...]:
+def _lines(document: ConfigDocument, span: Span) -> tuple[int, ...]:
     """Its own line; and if it stands alone, the one below and that of the next key.
 
     The one below is the first that is no ignore comment itself.
@@ -183,7 +181,7 @@ def _lines(document: Document, span: Span) -> tuple[int, ...]:
     return (line, below, _next_key(document, line))
 
 
-def _next_key(document: Document, line: int) -> int:
+def _next_key(document: ConfigDocument, line: int) -> int:
     """The first line below that is neither empty nor a comment."""
     last = len(document.text.split("\n"))
     for number in range(line + 1, last + 1):

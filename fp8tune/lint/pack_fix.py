@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fp8tune.document import Path
 from fp8tune.fields import FIELDS
 from fp8tune.job import Target
 from fp8tune.lint.repair import VERBS
 from fp8tune.lint.rules import Rule
 from fp8tune.suggest import closest
-from fp8tune.toml import Path
 from fp8tune.trainers import faults
 
 SAFETIES = ("safe", "unsafe")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from fp8tune.document import ConfigDocument, Path, Span
 from fp8tune.job import Job
 from fp8tune.lint.diagnostic import Marked, Region
 from fp8tune.lint.rule_parts import At
-from fp8tune.toml import Path, Span
-from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Argument, Fault, Loaded
 
 TOP = Region(1, 1, 1, 1)
@@ -15,7 +14,7 @@ TOP = Region(1, 1, 1, 1)
 class Places:
     """Finds the spans of one document and its overrides that findings point at."""
 
-    def __init__(self, document: Document, job: Job, loaded: Loaded) -> None:
+    def __init__(self, document: ConfigDocument, job: Job, loaded: Loaded) -> None:
         self.document = document
         self.job = job
         self.loaded = loaded

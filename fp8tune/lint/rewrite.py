@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
+from fp8tune.document import CannotEdit, Edit, InvalidText, Unreadable, apply
+from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
-from fp8tune.toml.document import InvalidToml, Unreadable, parse
-from fp8tune.toml.edit import Edit, apply
-from fp8tune.toml.literal import CannotEdit
 
 if TYPE_CHECKING:
     from fp8tune.lint.settings import Options
@@ -51,7 +50,7 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
         result = apply_fixes(data, look, unsafe=options.unsafe_fixes)
     report = result.report._replace(fixed=result.fixed)
     if options.diff:
-        from fp8tune.toml.diff import unified_diff
+        from fp8tune.diff import unified_diff
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)
@@ -157,7 +156,7 @@ def _seen(
         data = fixed_bytes(now.data, chosen)
         parse(data)
         return data, look(data)
-    except (CannotEdit, InvalidToml, Unreadable):
+    except (CannotEdit, InvalidText, Unreadable):
         return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from fp8tune.document import Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import BadTarget, asked
@@ -16,7 +17,6 @@ from fp8tune.lint.rules import FAILING, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import Problem, select
 from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
-from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.about import misnamed
 
 if TYPE_CHECKING:

@@ -10,19 +10,18 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fp8tune.document import ConfigDocument, Span
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
 from fp8tune.lint.mark import Ignore, read_ignores
 from fp8tune.suggest import closest
-from fp8tune.toml import Span
-from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault
 
 
 class Sieve:
     """Holds findings back, and reports which comments held back nothing."""
 
-    def __init__(self, document: Document, today: datetime.date) -> None:
+    def __init__(self, document: ConfigDocument, today: datetime.date) -> None:
         self.text = document.text
         ignores = read_ignores(document)
         self.ignores = [ignore for ignore in ignores if not ignore.problem]
@@ -102,7 +101,7 @@ def _bad(ignore: Ignore) -> Fault:
     wrong, start = ignore.mistake, ignore.span[0]
     if wrong is None or not wrong.meant:
         return Fault("bad-ignore", (), facts, ignore.span)
-    from fp8tune.toml.edit import Edit
+    from fp8tune.document import Edit
 
     facts |= {"hint": f"write `{wrong.meant}`", "meant": Words(wrong.meant)}
     edit = Edit(start, start + wrong.end, wrong.beginning)

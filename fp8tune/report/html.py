@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fp8tune import __version__, atomic
+from fp8tune.diff import unified_diff
 from fp8tune.lint.wording import plain
 from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
@@ -30,7 +31,6 @@ from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import load_study
 from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
-from fp8tune.toml.diff import unified_diff
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"

@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.formats import parse
 from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import Outcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.wording import FAILURES, change, listed, messages, percent, unit
 from fp8tune.search.writeback import MARK, Choice
-from fp8tune.toml.document import comments, parse
 from fp8tune.trials.space import shown
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
@@ -185,7 +185,7 @@ def stale_comments(
         for change in changes
         if (keys := document.spans.keys.get(tuple(change.key.split("."))))
     }
-    for start, end in comments(document.text):
+    for start, end in document.comments():
         text, line = document.text[start:end], document.lines.position(start)[0]
         if text.startswith(MARK) or "fp8tune:" in text:
             continue

@@ -9,6 +9,8 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from fp8tune.document import apply
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
@@ -20,8 +22,6 @@ from fp8tune.lint.settings import BadSettings, settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
-from fp8tune.toml.document import parse
-from fp8tune.toml.edit import apply
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import ROLES
 

@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.document import InvalidText, Unreadable
+from fp8tune.formats import parse
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
-from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
@@ -99,7 +100,7 @@ def _configs() -> Iterator[str]:
             continue
         try:
             kind = recognise(parse(read(path)).values)
-        except (CannotRead, InvalidToml, Unreadable):
+        except (CannotRead, InvalidText, Unreadable):
             continue
         if kind.trainer and not kind.fragment:
             yield path

@@ -8,11 +8,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from fp8tune.document import CannotEdit, ConfigDocument, Path, apply
+from fp8tune.formats import parse
 from fp8tune.search import CannotSearch
-from fp8tune.toml import Path
-from fp8tune.toml.document import Document, parse
-from fp8tune.toml.edit import apply, remove_key, set_values
-from fp8tune.toml.literal import CannotEdit
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
 
@@ -23,7 +21,7 @@ def with_overrides(
     """Return the bytes of a config with the overrides written into it.
 
     Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
-    values that TOML cannot hold; ``InvalidToml`` and ``Unreadable``.
+    values that TOML cannot hold; ``InvalidText`` and ``Unreadable``.
     """
     document = parse(data)
     loaded = known.load(document.values, overrides)
@@ -42,7 +40,7 @@ def with_overrides(
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 
-def _written(document: Document, loaded: Loaded) -> str:
+def _written(document: ConfigDocument, loaded: Loaded) -> str:
     """Return the text with each overridden key; raises ``CannotEdit``."""
     values: dict[Path, Any] = {}
     removed: list[Path] = []
@@ -58,7 +56,7 @@ def _written(document: Document, loaded: Loaded) -> str:
     return apply(
         document.text,
         [
-            *set_values(document, values),
-            *(remove_key(document, place) for place in removed),
+            *document.set_values(values),
+            *(document.remove_key(place) for place in removed),
         ],
     )

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.formats import parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.directive import Directive, read_directive
@@ -19,7 +20,6 @@ from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
-from fp8tune.toml.document import parse
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.recognise import chosen
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
 def read_config(
     path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
 ) -> TrainConfig:
-    """Read a train config; raises ``CannotSearch``, ``InvalidToml``, ``Unreadable``.
+    """Read a train config; raises ``CannotSearch``, ``InvalidText``, ``Unreadable``.
 
     ``target`` is from the command line; the header comment and the project's settings
     fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:

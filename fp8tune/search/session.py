@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
+from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
@@ -80,7 +81,6 @@ from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import check_outputs, export_trials, write_tuned
 from fp8tune.search.warm_start import WarmStart, choose_start
 from fp8tune.streams import lasting
-from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import count_retried_settings, retries_all, timed
@@ -122,7 +122,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
             return _search(options, report, stop, held)
     except (BadSettings, BadTarget, BadRecord, Unreadable) as error:
         raise CannotSearch(str(error)) from None
-    except InvalidToml as error:
+    except InvalidText as error:
         line, column = error.position
         place = f"{options.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None

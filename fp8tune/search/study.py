@@ -24,6 +24,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
+from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.plan import Plan, read_config
@@ -39,7 +40,6 @@ from fp8tune.search.storage import (
     without_password,
 )
 from fp8tune.studies import JOURNAL
-from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trainers.about import misnamed
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
@@ -361,7 +361,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     except (KeyError, TypeError, ValueError) as error:
         wrong = f"{type(error).__name__}: {error}"
         raise BadStudy(f"{place}: this version did not write it ({wrong})") from None
-    except (CannotSearch, InvalidToml, Unreadable) as error:
+    except (CannotSearch, InvalidText, Unreadable) as error:
         raise BadStudy(f"{place}: the config in it: {error}") from None
     for trial in trials:
         try:

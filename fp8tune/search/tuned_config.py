@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from fp8tune import atomic
+from fp8tune.diff import unified_diff
 from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
@@ -21,7 +22,6 @@ from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.writeback import MARK, Choice, write_back
 from fp8tune.studies import JOURNAL
-from fp8tune.toml.diff import unified_diff
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
 """Files of a study's folder that no output may replace."""

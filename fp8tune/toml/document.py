@@ -8,14 +8,22 @@ its positions. Those of other texts are scanned when a finding asks for them.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from itertools import accumulate, islice
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
-from fp8tune.toml import Path, Span
-from fp8tune.toml.plain import Spans, read_plain
+from fp8tune.document import (
+    Edit,
+    InvalidText,
+    Lines,
+    Path,
+    Position,
+    Span,
+    Spans,
+    Unreadable,
+)
+from fp8tune.toml.plain import read_plain
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 MAX_BYTES = 1 << 20
@@ -30,50 +38,8 @@ _KEY = rf"(?:(?<![\w-]){BARE_KEY}|{STRING})"
 _DOTTED = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
 
 
-class Position(NamedTuple):
-    """A place in a text; lines and columns count characters from 1."""
-
-    line: int
-    column: int
-
-
-class InvalidToml(Exception):
+class InvalidToml(InvalidText):
     """The bytes are not TOML, with the position and the parser's reason."""
-
-    def __init__(self, reason: str, position: Position, text: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.position = position
-        self.text = text
-
-
-class Unreadable(Exception):
-    """The file is not read at all: too large, or a key nested beyond reason."""
-
-
-class Lines:
-    """Lines of a text by number, and positions by character offset."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        lengths = accumulate(map(len, text.split("\n")), initial=0)
-        self._starts = [before + number for number, before in enumerate(lengths)]
-        del self._starts[-1]
-
-    def position(self, offset: int) -> Position:
-        """The line and column of a character offset."""
-        line = bisect_right(self._starts, offset)
-        return Position(line, offset - self._starts[line - 1] + 1)
-
-    def offset(self, number: int) -> int:
-        """The offset at which line ``number`` (from 1) begins."""
-        return self._starts[number - 1]
-
-    def line(self, number: int) -> str:
-        """The text of line ``number`` (from 1) without its line ending."""
-        start = self._starts[number - 1]
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[start:end].rstrip("\r\n")
 
 
 class Document:
@@ -116,6 +82,44 @@ class Document:
         """The span of ``"key"`` or ``"value"`` at ``path``, if it stands there."""
         table = self.spans.values if part == "value" else self.spans.keys
         return table.get(path) or self.spans.keys.get(path)
+
+    def comments(self) -> Iterator[Span]:
+        """The comments, from ``#`` to the end of the line."""
+        return comments(self.text)
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The values of another text; raises ``InvalidToml``."""
+        return parse(text.encode()).values
+
+    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
+        """Set keys: replace their values, or add them to their tables."""
+        from fp8tune.toml import edit
+
+        return edit.set_values(self, values)
+
+    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
+        """Give a key another name wherever it is named."""
+        from fp8tune.toml import edit
+
+        return edit.rename_key(self, path, name)
+
+    def remove_key(self, path: Path) -> Edit:
+        """Remove a key with its value, and the line if it is alone on it."""
+        from fp8tune.toml import edit
+
+        return edit.remove_key(self, path)
+
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
+        """Move a key with its value to another table."""
+        from fp8tune.toml import edit
+
+        return edit.move_key(self, path, to)
+
+    def add_header(self, path: Path, section: str) -> Edit:
+        """Put the header of a section above a key."""
+        from fp8tune.toml import edit
+
+        return edit.add_header(self, path, section)
 
 
 def parse(data: bytes) -> Document:

@@ -7,50 +7,16 @@ new table meets dotted keys, is for the caller to check with the parser.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
-from fp8tune.toml import Path, Span
+from fp8tune.document import CannotEdit, Edit, Path, Span
 from fp8tune.toml.document import Document, comments
-from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
+from fp8tune.toml.literal import key_text, literal, quote_of
 
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _CLOSING = re.compile(r"[ \t]*\]\]?")
-
-
-class Edit(NamedTuple):
-    """Replace the characters from ``start`` to ``end`` by ``text``.
-
-    A byte-order mark stands at -1.
-    """
-
-    start: int
-    end: int
-    text: str
-
-
-def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text after all edits; raises ``CannotEdit`` where they overlap."""
-    parts, end = [], 0
-    for edit in in_order(edits):
-        parts += [text[end : edit.start], edit.text]
-        end = edit.end
-    return "".join([*parts, text[end:]])
-
-
-def in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits by place; raises ``CannotEdit`` where they overlap."""
-    ordered = sorted(edits, key=_place)
-    if any(after.start < before.end for before, after in pairwise(ordered)):
-        raise CannotEdit("edits overlap")
-    return ordered
-
-
-def _place(edit: Edit) -> tuple[int, int, bool, str]:
-    """By place; at the end of a text, keys of its last table before new tables."""
-    return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
 
 
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fp8tune.document import CannotEdit
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LARGEST = 2**63
-
-
-class CannotEdit(Exception):
-    """The text is written in a way that this edit does not cover."""
 
 
 def literal(value: Any, quote: str = '"') -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from fp8tune.toml import Path, Span
+from fp8tune.document import Path, Span, Spans
 
 _END = r"[ \t]*+(?:#[^\x00-\x08\x0a-\x1f\x7f]*+)?+"
 _BLANK = rf"(?:{_END}\r?\n)*+[ \t]*+"
@@ -30,20 +30,6 @@ _NUMBER = re.compile(
 )
 _MAX_DIGITS = 40
 _MAX_PARTS = 8
-
-
-class Spans(NamedTuple):
-    """Spans by path: of the last part of each key, and of each value.
-
-    Tables written as ``[header]`` have a key span (the name inside the
-    brackets) and no value span; array items have a value span only, but for
-    ``[[header]]`` items, which have a key span only. ``names`` are all the places
-    that name a key, of which ``keys`` holds one.
-    """
-
-    keys: dict[Path, Span]
-    values: dict[Path, Span]
-    names: dict[Path, list[Span]]
 
 
 def read_plain(text: str) -> tuple[dict[str, Any], Spans] | None:

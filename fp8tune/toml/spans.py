@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from fp8tune.toml import Path, Span
-from fp8tune.toml.plain import Spans
+from fp8tune.document import Path, Span, Spans
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 _BLANK = re.compile(rf"(?:[ \t\r\n]++|{COMMENT})*+")

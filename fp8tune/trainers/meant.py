@@ -6,8 +6,8 @@ import re
 from collections.abc import Container
 from typing import Any
 
+from fp8tune.document import Path
 from fp8tune.job import Words
-from fp8tune.toml import Path
 
 _NAME = r"did you mean [`\[]([\w.]+)[`\]]\?"
 

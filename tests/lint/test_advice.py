@@ -9,6 +9,7 @@ import tomllib
 from functools import cache
 from typing import NamedTuple
 
+from fp8tune.document import CannotEdit, apply, in_order
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -16,8 +17,7 @@ from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import fixed_bytes
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
-from fp8tune.toml.edit import apply, in_order, set_values
-from fp8tune.toml.literal import CannotEdit
+from fp8tune.toml.edit import set_values
 from tests.each import each
 
 BUILTIN = read_builtin()

@@ -3,11 +3,11 @@
 from functools import cache, partial
 
 from benchmarks.config_fuzz import TARGETS, corpus, mutated, tried
+from fp8tune.document import Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.trainer import trainer
 
 

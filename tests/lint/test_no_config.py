@@ -2,11 +2,11 @@
 
 import pytest
 
+from fp8tune.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import Unreadable
 from tests.each import each
 from tests.sample import TP
 

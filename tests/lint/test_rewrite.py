@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.document import CannotEdit
 from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, fixed_bytes
 from fp8tune.toml.document import MAX_BYTES
-from fp8tune.toml.literal import CannotEdit
 from tests.each import each
 from tests.lint.conftest import fix
 

@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
+from fp8tune.diff import unified_diff
 from fp8tune.runners.replay import Replay
 from fp8tune.search.writeback import MARK
-from fp8tune.toml.diff import unified_diff
 from tests.sample import LLAMA_8B
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (

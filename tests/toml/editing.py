@@ -2,8 +2,8 @@
 
 import tomllib
 
+from fp8tune.document import Edit, apply
 from fp8tune.toml.document import parse
-from fp8tune.toml.edit import Edit, apply
 
 
 def path_of(dotted):

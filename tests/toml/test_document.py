@@ -4,15 +4,8 @@ import math
 
 import pytest
 
-from fp8tune.toml.document import (
-    MAX_BYTES,
-    MAX_KEY_PARTS,
-    InvalidToml,
-    Lines,
-    Position,
-    Unreadable,
-    parse,
-)
+from fp8tune.document import Lines, Position, Unreadable
+from fp8tune.toml.document import MAX_BYTES, MAX_KEY_PARTS, InvalidToml, parse
 from tests.each import each
 from tests.toml.corpus import DIGITS
 

@@ -4,9 +4,9 @@ import tomllib
 
 import pytest
 
+from fp8tune.document import CannotEdit, Edit, apply, in_order
 from fp8tune.toml.document import parse
-from fp8tune.toml.edit import Edit, apply, in_order, remove_key, set_values
-from fp8tune.toml.literal import CannotEdit
+from fp8tune.toml.edit import remove_key, set_values
 from tests.each import each
 from tests.toml.editing import edited, path_of
 from tests.toml.values import canonical, walk

@@ -6,17 +6,9 @@ import tomllib
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from fp8tune.document import CannotEdit, Edit, apply, in_order
 from fp8tune.toml.document import Document, comments, parse
-from fp8tune.toml.edit import (
-    Edit,
-    apply,
-    in_order,
-    move_key,
-    remove_key,
-    rename_key,
-    set_values,
-)
-from fp8tune.toml.literal import CannotEdit
+from fp8tune.toml.edit import move_key, remove_key, rename_key, set_values
 from tests.toml.values import canonical, walk, without_empty
 from tests.toml.writer import documents, scalars
 

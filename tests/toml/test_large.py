@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.toml.document import MAX_BYTES, InvalidToml, Unreadable, parse
+from fp8tune.document import Unreadable
+from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
 from tests.each import each
 from tests.toml.clock import soon
 from tests.toml.corpus import DIGITS

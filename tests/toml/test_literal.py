@@ -4,7 +4,8 @@ import tomllib
 
 import pytest
 
-from fp8tune.toml.literal import CannotEdit, literal
+from fp8tune.document import CannotEdit
+from fp8tune.toml.literal import literal
 from tests.each import each
 
 

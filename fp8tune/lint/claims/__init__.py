@@ -10,8 +10,8 @@ finds the comments, ``speech`` decides which sentences count, ``quantities`` and
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fp8tune.document import Span
 from fp8tune.lint.claims.prose import Line
-from fp8tune.toml import Span
 
 BESIDE = ""
 """The name of a claim about the key on its line."""

@@ -9,6 +9,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
+from fp8tune.document import ConfigDocument
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
@@ -16,7 +17,6 @@ from fp8tune.lint.claims.prose import Comments, Line, lower
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.claims.stated import Stated
 from fp8tune.lint.directive import Directive
-from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
 
@@ -35,7 +35,7 @@ _FACTORS = {
 
 
 def contradictions(
-    document: Document,
+    document: ConfigDocument,
     known: Trainer,
     loaded: Loaded,
     directive: Directive,
@@ -58,7 +58,7 @@ def contradictions(
 
 
 def titled_gpus(
-    document: Document, known: Trainer, loaded: Loaded, directive: Directive
+    document: ConfigDocument, known: Trainer, loaded: Loaded, directive: Directive
 ) -> tuple[int, int]:
     """How many GPUs the title says that the file is for, and on which line, or 0."""
     return _Reader(document, known, loaded, directive).gpus
@@ -66,13 +66,17 @@ def titled_gpus(
 
 class _Reader:
     def __init__(
-        self, document: Document, known: Trainer, loaded: Loaded, directive: Directive
+        self,
+        document: ConfigDocument,
+        known: Trainer,
+        loaded: Loaded,
+        directive: Directive,
     ) -> None:
         self.document = document
         self.known = known
         self.loaded = _under_header(document, known, loaded)
         self.directive = directive
-        self.comments = Comments(document.text)
+        self.comments = Comments(document)
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
@@ -235,7 +239,7 @@ class _Reader:
         fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
-        from fp8tune.toml.edit import Edit
+        from fp8tune.document import Edit
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
@@ -255,7 +259,7 @@ def _names(known: Trainer) -> frozenset[str]:
     return frozenset((*keys, *_CALLED, *_DEGREES))
 
 
-def _under_header(document: Document, known: Trainer, loaded: Loaded) -> Loaded:
+def _under_header(document: ConfigDocument, known: Trainer, loaded: Loaded) -> Loaded:
     """The config with the section header that it lacks: that is what comments mean."""
     lacking = [f.facts["section"] for f in loaded.faults if f.kind == "missing-header"]
     if not lacking:

@@ -9,8 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.toml import Span
-from fp8tune.toml.document import comments
+from fp8tune.document import ConfigDocument, Span
 
 MAX_COMMENTS = 5000
 MAX_LENGTH = 400
@@ -41,9 +40,10 @@ class Line(NamedTuple):
 class Comments:
     """The comments of a valid TOML text."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        header = _HEADER.match(text)
+    def __init__(self, document: ConfigDocument) -> None:
+        self.document = document
+        self.text = document.text
+        header = _HEADER.match(self.text)
         self.header_end = header.end() if header else 0
 
     def lines(self) -> Iterator[Line]:
@@ -75,7 +75,7 @@ class Comments:
     @cached_property
     def exact(self) -> list[Span]:
         """Every comment, however the strings around it are written."""
-        return list(comments(self.text))
+        return list(self.document.comments())
 
     def _mark(self, start: int, end: int) -> int:
         """Where the comment of a line starts, or -1."""

@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.toml import Path
-from fp8tune.toml.document import Unreadable
+from fp8tune.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Call, Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge.loader import Config, Loader
 from fp8tune.trainers.schema import Schema

@@ -4,6 +4,7 @@ from fp8tune.lint.claims import BESIDE
 from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
+from fp8tune.toml.document import Document
 from tests.each import each
 
 
@@ -11,7 +12,7 @@ def claims(text):
     """Name, words and value of every claim."""
     return [
         (claim.name, text[slice(*claim.span)], said(claim))
-        for line in Comments(text).lines()
+        for line in Comments(Document(text, {}, bom=False)).lines()
         for claim in (*quantities(line), *modes(line))
     ]
 

@@ -4,11 +4,12 @@ import pytest
 
 from fp8tune.lint.claims.prose import MAX_LENGTH, Comments, Line
 from fp8tune.lint.claims.speech import hedged
+from fp8tune.toml.document import Document
 from tests.each import each
 
 
 def lines(text):
-    return list(Comments(text).lines())
+    return list(Comments(Document(text, {}, bom=False)).lines())
 
 
 def line(text, start, *, header=False, inline=False):
@@ -57,7 +58,11 @@ def test_lines(text, found):
 )
 def test_sentence(text, sentence, paragraph, first):
     at = text.index("X")
-    assert Comments(text).sentence((at, at + 1)) == (sentence, paragraph, first)
+    assert Comments(Document(text, {}, bom=False)).sentence((at, at + 1)) == (
+        sentence,
+        paragraph,
+        first,
+    )
 
 
 @pytest.mark.parametrize(

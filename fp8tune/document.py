@@ -1,0 +1,159 @@
+"""What lint and search ask of a config's text, whatever format it is in.
+
+``fp8tune.formats`` reads a file; a format is a module whose document keeps this
+protocol.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Protocol
+
+Path = tuple[str | int, ...]
+"""Keys and array indices from the root, e.g. ``("data", "datasets", 0, "path")``."""
+
+Span = tuple[int, int]
+"""Start and end offset in characters, the end exclusive."""
+
+
+class Position(NamedTuple):
+    """A place in a text; lines and columns count characters from 1."""
+
+    line: int
+    column: int
+
+
+class InvalidText(Exception):
+    """The bytes are not of the format, with the position and the parser's reason."""
+
+    def __init__(self, reason: str, position: Position, text: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+        self.text = text
+
+
+class Unreadable(Exception):
+    """The file is not read at all: too large, or a key nested beyond reason."""
+
+
+class CannotEdit(Exception):
+    """The text is written in a way that this edit does not cover."""
+
+
+class Spans(NamedTuple):
+    """Spans by path: of the last part of each key, and of each value.
+
+    Tables written as ``[header]`` have a key span (the name inside the
+    brackets) and no value span; array items have a value span only, but for
+    ``[[header]]`` items, which have a key span only. ``names`` are all the places
+    that name a key, of which ``keys`` holds one.
+    """
+
+    keys: dict[Path, Span]
+    values: dict[Path, Span]
+    names: dict[Path, list[Span]]
+
+
+class Lines:
+    """Lines of a text by number, and positions by character offset."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        lengths = accumulate(map(len, text.split("\n")), initial=0)
+        self._starts = [before + number for number, before in enumerate(lengths)]
+        del self._starts[-1]
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset."""
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def offset(self, number: int) -> int:
+        """The offset at which line ``number`` (from 1) begins."""
+        return self._starts[number - 1]
+
+    def line(self, number: int) -> str:
+        """The text of line ``number`` (from 1) without its line ending."""
+        start = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+
+class Edit(NamedTuple):
+    """Replace the characters from ``start`` to ``end`` by ``text``.
+
+    A byte-order mark stands at -1.
+    """
+
+    start: int
+    end: int
+    text: str
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text after all edits; raises ``CannotEdit`` where they overlap."""
+    parts, end = [], 0
+    for edit in in_order(edits):
+        parts += [text[end : edit.start], edit.text]
+        end = edit.end
+    return "".join([*parts, text[end:]])
+
+
+def in_order(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits by place; raises ``CannotEdit`` where they overlap."""
+    ordered = sorted(edits, key=_place)
+    if any(after.start < before.end for before, after in pairwise(ordered)):
+        raise CannotEdit("edits overlap")
+    return ordered
+
+
+def _place(edit: Edit) -> tuple[int, int, bool, str]:
+    """By place; at the end of a text, keys of its last table before new tables."""
+    return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
+
+
+class ConfigDocument(Protocol):
+    """A valid text: its values, where each stands, and edits that change them.
+
+    The methods that edit raise ``CannotEdit`` for a layout that they do not cover.
+    Whether the outcome is valid is for the caller to check, by reading it.
+    """
+
+    text: str
+    values: dict[str, Any]
+    bom: bool
+
+    @property
+    def spans(self) -> Spans:
+        """Where keys and values stand, as character offsets into ``text``."""
+
+    @property
+    def lines(self) -> Lines:
+        """Offsets to lines and columns."""
+
+    def span(self, path: Path, part: str) -> Span | None:
+        """The span of ``"key"`` or ``"value"`` at ``path``, if it stands there."""
+
+    def comments(self) -> Iterator[Span]:
+        """The comments, from the mark that begins each to the end of its line."""
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The values of another text in the same format; raises ``InvalidText``."""
+
+    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
+        """Set keys: replace their values, or add them to their tables."""
+
+    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
+        """Give a key another name wherever it is named."""
+
+    def remove_key(self, path: Path) -> Edit:
+        """Remove a key with its value, and the line if it is alone on it."""
+
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
+        """Move a key with its value to another table."""
+
+    def add_header(self, path: Path, section: str) -> Edit:
+        """Put the header of a section above a key."""
