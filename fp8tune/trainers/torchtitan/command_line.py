@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fp8tune.toml.document import Unreadable
+from fp8tune.document import Unreadable
 from fp8tune.trainers.faults import Call, Loaded
 from fp8tune.trainers.schema import Schema
 from fp8tune.trainers.torchtitan.loader import Loader

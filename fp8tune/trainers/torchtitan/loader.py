@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.toml import Path
+from fp8tune.document import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
