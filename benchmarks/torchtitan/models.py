@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.torchtitan.models WHEELS`` writes
 ``fp8tune/trainers/torchtitan/models.toml``: each flavor of each decoder with the
-releases that have it, and every model that a release knows. Sizes come from the tables of model
-arguments in each wheel, which are parsed and not run; FFN sizes follow the formulas of
-the model code. ``--check`` writes nothing and exits with 1 if the file differs.
+releases that have it, and every model that a release knows. Sizes come from the tables
+of model arguments in each wheel, which are parsed and not run; FFN sizes follow the
+formulas of the model code. ``--check`` writes nothing and exits with 1 if the file
+differs.
 """
 
 from __future__ import annotations

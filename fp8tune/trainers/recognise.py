@@ -68,7 +68,8 @@ def recognise(
     A file that the user named counts as a config if a third of its keys or tables
     are a trainer's, another one if half are. Of several trainers and versions it is
     of the one that knows most of its keys, then of its tables: of equals the newest
-    version, and the first trainer. ``only`` names the trainer where its version alone is open.
+    version, and the first trainer. ``only`` names the trainer where its version alone
+    is open.
     """
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))

@@ -65,7 +65,8 @@ def gemms(
     # Per-op AC saves every second product: it repeats keys, output and up.
     modes = {"none": (), "full": BLOCK[:-1], "op": ("k_proj", "o_proj", "up_proj")}
     repeated = frozenset(known("ac", modes.get(ac_applied)))
-    whole = of_decoder(shape, *fp8_tokens, fp8_tokens[-1], repeated=repeated)
+    (tokens,) = fp8_tokens
+    whole = of_decoder(shape, tokens, tokens, repeated=repeated)
     skipped = {
         gemm.name
         for gemm in whole
@@ -74,9 +75,7 @@ def gemms(
         or gemm.n % ALIGNMENT
         or (auto_filter and gemm.k <= 4096 and gemm.n <= 1024)
     }
-    mine = of_decoder(
-        shape, *fp8_tokens, fp8_tokens[-1], tp=tp, head_tp=tp, repeated=repeated
-    )
+    mine = of_decoder(shape, tokens, tokens, tp=tp, head_tp=tp, repeated=repeated)
     return tuple(gemm._replace(fp8=gemm.name not in skipped) for gemm in mine)
 
 

@@ -22,7 +22,8 @@ BF16 = 2
 BANDS = {"op": (0.06, 0.06), "full": (0.06, 0.06), "TP": (0.10, 0.20)}
 """How far below and above the estimate a peak may lie, by ``estimate_family``.
 
-The worst published run of each, rounded up (``python -m benchmarks.torchtitan.published``).
+The worst published run of each, rounded up; ``python -m
+benchmarks.torchtitan.published`` prints them.
 """
 UNSHOWN = (0.20, 0.20)
 """The same where no run is published."""

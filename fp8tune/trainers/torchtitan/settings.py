@@ -29,7 +29,7 @@ def grad_accum(job: Job, value: int) -> dict[str, Any]:
     return {key: value * job["micro_batch"] * job["dp_ranks"]}
 
 
-def ac(job: Job, value: str) -> dict[str, Any]:
+def ac(_: Job, value: str) -> dict[str, Any]:
     """Mode and option; ``op`` and ``every-2`` are kinds of selective."""
     mode, option = "activation_checkpoint.mode", "selective_ac_option"
     if value in ("none", "full", "memory_budget"):
