@@ -153,7 +153,7 @@ def _slower(gemms: tuple[Gemm, ...]) -> list[tuple[Gemm, float]]:
 
 def obstacle(
     job: Job,
-    tp: int,
+    fp8_tp_refused: bool,
     hidden_size: int = 0,
     fp8_kv_size: int = 0,
     ffn_size: int = 0,
@@ -181,7 +181,7 @@ def obstacle(
     odd = (f"{name}, {n}," for name, n in sizes.items() if n % ALIGNMENT)
     words = (
         no_fp8 if gpu_fp8_matmul is False else "",
-        "the trainer refuses FP8 with tensor parallelism" if tp > 1 else "",
+        "the trainer refuses FP8 with tensor parallelism" if fp8_tp_refused else "",
         *(f"{size} is not a multiple of 16, as FP8 GEMMs need" for size in odd),
     )
     return Words(next(filter(None, words), ""))

@@ -42,7 +42,7 @@ def node(gpus_per_node: int | None = None) -> int:
 
 
 def step(
-    attention_passes: float,
+    ac_applied: str,
     gemms: tuple[Gemm, ...],
     gemm_attention_flops: float,
     fp8_tokens: tuple[int, ...],
@@ -76,7 +76,7 @@ def step(
         ffn_width=ffn_size // tp,
         vocab_size=vocab_size,
         weights=sum(gemm.weights for gemm in gemms) + vocab_size * hidden_size,
-        forwards=4 if attention_passes > 4 else 3,
+        forwards=3 if ac_applied == "none" else 4,
         grad_accum=grad_accum,
         shards=shards,
         tp=tp,
