@@ -47,10 +47,12 @@ def _rules(ctx: click.Context) -> Iterator[str]:  # noqa: ARG001
 def _pages(ctx: click.Context) -> Iterator[str]:
     from fp8tune.facts import FACTS
     from fp8tune.lint.explain import keys
+    from fp8tune.lint.explain.glossary import terms
 
     yield from _rules(ctx)
     yield from keys()
     yield from FACTS
+    yield from (word.name for word in terms())
 
 
 def _trainers(ctx: click.Context) -> Iterator[str]:  # noqa: ARG001

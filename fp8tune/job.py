@@ -113,9 +113,9 @@ class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` holds the fields and facts that are functions, ``settings`` how those
-    of them are set that a search may change, ``trainer`` is whose they are. ``found``
-    and ``plans`` remember the origins and the plans that were asked for.
+    ``computed`` has the fields and facts that are functions, ``settings`` how to set
+    those of them that a search may change. ``trainer`` is its name. ``found`` and
+    ``plans`` are caches of origins and plans.
     """
 
     keys: frozenset[str]

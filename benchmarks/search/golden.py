@@ -2,7 +2,7 @@
 
 Each case is a replay through the command line, with its own landscape and budget; in
 turn nothing goes wrong, a fifth of the settings fails, or the study is cut off at any
-byte and the same command goes on, once or again and again. ``--record`` writes the
+byte and the same command continues, once or again and again. ``--record`` writes the
 answers to ``benchmarks/results/golden.jsonl``; without it they are compared with those,
 and exit code 1 says that one differs. An answer is the exit code, the command's JSON
 with the codes of its findings and without names of files, whether a config was written,

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from fp8tune.trials.record import Record
 
 RAN_ON = {
-    "gpu": "the GPU that it ran on, which nothing says: name it with --gpu",
-    "world_size": "as many GPUs as it ran on, and nothing sure says how many: give "
-    "that number with --world-size",
+    "gpu": "the GPU that it ran on: name it with --gpu",
+    "world_size": "the number of GPUs that it ran on: give it with --world-size",
 }
 """What a measured run is of, and what to type."""
 
@@ -61,7 +60,7 @@ def _sizes(
     """Return the numbers of GPUs asked for, ``(None,)`` if none is given."""
     found = [part for part in value.split(",") if part]
     if not all(part.isdecimal() and 0 < int(part) <= 10**7 for part in found):
-        reason = f"{value!r} is neither a number of GPUs nor a list like 8,16"
+        reason = f"{value!r} is not a number of GPUs or a list like 8,16"
         raise click.BadParameter(reason, ctx, param)
     return tuple(int(part) for part in found) or (None,)
 
@@ -146,7 +145,7 @@ def command(
       fp8tune estimate train.toml --measured 74.1 --measured-speed 38983
     """
     if measured_torch and not (measured or measured_speed):
-        raise Failure("--measured-torch goes with --measured or --measured-speed")
+        raise Failure("--measured-torch needs --measured or --measured-speed")
     names = [name for name in gpus.split(",") if name] or [""]
     if len(configs) * len(names) * len(sizes) > 1:
         if measured or measured_speed or study:
@@ -254,7 +253,9 @@ def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run
     versions = {"torch": version} if version else {}
     voids = [one.message for one in variants.refused if one.voids]
     if voids and (peak_gib or tokens):
-        raise Failure(f"this cannot run, so nothing was measured of it: {voids[0]}")
+        raise Failure(
+            f"this config cannot run, so it cannot have been measured: {voids[0]}"
+        )
     with contextlib.suppress(Unknown):
         most = variants.job["gpu.memory_limit_gib"]
         if peak_gib > most:
@@ -266,11 +267,11 @@ def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run
     except Unknown as error:
         name = str(error.args[0])
         if name in RAN_ON:
-            raise Failure(f"what was measured counts for {RAN_ON[name]}") from None
+            raise Failure(f"a measurement needs {RAN_ON[name]}") from None
         reason = f"without `{name}` there is no estimate, so it cannot be corrected"
         raise Failure(reason) from None
     if warning:
-        back = f"to take it back, remove its line from {calibration}"
+        back = f"to undo this, remove its line from {calibration}"
         click.echo(f"fp8tune: warning: {warning}; {back}", err=True)
     return runs
 
@@ -305,7 +306,7 @@ def _records(folder: str) -> tuple[str, list[Record]]:
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise Failure(f"{path}: no regular file")
+            raise Failure(f"{path}: not a regular file")
         if status.st_size > MAX_RECORDS:
             raise Failure(f"{path}: larger than {MAX_RECORDS >> 20} MiB")
     try:

@@ -12,7 +12,7 @@ PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started say
 NVML = "nvidia-ml-py"
 NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
 DRIVER = (
-    "repair or restart the driver until nvidia-smi lists the GPU, or take another node"
+    "fix or restart the driver until nvidia-smi lists the GPU, or take another node"
 )
 WATCH = (
     f"{INSTALL}; a container gets the driver's libnvidia-ml.so.1 by "
@@ -65,13 +65,13 @@ def _driver(machine: Machine) -> Iterator[Check]:
     memory = f", {gpu.memory_gib:.1f} GiB" if gpu.memory_gib else ""
     yield Check("gpu", "ok", f"{gpu.name}{memory}")
     if machine.unwatched:
-        why = f"trials run unwatched: {machine.unwatched}"
+        why = f"trials cannot be monitored: {machine.unwatched}"
         yield Check("driver", "warning", gpu.driver, why, WATCH)
     else:
         yield Check("driver", "ok", gpu.driver)
     if machine.processes:
         names = ", ".join(f"{p.name} (pid {p.pid})" for p in machine.processes)
-        why = "they change what trials measure"
+        why = "they distort what trials measure"
         yield Check("other processes", "warning", names, why, "end them, or wait")
 
 
@@ -89,7 +89,7 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
     if device == "cuda":
         found = machine.packages.get(NVML, "")
         state = "ok" if found else "warning"
-        without = "nvidia-smi is asked instead: no energy counter"
+        without = "nvidia-smi is used instead, which has no energy counter"
         why, fix = ("", "") if found else (without, INSTALL)
         yield Check(NVML, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:
@@ -102,7 +102,7 @@ def _cuda(machine: Machine) -> Check:
     if not cuda:
         return Check("cuda", "missing", "none", "this torch is for CPUs", PIP_TORCH)
     if stage == "device":
-        why = f"torch does not reach the GPU: {how}"
+        why = f"torch cannot use the GPU: {how}"
         return Check("cuda", "missing", str(cuda), why, PIP_TORCH)
     return Check("cuda", "ok", str(cuda))
 
@@ -134,7 +134,7 @@ def _around(machine: Machine) -> Iterator[Check]:
         yield Check("c++ compiler", "warning", "none", why, fix)
     if machine.gpu.name:
         triton = machine.packages.get("triton", "")
-        why, fix = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
+        why, fix = ("", "") if triton else ("torch.compile needs it", PIP_TORCH)
         state = "ok" if triton else "warning"
         yield Check("triton", state, triton or "not installed", why, fix)
     if machine.allocator:

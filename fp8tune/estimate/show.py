@@ -24,8 +24,13 @@ from fp8tune.facts.memory.verdict import (
 )
 from fp8tune.lint.wording import plain
 
-SAID = ("--", "the comment", "pyproject")
-"""Beginnings of origins by which the user himself says how many GPUs there are."""
+MOMENTS = {
+    "init": "while the model is built",
+    "loss": "while the loss is computed",
+    "backward": "in the backward pass",
+    "optimizer step": "in the optimizer step",
+}
+"""The moment of the peak in words; others are called ``at the NAME``."""
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
@@ -48,15 +53,16 @@ def text(path: str, found: Estimate) -> Iterator[str]:
 
 
 def _target(found: Estimate) -> Iterator[str]:
-    """Yield for how many GPUs it is, if the user did not say."""
-    size, by = found.target.world_size, found.target.world_size_origin
-    gpus = f"on {size} GPU{'s' * (size != 1)}"
-    if by == ASSUMED:
-        yield from wrapped(
-            f"{gpus}, because the number is unknown: add --world-size 16"
-        )
-    elif size and by and not by.startswith(SAID):
-        yield from wrapped(f"{gpus}, by {by}")
+    """Yield the GPUs that it is for, and who says so."""
+    gpu, size, by_gpu, by_size, _ = found.target
+    if not gpu and not size:
+        return
+    words = f"GPUs: {size or 'any number'}{f' x {gpu}' if gpu else ' of any kind'}"
+    if by_size == ASSUMED:
+        words += "; the number is assumed: add --world-size 16"
+    elif by := " and ".join(dict.fromkeys(filter(None, (by_size, by_gpu)))):
+        words += f", by {by}"
+    yield from wrapped(plain(words))
 
 
 def _refused(path: str, said: Prediction) -> Iterator[str]:
@@ -82,7 +88,8 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
         digits = 1 if memory.value >= TINY else 4
         band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
         peak = f"{memory.value:.{digits}f} GiB per {where}"
-        yield from wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
+        when = MOMENTS.get(str(said.peak_at), f"at the {said.peak_at}")
+        yield from wrapped(f"memory: {peak} ({band}), {when}")
         parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
         shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
         yield from wrapped(", ".join(shown), "  ", "  ")
@@ -99,9 +106,8 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
         yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(said, gpu)}")
     if said.needs_segments:
         yield from wrapped(
-            f"{SEGMENTS} is assumed: benchmarks of KempnerForge that fill more than "
-            f"{PLAIN:.0%} of a GPU set it, and its docs call it load-bearing for "
-            "expert parallelism",
+            f"{SEGMENTS} is assumed, so set it: published runs that fill more than "
+            f"{PLAIN:.0%} of a GPU do",
             "  - ",
             "    ",
         )
@@ -162,7 +168,7 @@ def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
     if said.small_nodes:
-        yield "  (one node of 8; the lower end is for two of 4: add --gpus-per-node)"
+        yield "  (one node of 8; the lower end is two nodes of 4: add --gpus-per-node)"
     yield from _by_runs(speed)
 
 

@@ -1,4 +1,4 @@
-"""What FP8 linears ask of a job's shapes, and how much of a step they reach.
+"""Requirements of FP8 linears on a job's shapes, and their share of a step.
 
 ``torch._scaled_mm`` on CUDA needs K and N divisible by 16 in the forward pass,
 and M too in the backward pass, where M is the contraction dimension of the
@@ -153,7 +153,7 @@ def _slower(gemms: tuple[Gemm, ...]) -> list[tuple[Gemm, float]]:
 
 def obstacle(
     job: Job,
-    tp: int,
+    fp8_tp_refused: bool,
     hidden_size: int = 0,
     fp8_kv_size: int = 0,
     ffn_size: int = 0,
@@ -181,7 +181,7 @@ def obstacle(
     odd = (f"{name}, {n}," for name, n in sizes.items() if n % ALIGNMENT)
     words = (
         no_fp8 if gpu_fp8_matmul is False else "",
-        "the trainer refuses FP8 with tensor parallelism" if tp > 1 else "",
+        "the trainer refuses FP8 with tensor parallelism" if fp8_tp_refused else "",
         *(f"{size} is not a multiple of 16, as FP8 GEMMs need" for size in odd),
     )
     return Words(next(filter(None, words), ""))
@@ -303,7 +303,7 @@ def reasons(
 
 
 def _elsewhere(gpu: str) -> str:
-    """What is published of FP8 on a GPU without a table of linears."""
+    """What is published about FP8 on a GPU without a table of linears."""
     from fp8tune.facts.published import OTHERS
 
     words = "there are no published measurements of FP8 linears on this GPU"
@@ -314,14 +314,14 @@ def _elsewhere(gpu: str) -> str:
 
 
 def _gathered(gain: float, gather_gain: float) -> float:
-    """Share of the time saved by FP8 that its all-gather saves."""
+    """The share of FP8's saving that comes from FP8 all-gather."""
     return min(1.0, (gather_gain - 1) / (gain - 1)) if gain > 1 else 0.0
 
 
 def _of_the_rest(
     attention: float, gathered: float, limit: float | None
 ) -> tuple[tuple[bool, str], ...]:
-    """Clauses on attention, all-gather and the upper bound, and whether they apply."""
+    """Clauses on attention, all-gather and upper bound, and if they apply."""
     return (
         (
             attention > 0.2,

@@ -1,7 +1,7 @@
-"""Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
+"""Predicted speed of a step: seconds by part, tokens/s, and FP8's gain.
 
-Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions
-are for dense text models on Hopper GPUs, in nodes of 8 where nothing else is said, with
+The model is fitted to published runs; ``docs/accuracy.md`` compares it with them.
+Predictions are for dense text models on Hopper GPUs, in nodes of 8 by default, with
 NVLink inside and 400 Gb/s per GPU between them.
 """
 
@@ -42,7 +42,7 @@ def node(gpus_per_node: int | None = None) -> int:
 
 
 def step(
-    attention_passes: float,
+    ac_applied: str,
     gemms: tuple[Gemm, ...],
     gemm_attention_flops: float,
     fp8_tokens: tuple[int, ...],
@@ -76,7 +76,7 @@ def step(
         ffn_width=ffn_size // tp,
         vocab_size=vocab_size,
         weights=sum(gemm.weights for gemm in gemms) + vocab_size * hidden_size,
-        forwards=4 if attention_passes > 4 else 3,
+        forwards=3 if ac_applied == "none" else 4,
         grad_accum=grad_accum,
         shards=shards,
         tp=tp,

@@ -44,14 +44,14 @@ from fp8tune.trials.trial import (
     uncharged_seconds,
 )
 
-ROLES = {
+STANDINGS = {
     "chosen": "chosen",
     "baseline": "your config",
     "bf16-baseline": "bf16 baseline",
     "runner-up": "runner-up",
 }
-"""The roles that a setting may have, as the page names them."""
-CUT_OFF = "cut off by the budget"
+"""What a setting may be in the answer, as the page names it."""
+CUT_OFF = FAILURES["cut-off"]
 """The outcome of a setting whose trials the end of the budget cut off."""
 BEFORE_ANSWER = (
     *("fp8-may-diverge", "fp8-rejected", "setting-rejected"),
@@ -67,18 +67,18 @@ class Setting:
     """One setting that was tried.
 
     ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
-    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
-    how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
-    ``value`` is its objective, on the scale of the chosen setting's figure in the
-    outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all its
-    runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen is
-    better and needs no more memory.
+    ``standings`` are keys of ``STANDINGS``. ``outcome`` is ``ok`` if one run succeeded,
+    else how the last one failed. ``why_not`` says why a setting that ran may not be
+    chosen. ``value`` is its objective, on the scale of the chosen setting's figure in
+    the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all
+    its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen
+    is better and needs no more memory.
     """
 
     point: Point
     label: str
     short_label: str
-    roles: tuple[str, ...]
+    standings: tuple[str, ...]
     precision: str
     outcome: str
     runs: int
@@ -92,8 +92,8 @@ class Setting:
 
     @property
     def role_names(self) -> str:
-        """Its roles in words, or ``""``."""
-        return " = ".join(ROLES[role] for role in self.roles)
+        """Its standings in words, or ``""``."""
+        return " = ".join(STANDINGS[name] for name in self.standings)
 
     @property
     def key_value(self) -> float:
@@ -190,9 +190,9 @@ class Report:
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
 
-    def with_role(self, role: str) -> Setting | None:
+    def with_standing(self, name: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
-        return next((s for s in self.settings if role in s.roles), None)
+        return next((s for s in self.settings if name in s.standings), None)
 
     def trials_of(self, point: Point) -> list[Trial]:
         """Return the timed trials of a setting, as they were recorded."""
@@ -246,7 +246,7 @@ def _ending(about: Mapping[str, Any]) -> Ending:
 
 def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
-    roles = _roles(plan, history, outcome)
+    standings = _standings(plan, history, outcome)
     speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
@@ -264,7 +264,9 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
             point=point,
             label=setting_label(space.knobs, point),
             short_label=setting_label(space.knobs, point, varied or None),
-            roles=tuple(role for role, marked in roles.items() if marked == point),
+            standings=tuple(
+                name for name, marked in standings.items() if marked == point
+            ),
             precision=str(space.value(point, "precision") or ""),
             outcome=_outcome(own),
             runs=len(own),
@@ -285,7 +287,7 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
     ]
 
 
-def _roles(
+def _standings(
     plan: Plan, history: History, outcome: SearchOutcome
 ) -> dict[str, Point | None]:
     """Return the point that has each role."""
@@ -319,26 +321,18 @@ def _on_one_scale(
 ) -> dict[Point, Estimate]:
     """Return how fast each setting is, so that all compare with the chosen one.
 
-    The machine may have changed between the search and the confirmation. A setting
-    that was only measured before it is scaled by how the chosen one has changed since.
-    In a rehearsal each setting keeps what its own runs measured: runs on a CPU differ
-    too much for such a scale.
+    The machine may have changed between the search and the confirmation. A setting's
+    speed is therefore the chosen one's, times the gap between the two by runs of one
+    time: plots show the ratios that the outcome states.
     """
-    if history.is_rehearsal:
-        chosen = None
-    before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
-    scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
     speeds = dict(decided)
-    for point, own in history.settings.items():
+    for point in history.settings:
         measured = history.speed(point)
         if point in speeds or measured is None:
             continue
-        ratio = history.gap(point, chosen) if own.confirmed else None
-        if ratio and mine:
-            factor = mine.value * ratio.value / measured.value
-        else:
-            factor = 1.0 if own.confirmed else scale
+        gap = history.gap(point, chosen)
+        factor = mine.value * gap.value / measured.value if mine and gap else 1.0
         speeds[point] = Estimate(*(factor * end for end in measured))
     return speeds
 
@@ -363,14 +357,14 @@ def _drift(history: History) -> str:
     if history.changed_apart:
         least, most = min(history.changes), max(history.changes)
         return (
-            "Settings did not keep their speed: measured again, one ran at "
-            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. More runs "
-            "would tell single bad runs from a machine whose speed changed."
+            "The settings' speeds changed: when repeated, one ran at "
+            f"{100 * least:.0f} % of its first speed, another at {100 * most:.0f} %. "
+            "More runs would show whether single runs were bad or the machine changed."
         )
     if history.speed_changed:
         return (
             "The machine's speed changed during the search: settings that were "
-            f"measured again ran at {100 * history.drift:.0f} % of their first speed. "
+            f"repeated ran at {100 * history.drift:.0f} % of their first speed. "
             "Compare only trials of the confirmation."
         )
     return ""
@@ -408,8 +402,8 @@ def warnings(report: Report) -> Iterator[str]:
     learns, trials = report.outcome.learns, report.study.trials
     if report.is_rehearsal:
         yield (
-            "A rehearsal on a CPU. The trials are real FP8 training, but nothing here "
-            "tells how fast a GPU is, nor whether FP8 pays."
+            "A rehearsal on a CPU. The trials are real FP8 training, but they do not "
+            "show how fast a GPU is, nor whether FP8 pays."
         )
     if report.is_replay:
         yield (
@@ -426,8 +420,8 @@ def warnings(report: Report) -> Iterator[str]:
     if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {verdict_line(learns)}."
     if report.output is None:
-        states = {True: "still runs", False: "was cut off before its end"}
-        doubt = "still runs, or was cut off"
+        states = {True: "is still running", False: "was cut off before its end"}
+        doubt = "is still running, or was cut off"
         state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
 
@@ -442,7 +436,7 @@ def sentences(report: Report) -> Iterator[str]:
         findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     if chosen is None:
         return
     if chosen.peak_gib:

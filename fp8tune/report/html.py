@@ -145,7 +145,7 @@ def next_commands(report: Report) -> Iterator[str]:
     config, output = report.plan.config.path, report.output
     path, is_live, options = _quoted(config), not report.is_replay, _options(report)
     if report.is_running:
-        yield f"fp8tune report {_study(report)}  # again: the search still runs"
+        yield f"fp8tune report {_study(report)}  # again: the search is still running"
         return
     first, again = (
         f"fp8tune search {path} --budget {max(2, math.ceil(spent / 3600 + 1))}h"
@@ -156,10 +156,10 @@ def next_commands(report: Report) -> Iterator[str]:
     behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
     if report.is_rehearsal:
         if is_live and report.goes_on:
-            yield f"{again}{options}{behind}  # goes on from here"
+            yield f"{again}{options}{behind}  # continues the search"
         yield f"{first}{options.replace(' --device cpu', '')}{behind}  # on a GPU"
     elif is_live and report.goes_on:
-        yield f"{again}{options}{behind}  # goes on from here"
+        yield f"{again}{options}{behind}  # continues the search"
     elif is_live and report.bf16_wins and "precision" not in allowed:
         yield f"{first}{options} --allow precision{behind}"
     elif output and not is_same(output, config):
@@ -235,7 +235,7 @@ def _check_is_page(path: str) -> None:
     with open(path, "rb") as file:
         start = file.read(len(START))
     if start not in (START, b""):
-        lost = "a file that is no page"
+        lost = "a file that is not a report"
         raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
 
 

@@ -19,7 +19,7 @@ from fp8tune.report.text import gib, interval, number
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}
-"""The marker of a setting by the first of its roles."""
+"""The marker of a setting by the first of its standings."""
 
 
 def memory_plot(report: Report) -> Plot:
@@ -53,7 +53,7 @@ def memory_plot(report: Report) -> Plot:
 
 
 def _title(report: Report, placed: list[Setting]) -> str:
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     if chosen is None or chosen not in placed:
         return (
             f"Throughput against memory of {counted(len(report.settings), 'setting')}"
@@ -71,7 +71,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
 def _scale_note(report: Report) -> str:
     """Return how settings compare if some were not measured in the confirmation."""
     repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
-    if report.is_rehearsal or not any(repeated) or all(repeated):
+    if not any(repeated) or all(repeated):
         return ""
     return (
         "Settings that were not measured again in the confirmation are scaled by how "
@@ -84,7 +84,7 @@ def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
     _draw_frontier(axes, placed, style)
     _draw_settings(axes, placed, style)
     axes.margins(x=0.12, y=0.18)
-    _draw_roles(axes, placed, style)
+    _draw_marked(axes, placed, style)
     _draw_capacity(axes, report, style)
     _draw_out_of_memory(axes, report, style)
     of = "of the process" if report.is_rehearsal else "allocated on one GPU"
@@ -133,10 +133,10 @@ def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
             axes.plot(setting.peak_gib, setting.key_value, **look)
 
 
-def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
+def _draw_marked(axes: Axes, placed: list[Setting], style: Style) -> None:
     """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
-        if not setting.roles or not setting.value:
+        if not setting.standings or not setting.value:
             continue
         value, low, high = setting.value
         look = style.of_precision(setting.precision)
@@ -152,9 +152,9 @@ def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
         axes.plot(
             setting.peak_gib,
             value,
-            MARKERS[setting.roles[0]],
+            MARKERS[setting.standings[0]],
             linestyle="none",
-            markersize=17 if "chosen" in setting.roles else 10,
+            markersize=17 if "chosen" in setting.standings else 10,
             color=look["color"],
             fillstyle="none" if setting.why_not else "full",
             markeredgecolor=style.colours.ink,

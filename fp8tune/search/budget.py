@@ -38,11 +38,11 @@ def parse_duration(text: str) -> float:
     """
     match = _FORM.fullmatch(text.strip().replace(" ", ""))
     if match is None or not any(match.groups()):
-        raise CannotSearch(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+        raise CannotSearch(f"{text!r} is not a duration; write 90s, 30m, 2h or 1h30m")
     parts = zip(match.groups(), UNITS_S.values(), strict=True)
     seconds = sum(float(number) * unit for number, unit in parts if number)
     if not 0 < seconds <= MAX_S:
-        raise CannotSearch(f"{text!r}: more than nothing and at most 30 days")
+        raise CannotSearch(f"{text!r}: must be more than 0 and at most 30 days")
     return seconds
 
 

@@ -11,7 +11,7 @@ from fp8tune.search.statistics import Speed, settled, verdict
 from fp8tune.trials.space import Point
 
 MOST = 14
-"""Runs of the baseline and its rival, while it is not clear which is faster."""
+"""Pairs of runs of the baseline and the best candidate, until one is clearly faster."""
 PAIRS = 2
 """Fewest pairs of interleaved runs by which two settings are compared."""
 WIDEST = 10.0
@@ -89,7 +89,7 @@ def overlooked(history: History, points: Sequence[Point]) -> Point | None:
 def left_open(history: History, one: Point | None, other: Point | None) -> float:
     """Return the error of predicted communication if it decides the verdict, else 0."""
     found, known = history.measured_gap(one, other), history.gap(one, other)
-    same = history.usual.same
+    same = history.noise.same
     if not found or not known or verdict(found, same) == verdict(known, same):
         return 0.0
     return math.expm1(history.communication_error(one, other))
@@ -141,7 +141,7 @@ def _best(history: History) -> tuple[Point | None, str]:
     gain = history.gap(best[0], baseline)
     if gain is None:
         return best[0], "inconclusive"
-    likely = verdict(gain, history.usual.same)
+    likely = verdict(gain, history.noise.same)
     unfit = history.is_rejected(baseline) or history.runs(baseline).is_unfit
     if likely in ("same", "slower") and not unfit:
         return baseline, "same"
@@ -152,7 +152,7 @@ def _best(history: History) -> tuple[Point | None, str]:
 def _none_is_better(history: History) -> bool:
     """Return whether the best other setting is clearly not faster."""
     other, baseline = next(iter(history.others), None), history.baseline
-    gain, same = history.measured_gap(other, baseline), history.usual.same
+    gain, same = history.measured_gap(other, baseline), history.noise.same
     if other is None or gain is None or left_open(history, other, baseline):
         return other is None
     if verdict(gain, same) == "slower":
@@ -162,10 +162,18 @@ def _none_is_better(history: History) -> bool:
 
 
 def _runner_up(history: History, chosen: Point | None) -> Point | None:
-    """Return the fastest of the other settings, confirmed or not."""
+    """Return the fastest of the other settings, one that ran beside it if possible.
+
+    If only the baseline did, a setting that was faster in the search comes before it.
+    """
     gaps = {p: own.value for p in history.ranked if (own := history.gap(p, chosen))}
     fit = {p: not history.runs(p).is_unfit for p in gaps}
-    return max(gaps, key=lambda p: (fit[p], gaps[p]), default=None)
+    sure = [point for point in gaps if history.pairs(point, chosen)]
+    for points in (sure, gaps):
+        best = max(points, key=lambda p: (fit[p], gaps[p]), default=None)
+        if best not in (None, history.baseline):
+            break
+    return best
 
 
 def _searched_all(history: History) -> bool:

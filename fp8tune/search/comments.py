@@ -12,7 +12,7 @@ from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import SearchOutcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import FAILURES, change, listed, messages, percent, unit
+from fp8tune.search.wording import FAILURES, behind, listed, messages, percent, unit
 from fp8tune.search.writeback import MARK, Choice
 from fp8tune.trials.space import shown
 
@@ -86,17 +86,16 @@ def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
         return ": FP8 diverged where bf16 did not"
     if outcome.find("baseline-failed"):
         return f": your config failed: {FAILURES[outcome.baseline_outcome]}"
-    if outcome.runner_up and outcome.runner_up_gain and outcome.chosen:
-        pairs = zip(plan.space.knobs, outcome.chosen, outcome.runner_up, strict=True)
-        (knob, other), *more = [(k, new) for k, old, new in pairs if old != new]
-        if not more and knob.key == key and count > 1 and outcome.is_conclusive:
-            value = shown(knob.values[other])
-            return f": with {value} it is {change(outcome.runner_up_gain)}"
+    second = outcome.find("runner-up")
+    differs = second.facts["differs"] if second else {}
+    if second and [*differs] == [key] and count > 1 and outcome.is_conclusive:
+        return f": with {shown(differs[key])} it is {behind(second.facts)}"
+    if count > 1:
+        return f": one of {count} changes measured together"
     if (gain := outcome.measured.gain) is None:
         return ""
-    together = f" by {count} changes together" * (count > 1)
     unclear = "" if outcome.is_conclusive else " (inconclusive)"
-    return f": {percent(gain.value)} {unit(outcome.objective)}{together}{unclear}"
+    return f": {percent(gain.value)} {unit(outcome.objective)}{unclear}"
 
 
 def _memory(outcome: SearchOutcome) -> Iterator[str]:

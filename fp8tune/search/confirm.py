@@ -37,15 +37,15 @@ def reason(history: History, point: Point) -> str:
 def unconfirmed(history: History) -> Point | None:
     """Return the next run that the choice needs; ``None`` if the choice is settled."""
     points = settings(history.before_confirmation)
-    rival = overlooked(history, points)
-    if points == [history.baseline] and rival is None:
+    candidate = overlooked(history, points)
+    if points == [history.baseline] and candidate is None:
         return None
-    rivals = _rivals(history.before_confirmation)
-    turns_with_bf16 = len(rivals) == 1 and points != rivals
+    candidates = _candidates(history.before_confirmation)
+    turns_with_bf16 = len(candidates) == 1 and points != candidates
     return (
-        _in_turn(history, rivals, 1 if turns_with_bf16 else ROUNDS)
-        or _once_more(history, rival)
-        or _passed_over(history, rival)
+        _in_turn(history, candidates, 1 if turns_with_bf16 else ROUNDS)
+        or _once_more(history, candidate)
+        or _passed_over(history, candidate)
         or _doubtful(history)
         or _counterpart(history)
     )
@@ -70,18 +70,18 @@ def settings(history: History) -> list[Point]:
 
     The counterpart in the other precision comes last: the verdict does not need it.
     """
-    points = _rivals(history)
+    points = _candidates(history)
     if points and (other := _other_precision(history, points[0])):
         return list(dict.fromkeys([*points, other]))
     return points
 
 
-def _rivals(history: History) -> list[Point]:
+def _candidates(history: History) -> list[Point]:
     """Return the best setting, the baseline, and settings that were about as fast."""
     best = history.ranked
     if not best:
         return []
-    same, baseline = history.usual.same, history.baseline
+    same, baseline = history.noise.same, history.baseline
     near = [
         point
         for point in best[1:BEST]
@@ -105,8 +105,8 @@ def _bf16_probe(history: History, best: Point) -> Point | None:
     bf16 = space.in_bf16(best)
     if bf16 is None:
         return None
-    fastest = _fastest_of(history, _beside(history, bf16)) or bf16
-    ran = _beside(history, best)
+    fastest = _fastest_of(history, _same_cell(history, bf16)) or bf16
+    ran = _same_cell(history, best)
     batches = sorted({space.batch(point) for point in ran})
     if space.batch(fastest) not in batches:
         return None
@@ -128,7 +128,7 @@ def _fastest_of(history: History, points: Sequence[Point]) -> Point | None:
     return max(speeds, key=lambda p: speeds[p], default=None)
 
 
-def _beside(history: History, point: Point) -> list[Point]:
+def _same_cell(history: History, point: Point) -> list[Point]:
     """Return the reliable settings that differ from a point at most in the batch."""
     cell = history.space.cell
     return [other for other in _sound(history) if cell(other) == cell(point)]
@@ -161,23 +161,23 @@ def _passed_over(history: History, known: Point | None) -> Point | None:
     now = [own.value for p in sound if (own := history.speed(p))]
     best, lost = max(now, default=0.0), history.drift
     lost = lost if lost > CLOSE else 1.0
-    rivals = [p for p in every[: 2 * BEST] if p != known]
-    promising = [p for p in rivals if seen[p] * lost > best]
-    return _beside_baseline(history, rivals, promising)
+    candidates = [p for p in every[: 2 * BEST] if p != known]
+    promising = [p for p in candidates if seen[p] * lost > best]
+    return _with_baseline(history, candidates, promising)
 
 
-def _once_more(history: History, rival: Point | None) -> Point | None:
+def _once_more(history: History, candidate: Point | None) -> Point | None:
     """Return one more run of a candidate before the baseline is called the best."""
-    if rival is None or choose(history).point != history.baseline:
+    if candidate is None or choose(history).point != history.baseline:
         return None
-    return _alternate(history, rival, history.baseline, 1)
+    return _alternate(history, candidate, history.baseline, 1)
 
 
-def _beside_baseline(
-    history: History, rivals: Sequence[Point], promising: Sequence[Point]
+def _with_baseline(
+    history: History, candidates: Sequence[Point], promising: Sequence[Point]
 ) -> Point | None:
     """Return the next run of the first candidate that is promising or was started."""
-    begun = [p for p in rivals if history.runs(p).confirmations or p in promising]
+    begun = [p for p in candidates if history.runs(p).confirmations or p in promising]
     asked = (_alternate(history, p, history.baseline, ROUNDS) for p in begun)
     return next(filter(None, asked), None)
 
@@ -204,7 +204,7 @@ def _fp8_gain(history: History) -> Point | None:
         return None
     gain = history.measured_gap(*pair)
     enough = len(history.every_pair(*pair)) >= ROUNDS
-    if gain and enough and settled(gain, history.usual.same):
+    if gain and enough and settled(gain, history.noise.same):
         return None
     return _alternate(history, pair.bf16, pair.fp8, PAIRS)
 
@@ -220,7 +220,7 @@ def _doubtful(history: History) -> Point | None:
     confirmed = history.runs(baseline).confirmations
     if not ours or not confirmed or _lost(history, baseline):
         return None
-    gain, same = history.measured_gap(ours[0], baseline), history.usual.same
+    gain, same = history.measured_gap(ours[0], baseline), history.noise.same
     slower = gain is not None and verdict(gain, same) == "slower"
     if slower and not history.runs(ours[0]).confirmations:
         return None

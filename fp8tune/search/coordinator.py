@@ -274,8 +274,8 @@ class Search:
 
         This is the state when the search ended by itself, now or before it was killed.
         """
-        told = [self._whole, *(trial.searched_all for trial in self.study.trials)]
-        return True if True in told else False if False in told else None
+        seen = [self._whole, *(trial.searched_all for trial in self.study.trials)]
+        return True if True in seen else False if False in seen else None
 
     def _run(self, proposal: PlannedTrial, left: float) -> tuple[Record, float]:
         """Run a trial; return its record and its time limit [s]."""

@@ -15,8 +15,8 @@ from fp8tune.search.statistics import (
     FAR,
     ON_CPU,
     ON_GPU,
+    Noise,
     Speed,
-    Usual,
     communication_error,
     in_line,
     paired,
@@ -174,7 +174,7 @@ class History:
         return any(trial.record.rehearsal for trial in self.timed)
 
     @property
-    def usual(self) -> Usual:
+    def noise(self) -> Noise:
         """The prior for noise on such a machine, and what counts as the same speed."""
         return ON_CPU if self.is_rehearsal else ON_GPU
 
@@ -185,7 +185,7 @@ class History:
         for point, own in self.settings.items():
             for trial in own:
                 pooled[point, trial.stage == "confirm"].append(trial.record)
-        return spread(pooled.values(), self.usual.spread)
+        return spread(pooled.values(), self.noise.spread)
 
     # What losses show about settings.
 
@@ -298,7 +298,7 @@ class History:
         every = ([trial.record for trial in own] for own in self.settings.values())
         differ = max(
             self._steps_deviation(one, other),
-            spread(every, self.usual.spread, math.inf),
+            spread(every, self.noise.spread, math.inf),
         )
         return paired([before[one].value / before[other].value], differ)
 
@@ -331,7 +331,7 @@ class History:
         counts = {point: len(own.confirmed) for point, own in self.settings.items()}
         most = max(counts, key=lambda point: counts[point])
         found = (self.ratios(p, most) for p in self.settings if p != most)
-        before = self.usual.spread
+        before = self.noise.spread
         apart = paired_spread((ratios for ratios in found if ratios), before)
         every = (own.confirmed for own in self.settings.values())
         return min(apart, spread(every, before))

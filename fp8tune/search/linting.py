@@ -23,7 +23,7 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import ROLES
+from fp8tune.trials.space import TRAITS
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -78,7 +78,7 @@ def runnable(
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
     key_of = config.trainer.key_of
-    usual = {key_of(name) for name, role in ROLES.items() if role.always_accepted}
+    usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [

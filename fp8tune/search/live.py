@@ -136,7 +136,7 @@ class Board:
         if not mine or not own or (trial.record.rehearsal and len(values) > 1):
             return Text("")
         gain = ratio(own, mine)
-        likely = verdict(gain, history.usual.same)
+        likely = verdict(gain, history.noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
     def _waiting(self, event: Event) -> list[RenderableType]:

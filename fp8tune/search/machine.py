@@ -51,7 +51,7 @@ def target_gpu(machine: TrialMachine, asked: str) -> str:
     """
     rehearse = "or rehearse with --device cpu"
     if not machine.name and machine.failure:
-        raise CannotSearch(f"{machine.failure}; repair the driver, {rehearse}")
+        raise CannotSearch(f"{machine.failure}; fix the driver, {rehearse}")
     if not machine.name:
         node = "run on a GPU node"
         if shutil.which("sbatch") and "SLURM_JOB_ID" not in os.environ:
@@ -69,10 +69,10 @@ def check_watts(objective: str, machine: TrialMachine) -> None:
         return
     if machine.device == "cpu":
         raise CannotSearch(
-            f"--objective {objective}: a rehearsal on the CPU knows no watts"
+            f"--objective {objective}: a rehearsal on the CPU cannot measure watts"
         )
     raise CannotSearch(
-        f"--objective {objective}: the driver does not tell this GPU's watts; "
+        f"--objective {objective}: the driver does not report this GPU's watts; "
         "see `nvidia-smi --query-gpu=power.draw --format=csv`"
     )
 
@@ -167,4 +167,4 @@ def other_gpu_note(job: Job, machine: TrialMachine) -> str:
     named = job.find("gpu")
     if not named or not machine.gpu or not is_another(machine.gpu, named):
         return ""
-    return f"memory is that of {named}, speeds are of this {machine.gpu}"
+    return f"memory limit of {named}, speeds measured on this {machine.gpu}"

@@ -53,7 +53,7 @@ def check_records(objective: str, records: Sequence[Record]) -> None:
     """Raise ``CannotSearch`` if records lack the objective."""
     if count := count_without_value(objective, records):
         raise CannotSearch(
-            f"--objective {objective}: {counted(count, 'trial')} of the records say no "
+            f"--objective {objective}: {counted(count, 'trial')} of the records lack "
             "`tokens_per_joule`; leave these out, or search for tokens/s without "
             "--objective"
         )

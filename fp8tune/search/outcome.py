@@ -254,7 +254,7 @@ def _measured(history: History, chosen: Point | None) -> Measured:
         gain_of(history, chosen, baseline),
         _estimate(fp8.bf16, fp8_pairs),
         fp8.gain and _estimate(fp8.gain, fp8_pairs),
-        _fp8_verdict(fp8.gain, fp8_pairs, history.usual.same),
+        _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
         fp8_pairs,
         fp8.pair,
     )
@@ -436,7 +436,7 @@ def _verdict(case: _Case) -> Finding:
         return Finding("no-other-setting-ran", {**base, **settings})
     behind = case.history.gap(outcome.runner_up, case.baseline)
     within = behind.high - 1 if behind else 0.0
-    same = case.history.usual.same
+    same = case.history.noise.same
     return Finding(
         "baseline-best",
         {**base, **settings} | ({"within": within} if within > same else {}),
@@ -494,20 +494,30 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     outcome, baseline = case.outcome, case.baseline
     if wrong := bad_data(trials):
         yield Finding("wrong-data", {"why": wrong})
-    same = case.history.usual.same
+    same = case.history.noise.same
     if outcome.verdict == "same" and same > SAME:
         yield Finding("coarse-on-cpu", {"within": same})
     if why := outcome.memory_shortage.get(baseline):
         yield Finding("memory-shortage", {"why": why})
     if how := outcome.broken.get(baseline):
         yield Finding("baseline-unreliable", {"outcome": how})
-    if outcome.runner_up not in (None, baseline) and outcome.runner_up_gain:
-        facts: dict[str, Any] = {"objective": outcome.objective}
-        facts["gain"] = outcome.runner_up_gain
-        facts["setting"] = case.changes(outcome.runner_up)
-        yield Finding("runner-up", facts)
+    if outcome.runner_up and outcome.runner_up != baseline:
+        yield Finding("runner-up", _runner_up(case, outcome.runner_up))
     if short := _without_memory(case):
         yield Finding("too-little-memory", {"settings": short})
+
+
+def _runner_up(case: _Case, point: Point) -> dict[str, Any]:
+    """Return how the runner-up differs from the chosen setting, and how much slower."""
+    chosen = case.chosen.point or case.baseline
+    return {
+        "objective": case.outcome.objective,
+        "gain": case.outcome.runner_up_gain,
+        "pairs": len(case.history.pairs(point, chosen)),
+        "setting": case.changes(point),
+        "differs": changes(case.space, chosen, point),
+        "chosen_is_baseline": case.keeps_baseline,
+    }
 
 
 def _without_memory(case: _Case) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.recognise import chosen
 from fp8tune.trainers.trainer import Trainer, trainer
-from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
 
@@ -142,7 +142,7 @@ def plan_for_trials(
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _allowed(config, "ac"),
+        "ac": _values_taken(config, "ac"),
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
@@ -162,13 +162,13 @@ def plan_for_trials(
         )
         for role, some in values.items()
     ]
-    baseline = tuple(knob.place(config.job[knob.key]) for knob in knobs)
+    baseline = tuple(knob.index_of(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), baseline)
 
 
-def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
-    """Return the keys that such a search may change, including accumulation."""
-    free = (name for name, role in ROLES.items() if device not in role.frozen_on)
+def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
+    """Return the keys that such a search may change, accumulation among them."""
+    free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
     names = (*free, "grad_accum", *allow)
     return {config.trainer.key_of(name) or name for name in names}
 
@@ -178,10 +178,10 @@ def _has_fp8(config: TrainConfig, gpu: str) -> bool:
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return "fp8" in _allowed(config, "precision") and False not in known
+    return "fp8" in _values_taken(config, "precision") and False not in known
 
 
-def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
+def _values_taken(config: TrainConfig, role: str) -> tuple[str, ...]:
     """Return the values that may be tried for a field."""
     return tuple(config.trainer.values_of(role))
 
@@ -193,9 +193,9 @@ def check_allowed(
     for name in allow:
         if name not in names:
             similar = closest(name, names)
-            hint = f"; it frees {', '.join(frozen)}" if frozen else ""
+            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no knob of that name{hint}")
+            raise CannotSearch(f"--allow {name}: no such knob{hint}")
 
 
 def check_writable(plan: Plan) -> None:
@@ -207,7 +207,7 @@ def check_writable(plan: Plan) -> None:
             keys = plan.config.job.keys_for(given)
             write_back(plan.config.data, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
-            odd = f"{plan.config.path}: the result of a search could not be written"
+            odd = f"{plan.config.path}: a search could not write its result"
             raise CannotSearch(f"{odd}: {error}") from None
 
 
@@ -274,17 +274,17 @@ def ranks_of_trial(config: TrainConfig) -> int:
         hint = "; give the number of GPUs as --world-size N" * asked
         raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+        raise CannotSearch(f"{config.path}: a trial cannot represent {refusal}")
     return ranks
 
 
 def world_size_note(config: TrainConfig) -> str:
     """Return how many GPUs the run has that trials represent, and who set that."""
     target = config.job.target
-    note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
+    note = f"trials represent a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
         return f"{note}, by {target.world_size_origin}"
-    return f"{note}, as nothing says how many; --world-size N is for N"
+    return f"{note}, an assumed number; set it with --world-size N"
 
 
 def world_size_warning(config: TrainConfig) -> str:
@@ -297,6 +297,7 @@ def world_size_warning(config: TrainConfig) -> str:
     if gpus <= target.world_size:
         return ""
     return (
-        f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
-        f"{counted(target.world_size, 'GPU')} is not there; give --world-size {gpus}"
+        f"warning: {config.path}:{line}: the title says {gpus} GPUs; the best on "
+        f"{counted(target.world_size, 'GPU')} may not be the best there; give "
+        f"--world-size {gpus}"
     )

@@ -70,7 +70,7 @@ def with_speeds(
 
     def speed(point: Point) -> float:
         similar = min(known, key=lambda other: _distance(space, point, other))
-        change = _usual_effect(space, point) - _usual_effect(space, similar)
+        change = _typical_effect(space, point) - _typical_effect(space, similar)
         return known[similar].tokens_per_second * math.exp(change)
 
     return {
@@ -79,7 +79,7 @@ def with_speeds(
     }
 
 
-def _usual_effect(space: Space, point: Point) -> float:
+def _typical_effect(space: Space, point: Point) -> float:
     """Return the log of the typical effect of AC and compile on tokens/s."""
     ac, compiled = (space.value(point, role) for role in ("ac", "compile"))
     return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)

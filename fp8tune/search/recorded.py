@@ -75,14 +75,14 @@ def plan_replay(
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
-            raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
+            raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
     notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
     if not learned and warmup_key(config.trainer) not in keys:
-        why = "no record is of a run for its losses, so no warmup is tried"
+        why = "the records have no loss runs, so no warmup is tried"
         names = {*warmup_names(config.trainer)}.intersection(allow)
-        notes += [f"--allow {name} changes nothing: {why}" for name in names]
+        notes += [f"--allow {name} has no effect: {why}" for name in names]
     return RecordedSearch(plan, speeds, learned, notes, digest)
 
 
@@ -105,7 +105,7 @@ def _read_records(path: str) -> tuple[list[Record], list[str], str]:
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
-        raise CannotSearch(f"the records hold no trial to replay: {notes[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {notes[0]}")
     return records, notes, hashlib.sha256(data).hexdigest()
 
 
@@ -129,16 +129,16 @@ def plan_for_records(
     with a value that the trainer refuses are left out.
     """
     if not records:
-        raise CannotSearch("the records hold no trial")
+        raise CannotSearch("the records have no trial")
     records, refused = accepted(config.trainer, records)
     if not records:
-        raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
     records, other_steps = _same_steps(config, records, allow)
     if not records:
-        raise CannotSearch(f"the records hold no trial to replay: {other_steps[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {other_steps[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
-        raise CannotSearch("the records name no knob")
+        raise CannotSearch("the records have no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
     own = {key: config.job.find(key) for key in keys}
     own = {key: value if is_scalar(value) else None for key, value in own.items()}
@@ -244,7 +244,7 @@ def _same_steps(
         or rows_per_step(config.job, record.knobs) in (own, 0)
     ]
     why = f"not the {own} sequences per rank and step of the config"
-    wrong = [f"{why}; --allow grad_accum takes them in"] * (len(records) - len(kept))
+    wrong = [f"{why}; --allow grad_accum includes them"] * (len(records) - len(kept))
     return kept, left_out(wrong)
 
 

@@ -59,7 +59,7 @@ from fp8tune.search.plan import (
     Plan,
     TrainConfig,
     check_writable,
-    free_keys,
+    keys_to_free,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -87,7 +87,7 @@ from fp8tune.trials.trial import count_retried_settings, retries_all, timed
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
-UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
+UNREAD = "note: the reader of stdout ended; the search continues to its end"
 """Said where stdout is a pipe whose reader ended."""
 STOPPED = 130
 """Exit code of a search that a signal ended."""
@@ -128,7 +128,10 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
         raise CannotSearch(f"{place}: {error.reason}") from None
     except OSError as error:  # usually a full disk
         place = error.filename or f"in {options.studies}"
-        hint = "what ran is kept for the same command; --studies DIR is another place"
+        hint = (
+            "trials so far are kept, and the same command continues; --studies DIR "
+            "uses another folder"
+        )
         raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
 
 
@@ -237,7 +240,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     if options.device == "cuda":
         gpu = target_gpu(machine, gpu)
     config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, free_keys(config, options.allow, options.device))
+    check_config(config, keys_to_free(config, options.allow, options.device))
     ranks = ranks_of_trial(config)
     if options.device == "cpu":
         check_host(config, options.budget_s)
@@ -364,9 +367,9 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
         yield prepared.start.note
     if count := len(study.trials):
         again = retries_all(study.trials, study.process)
-        retry = "; none ran, so your config is retried" * again
+        retry = "; none of them ran, so your config is retried" * again
         known = counted(count, "trial")
-        yield f"goes on with study {study.name}, which has {known}{retry}"
+        yield f"continues study {study.name}, which has {known}{retry}"
 
 
 def _with_findings(
@@ -405,7 +408,7 @@ def _print_outcome(
     for line in closing(outcome, plan, output):
         print(plain(line), file=out)
     if stopped:
-        print("stopped: the same command goes on from here", file=out)
+        print("stopped: the same command continues from here", file=out)
     if prints_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
@@ -449,10 +452,10 @@ class Stop:
             raise SystemExit(STOPPED)
         self.asked = True
         if self.searching:
-            _say_at_once("stopping with what is known so far; once more to stop now")
+            _say_at_once("stopping with the best so far; Ctrl-C again stops now")
             raise KeyboardInterrupt
-        ended = "the search has ended and is being written down"
-        _say_at_once(f"{ended}; once more to stop now")
+        ended = "the search has ended and its result is being written"
+        _say_at_once(f"{ended}; Ctrl-C again stops now")
 
 
 def _say_at_once(text: str) -> None:

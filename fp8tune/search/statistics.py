@@ -42,15 +42,15 @@ WIDEST = 5.0
 """Largest half-width of an interval (log); beyond it nothing is known."""
 
 
-class Usual(NamedTuple):
+class Noise(NamedTuple):
     """The prior for the noise between runs, and the difference that counts as none."""
 
     spread: float = RUN_SPREAD
     same: float = SAME
 
 
-ON_GPU = Usual()
-ON_CPU = Usual(0.048, 0.05)
+ON_GPU = Noise()
+ON_CPU = Noise(0.048, 0.05)
 """By 40 runs of the rehearsal (benchmarks/results/runs_cpu.jsonl)."""
 
 
@@ -68,7 +68,7 @@ class Speed(NamedTuple):
 
 
 def spread(
-    settings: Iterable[Sequence[Record]], usual: float = RUN_SPREAD, far: float = FAR
+    settings: Iterable[Sequence[Record]], prior: float = RUN_SPREAD, far: float = FAR
 ) -> float:
     """Return the relative standard deviation between runs, pooled over settings.
 
@@ -80,11 +80,11 @@ def spread(
     runs = [
         [math.log(r.tokens_per_second) for r in records if r.ok] for records in settings
     ]
-    return _believed(*_squares(runs, usual, far), usual)
+    return _with_prior(*_squares(runs, prior, far), prior)
 
 
 def _squares(
-    groups: Iterable[Sequence[float]], usual: float, far: float = FAR
+    groups: Iterable[Sequence[float]], prior: float, far: float = FAR
 ) -> tuple[float, int]:
     """Return the sum of squares around each group's middle, and its degrees of freedom.
 
@@ -102,7 +102,7 @@ def _squares(
         for value in values
     ]
     own = OF_MEDIAN * statistics.median(apart) * math.sqrt(len(apart) / freedom)
-    most = far * max(usual, own)
+    most = far * max(prior, own)
     return sum(min(each, most) ** 2 for each in apart), freedom
 
 
@@ -118,10 +118,10 @@ def in_line(values: Sequence[float], deviation: float) -> list[bool]:
     return [len(values) < FEWEST or each <= most for each in apart]
 
 
-def _believed(total: float, freedom: float, usual: float) -> float:
+def _with_prior(total: float, freedom: float, prior: float) -> float:
     """Return a standard deviation from sum of squares and prior, widened."""
-    prior = _widened(total + PRIOR_RUNS * usual**2, freedom + PRIOR_RUNS)
-    return max(prior, _widened(total, freedom)) if freedom > 1 else prior
+    believed = _widened(total + PRIOR_RUNS * prior**2, freedom + PRIOR_RUNS)
+    return max(believed, _widened(total, freedom)) if freedom > 1 else believed
 
 
 def _widened(total: float, freedom: float) -> float:
@@ -153,7 +153,7 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
     kept = in_line([math.log(value) for value in values], deviation)
     counted = list(itertools.compress(values, kept))
     differ = max(deviation, steps_spread(records), _apart(map(math.log, counted)))
-    return _around(middle_of(counted), NORMAL * differ / math.sqrt(len(counted)))
+    return _around(middle_speed(counted), NORMAL * differ / math.sqrt(len(counted)))
 
 
 def _apart(values: Iterable[float]) -> float:
@@ -192,6 +192,15 @@ def middle_of(values: Sequence[float]) -> float:
     return statistics.median((one + other) / 2 for one, other in pairs)
 
 
+def middle_speed(values: Sequence[float]) -> float:
+    """Return the middle of some speeds, as ``middle_of`` with geometric means.
+
+    So the speeds of two settings have the ratio that ``paired`` finds.
+    """
+    pairs = itertools.combinations_with_replacement(values, 2)
+    return statistics.median(math.sqrt(one * other) for one, other in pairs)
+
+
 def ratio(one: Speed, other: Speed) -> Speed:
     """Return the ratio of two speeds that were measured independently."""
     return _around(one.value / other.value, math.hypot(one.half, other.half))
@@ -215,7 +224,7 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
 
 
 def paired_spread(
-    settings: Iterable[Sequence[float]], usual: float = RUN_SPREAD
+    settings: Iterable[Sequence[float]], prior: float = RUN_SPREAD
 ) -> float:
     """Return the noise of runs from ratios of several settings to one common setting.
 
@@ -223,9 +232,9 @@ def paired_spread(
     count as ``4 k / (k + 3)`` independent ones (Satterthwaite's approximation, 1946).
     """
     pairs = [[math.log(each) / math.sqrt(2) for each in own] for own in settings]
-    total, freedom = _squares(pairs, usual)
+    total, freedom = _squares(pairs, prior)
     shared = 4 / (sum(len(own) > 1 for own in pairs) + 3)
-    return _believed(total * shared, freedom * shared, usual)
+    return _with_prior(total * shared, freedom * shared, prior)
 
 
 def settled(gain: Speed, same: float) -> bool:

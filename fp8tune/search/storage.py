@@ -28,8 +28,8 @@ from fp8tune.studies import make_folder
 LOCK = "lock"
 MAX_BYTES = 1 << 28
 """Largest journal that is read."""
-KEPT = "the trials before are kept: the same command goes on with them"
-ELSEWHERE = "--studies DIR is another place"
+KEPT = "earlier trials are kept: the same command continues with them"
+ELSEWHERE = "--studies DIR uses another folder"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -96,7 +96,7 @@ class JournalBackend(BaseJournalBackend):
         except OSError as error:
             hint = KEPT
             if not os.path.isfile(self._path) and not os.path.islink(self._path):
-                hint = "the study was removed while it was searched, its trials with it"
+                hint = "the study and its trials were removed during the search"
             raise BadStudy(f"{self._path}: {error.strerror}; {hint}") from None
 
     @contextlib.contextmanager
@@ -137,14 +137,14 @@ class JournalBackend(BaseJournalBackend):
 
 
 _START = b'{"op_code":'
-_NO_JOURNAL = "no operation of a study; move the file, or name another storage"
+_NO_JOURNAL = "not an operation of a study; move the file, or name another storage"
 
 
 def check_file(path: str, mode: int) -> None:
     """Raise ``BadStudy`` unless a file of that mode is a regular file."""
     if not stat.S_ISREG(mode):
-        odd = "a link" if stat.S_ISLNK(mode) else "no regular file"
-        raise BadStudy(f"{path}: {odd}, which no search writes to; remove it")
+        odd = "a link" if stat.S_ISLNK(mode) else "not a regular file"
+        raise BadStudy(f"{path}: {odd}, not a file of a search; remove it")
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
@@ -261,7 +261,7 @@ def errors_of(url: str) -> Iterator[None]:
         if not url:
             raise
         if "://" not in url:
-            what = f"no journal that this version reads ({type(error).__name__})"
+            what = f"not a journal that this version can read ({type(error).__name__})"
             raise BadStudy(f"{url}: {what}") from None
         raise BadStudy(f"{without_password(url)}: {_reason(error, url)}") from None
 
@@ -288,9 +288,9 @@ def _reason(error: Exception, url: str) -> str:
     import sqlalchemy
 
     if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
-        return "no storage of that kind; use sqlite:///FILE, postgresql:// or mysql://"
+        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
     if isinstance(error, sqlalchemy.exc.ArgumentError):
-        return "no storage URL; sqlite:///study.db is one"
+        return "not a storage URL, such as sqlite:///study.db"
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).split("\n")

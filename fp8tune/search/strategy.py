@@ -64,7 +64,7 @@ class Strategy:
         self._counted: frozenset[int] = frozenset()
         space = study.space
         options: dict[str, Any] = {
-            **_roles(space),
+            **_known_keys(space),
             "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
@@ -147,7 +147,7 @@ def untested_before_answer(
     return planned if budget.left_for_speed > (1 + 2 * repeats) * cost else None
 
 
-def _roles(space: Space) -> dict[str, str | None]:
+def _known_keys(space: Space) -> dict[str, str | None]:
     """Return the sampler's keys for batch, AC and compile."""
     knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
     keys = {name: knob.key if knob else None for name, knob in knobs.items()}

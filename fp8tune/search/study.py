@@ -215,7 +215,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
         try:
             space.point(trial.record.knobs)
         except KeyError as error:
-            what = f"no setting of this search ({error}); remove the study"
+            what = f"not a setting of this search ({error}); remove the study"
             where = f"{study.place}: trial {trial.number}"
             raise BadStudy(f"{where}: {what}") from None
     return study
@@ -232,8 +232,8 @@ def look(
     place = url or os.path.join(folder, JOURNAL)
     study = _known(folder, url, most)
     if study is None:
-        hint = "" if url else "; one that lies in a database needs --storage URL"
-        raise BadStudy(f"{without_password(place)}: no study of a search{hint}")
+        hint = "" if url else "; a study in a database needs --storage URL"
+        raise BadStudy(f"{without_password(place)}: no study found here{hint}")
     return _about(study), _trials(study, place)
 
 
@@ -296,7 +296,7 @@ def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[Trial]:
             yield _trial(trial)
         except (BadRecord, TypeError, ValueError) as error:
             where = f"{without_password(place)}: trial {trial.number}"
-            raise BadStudy(f"{where}: no trial of a search ({error})") from None
+            raise BadStudy(f"{where}: not a trial of a search ({error})") from None
 
 
 def _trial(trial: FrozenTrial) -> Trial:
@@ -369,7 +369,8 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
             plan.space.point(trial.record.knobs)
         except KeyError as error:
             where = f"{place}: trial {trial.number}"
-            raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
+            why = f"not a knob or value of the study: {error}"
+            raise BadStudy(f"{where}: {why}") from None
     return SavedStudy(folder, about, plan, trials)
 
 

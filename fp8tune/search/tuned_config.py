@@ -70,7 +70,7 @@ def _check_own(path: str) -> None:
     with suppress(OSError), open(path, "rb") as file:
         if MARK.encode() not in file.read(MOST):
             raise CannotSearch(
-                f"{path} is there and no search wrote it: move it, or name another "
+                f"{path} exists and no search wrote it: move it, or name another "
                 "path with --output"
             )
 
@@ -133,8 +133,8 @@ def write_tuned(
     after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
     if not after:
         if not (diff_to or is_same(path, config.path)) and os.path.isfile(path):
-            left = f"{path} was there before and is not the answer of this run"
-            _note(f"{left}, which writes none")
+            left = f"{path} is from an earlier run; this run"
+            _note(f"{left} wrote no config")
         return ""
     own = is_same(path, config.path) and not diff_to
     edited = own and _was_edited(config)
@@ -143,7 +143,7 @@ def write_tuned(
     if not diff_to:
         _put(path, after, config.path)
     if edited:
-        left = f"{config.path} was changed during the search and is left alone"
+        left = f"{config.path} was changed during the search, so it was not overwritten"
         _note(f"{left}: see {path}")
     for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)

@@ -28,13 +28,13 @@ from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.studies import NoStudy, find
 from fp8tune.trials.record import Record, positive
-from fp8tune.trials.space import Space
+from fp8tune.trials.space import Space, traits_of
 from fp8tune.trials.trial import timed, trials_that_counted
 
 NONE = "none"
 """What a user asks for to have no warm start."""
-SETTING = ("trainer", "device", "machine", "gpu", "world_size")
-"""What two studies have to share: where trials run, and what for."""
+WHERE_TRIALS_RUN = ("trainer", "device", "machine", "gpu", "world_size")
+"""What two studies must share: where trials run, and what for."""
 VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
 SAME = (
     "precision",
@@ -54,7 +54,7 @@ SAME = (
     "dp_replicate",
     "shards",
 )
-"""Fields of the job that are the same in similar configs, beside their knobs."""
+"""Fields of the job that are the same in similar configs, knobs or not."""
 SHAPE = {
     "layers": "layers",
     "hidden_size": "width",
@@ -160,7 +160,7 @@ def _choose_study(
             raise CannotSearch(f"--start-from: {error}") from None
         similar = compare_study(place, plan, about)
         if similar is None:
-            raise CannotSearch(f"--start-from {asked}: no study of a search")
+            raise CannotSearch(f"--start-from {asked}: not a study of a search")
         if similar.wrong:
             raise CannotSearch(f"--start-from {asked}: {similar.wrong}")
     else:
@@ -299,7 +299,7 @@ def _elsewhere(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Return how another study's environment differs from this search's, or ``""``."""
     if ("records" in other) != ("records" in about):
         return "one is a replay and the other is not"
-    for name in SETTING:
+    for name in WHERE_TRIALS_RUN:
         if about.get(name) != other.get(name):
             what = f"its {name.replace('_', ' ')} is {other.get(name) or 'not known'}"
             return f"{what}, not {about.get(name)}"
@@ -313,7 +313,7 @@ def _other_versions(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
         return ""
     then = ", ".join(f"{name} {other.get(name) or 'unknown'}" for name in changed)
     now = ", ".join(str(about.get(name) or "unknown") for name in changed)
-    return f"it was measured with {then}; here is {now}"
+    return f"it was measured with {then}, not {now}"
 
 
 def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
@@ -322,18 +322,18 @@ def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
     if not ended:
         return "it is not finished"
     if not any(trial.record.ok for trial in by_objective(ended, objective)):
-        return f"its trials do not tell their {objective.replace('-', ' ')}"
+        return f"its trials have no {objective.replace('-', ' ')}"
     own = {knob.key for knob in plan.space.knobs}
     if {knob.key for knob in study.plan.space.knobs} != own:
-        return "it searched other keys"
+        return "it varied other keys"
     return ""
 
 
 def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
     """Return how another job differs, its distance, and why it is too different."""
     own, knobs = plan.config.job, plan.space.knobs
-    fixed = (k.role for k in knobs if k.role and not k.traits.may_differ)
-    for name in dict.fromkeys((*fixed, *SAME)):
+    fields = dict.fromkeys((*(k.role for k in knobs if k.role), *SAME))
+    for name in (field for field in fields if not traits_of(field).may_differ):
         here, there = own.find(name), other.find(name)
         if here != there:
             return "", math.inf, f"`{name}` is {there} there and {here} here"

@@ -112,7 +112,7 @@ def _parsed(text: str) -> TOMLDocument:
         line, column = parse(text.encode()).lines.position(place)
         raise CannotWrite(
             f"line {line}, column {column}: tomlkit, which writes the config, would "
-            "change what stands here; write it in another way first"
+            "change this line; rewrite it first"
         )
     return document
 
@@ -219,7 +219,7 @@ def _add_inline(table: Item, name: str, value: Item) -> None:
     from tomlkit.items import Whitespace
 
     if not table.is_inline_table():
-        raise CannotEdit("what holds it is not a table")
+        raise CannotEdit("its parent is not a table")
     body = _body(table)
     keys = [index for index, (key, _) in enumerate(body) if key is not None]
     at = keys[-1] + 1 if keys else 0

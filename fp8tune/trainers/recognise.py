@@ -67,8 +67,9 @@ def recognise(
 
     A file that the user named counts as a config if a third of its keys or tables
     are a trainer's, another one if half are. Of several trainers and versions it is
-    of the one that knows most of its keys: of equals the newest version, and the first
-    trainer. ``only`` names the trainer where its version alone is open.
+    of the one that knows most of its keys, then of its tables: of equals the newest
+    version, and the first trainer. ``only`` names the trainer where its version alone
+    is open.
     """
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
@@ -78,7 +79,7 @@ def recognise(
     ranked = list(_ranked(values, only))
     if not ranked:
         return _without_tables(values, explicit=explicit, only=only)
-    best = max(ranked, key=lambda match: match.known)
+    best = max(ranked, key=lambda match: (match.known, match.tables))
     known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
         return Kind(known.id, True, f"a model fragment for {about.title}")
@@ -119,7 +120,7 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
 
     A schema is read only if its trainer may know more keys than all before it.
     """
-    most = -1
+    most = (-1, 0)
     for about in _by_name(only):
         if values.keys().isdisjoint(about.tables):
             continue
@@ -128,7 +129,7 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
                 break
             match = _Match(values, trainer(name))
             if match.tables:
-                most = max(most, match.known)
+                most = max(most, (match.known, match.tables))
                 yield match
 
 
@@ -136,10 +137,11 @@ def _by_name(only: str) -> list[About]:
     return [trainers()[only]] if only else list(trainers().values())
 
 
-def _at_most(values: dict[str, Any], about: About) -> int:
-    """How many keys of a file a trainer may know, by its tables alone."""
-    mine = (values[name] for name in values.keys() & about.tables)
-    return sum(len(table) if isinstance(table, dict) else 1 for table in mine)
+def _at_most(values: dict[str, Any], about: About) -> tuple[int, int]:
+    """How many keys and tables of a file a trainer may know, by its tables alone."""
+    mine = [values[name] for name in values.keys() & about.tables]
+    keys = sum(len(table) if isinstance(table, dict) else 1 for table in mine)
+    return keys, len(mine)
 
 
 def _without_tables(values: dict[str, Any], *, explicit: bool, only: str) -> Kind:
@@ -180,7 +182,8 @@ def version_of(name: str, values: dict[str, Any]) -> str:
     ranked = list(_ranked(values, name))
     if not ranked:
         return trainers()[name].ids[0]
-    return max(ranked, key=lambda match: match.known).trainer.id
+    best = max(ranked, key=lambda match: (match.known, match.tables))
+    return best.trainer.id
 
 
 def chosen(values: dict[str, Any], names: Iterable[str], *, explicit: bool) -> Kind:

@@ -288,7 +288,7 @@ def load(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadRecord("no JSON") from None
     if not isinstance(data, dict):
-        raise BadRecord("no JSON object")
+        raise BadRecord("not a JSON object")
     return data
 
 

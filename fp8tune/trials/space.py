@@ -15,10 +15,10 @@ Numbers and not the values, because to Python 1, 1.0 and True are one value.
 """
 
 
-class Role(NamedTuple):
+class Traits(NamedTuple):
     """What the search may assume about the knobs of one role.
 
-    A role that is not in ``ROLES`` has the defaults, which assume nothing. ``label``
+    A role that is not in ``TRAITS`` has the defaults, which assume nothing. ``label``
     names the knob in the report, else its key does. ``learns_alike``: its values do not
     change what a run learns. ``always_accepted``: the trainer accepts its values in
     every combination, so that a recorded one needs no lint. ``may_differ``: the configs
@@ -33,36 +33,36 @@ class Role(NamedTuple):
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
 
 
-ROLES: Mapping[str, Role] = {
-    "micro_batch": Role(
+TRAITS: Mapping[str, Traits] = {
+    "micro_batch": Traits(
         "batch",
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
     ),
-    "ac": Role(
+    "ac": Traits(
         "AC",
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
     ),
-    "compile": Role(
+    "compile": Traits(
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
     ),
-    "precision": Role(always_accepted=True),
-    "grad_accum": Role(may_differ=True),
+    "precision": Traits(always_accepted=True),
+    "grad_accum": Traits(may_differ=True),
 }
 """What the search may assume, by role; other roles have the defaults."""
 
 
-def traits_of(role: str) -> Role:
+def traits_of(role: str) -> Traits:
     """Return what the search may assume about the knobs of a role."""
-    return ROLES.get(role, Role())
+    return TRAITS.get(role, Traits())
 
 
 class Knob(NamedTuple):
@@ -79,11 +79,11 @@ class Knob(NamedTuple):
     frozen: bool = False
 
     @property
-    def traits(self) -> Role:
+    def traits(self) -> Traits:
         """What the search may assume about the knob."""
         return traits_of(self.role)
 
-    def place(self, value: Any) -> int:
+    def index_of(self, value: Any) -> int:
         """Return the index of a value of the same type; raises ``ValueError``."""
         for index, known in enumerate(self.values):
             if type(known) is type(value) and known == value:
@@ -162,7 +162,7 @@ class Space:
         place = self.place("precision")
         if place is None or precision not in self.knobs[place].values:
             return None
-        index = self.knobs[place].place(precision)
+        index = self.knobs[place].index_of(precision)
         return (*point[:place], index, *point[place + 1 :])
 
     def with_precision(self, point: Point, precision: str) -> Point | None:

@@ -87,7 +87,7 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
             "no study none in .fp8tune; `fp8tune studies` lists them",
         ),
         (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
-        (("--study", "odd"), "trials.jsonl: no regular file"),
+        (("--study", "odd"), "trials.jsonl: not a regular file"),
         (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
     ],
 )

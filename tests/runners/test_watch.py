@@ -131,7 +131,7 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
             {"gpu_used_gib": 1.1},
             {},
             "shared",
-            "out of memory with 1.1 GiB of a process that is not shown on the GPU",
+            "out of memory with 1.1 GiB of a hidden process on the GPU",
         ),
         ("ok", {"gpu_used_gib": 60.0}, {}, "ok", None),
         (
@@ -146,7 +146,7 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
             {"gpu_busy": 0.3},
             {},
             "shared",
-            "a process that is not shown computes on the GPU, 30 % of the time",
+            "a hidden process computes on the GPU, 30 % of the time",
         ),
         ("nan", {"gpu_busy": 0.3}, {}, "nan", None),
         ("ok", {}, HOT, "throttled", "40 % of the time: hardware thermal slowdown"),

@@ -127,8 +127,8 @@ def test_what_libraries_say_to_their_import_is_no_cause(monkeypatch, word, last)
     found = runner("crashes", CONFIG.format(batch=1, steps=8)).run(
         {}, TrialLimits(LONG)
     )
-    said = "the worker died of SIGSEGV in stage steady"
-    assert found.message == said + f"; it said last: {last}" * bool(last)
+    said = "the worker was killed by SIGSEGV in stage steady"
+    assert found.message == said + f"; its last line: {last}" * bool(last)
 
 
 def left_behind(mark):

@@ -409,3 +409,36 @@ def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
 def test_data_that_does_not_suit_is_no_fault_of_any_code(kind):
     record = ran(GIVEN, outcome="user", error=kind)
     assert failure_code(*trials(("search", record))) == "wrong-data"
+
+
+FAR = (3, 0, 1, 1)
+"""Batch 8 without checkpointing."""
+
+
+@pytest.mark.parametrize(
+    ("confirmed_last", "line"),
+    [
+        (
+            (FAR, GIVEN, (2, 0, 1, 1)),
+            "runner-up: the chosen setting with batch_size = 4: 20.0 % slower (-21.0 "
+            "to -19.0 %)",
+        ),
+        (
+            (FAR, GIVEN),
+            "runner-up: the chosen setting with activation_checkpointing = full: 10.0 "
+            "% slower, not confirmed",
+        ),
+    ],
+)
+def test_the_runner_up_differs_from_the_chosen_setting(confirmed_last, line):
+    """One that ran beside it comes first, except the baseline."""
+    speeds = {FAR: 200, (3, 1, 1, 1): 180, (2, 0, 1, 1): 160, GIVEN: 100}
+    found = decide(
+        history(
+            ("baseline", ran(GIVEN)),
+            *(("search", ran(point, speed)) for point, speed in speeds.items()),
+            *confirmed(*[ran(point, speeds[point]) for point in confirmed_last] * 2),
+        ),
+        1.0,
+    )
+    assert [message(f) for f in found.findings if f.code == "runner-up"] == [line]

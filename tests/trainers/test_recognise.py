@@ -15,7 +15,7 @@ LITTLE = Kind(
 )
 PROJECT = Kind("", False, "a Python project file")
 CARGO = Kind("", False, "a Cargo manifest")
-TITAN = Kind("", False, "a torchtitan config")
+TITAN = Kind("torchtitan==0.2.2", False, "a torchtitan config")
 
 
 @each(

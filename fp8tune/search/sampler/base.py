@@ -24,8 +24,8 @@ from fp8tune.search.sampler.candidates import (
     Array,
     CandidateSpace,
     Grid,
+    NamedKeys,
     Point,
-    Roles,
     is_count,
     settings,
 )
@@ -159,8 +159,8 @@ class ProposingSampler(BaseSampler, abc.ABC):
         counts: Callable[[FrozenTrial], bool] = is_timed,
     ) -> None:
         self._settings = settings(grid)
-        self._roles = Roles(batch, ac, compile)
-        space = CandidateSpace(self._settings, self._roles)
+        self._named = NamedKeys(batch, ac, compile)
+        space = CandidateSpace(self._settings, self._named)
         self._values = dict(zip(space.keys, space.values, strict=True))
         self._expected = expected
         self._expectations: dict[tuple[Any, ...], Expected] = {}
@@ -178,7 +178,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         """
         return {
             key: IntDistribution(min(values), max(values), log=True)
-            if key == self._roles.batch
+            if key == self._named.batch
             and all(isinstance(value, int) and is_count(value) for value in values)
             else CategoricalDistribution(values)
             for key, values in self._values.items()
@@ -218,7 +218,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         """
         trials = list(filter(self._counts, study.get_trials(deepcopy=False)))
         tried = [trial.params for trial in trials]
-        space = CandidateSpace(self._settings, self._roles, tried)
+        space = CandidateSpace(self._settings, self._named, tried)
         placed = [(t, p) for t in trials if (p := space.point(t.params)) is not None]
         runs = [run_of(t, p) for t, p in placed if t.state.is_finished()]
         running = frozenset(p for t, p in placed if t.state == TrialState.RUNNING)

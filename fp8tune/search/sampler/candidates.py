@@ -22,7 +22,7 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Params]
 """The values of each knob, or a list of the allowed settings."""
 
 
-class Roles(NamedTuple):
+class NamedKeys(NamedTuple):
     """The keys of the knobs that the models know; ``None``: no such knob.
 
     ``batch``: sequences per GPU and forward pass. ``ac``: activation checkpointing,
@@ -43,10 +43,13 @@ class CandidateSpace:
     """
 
     def __init__(
-        self, candidates: Sequence[Params], roles: Roles, tried: Iterable[Params] = ()
+        self,
+        candidates: Sequence[Params],
+        named: NamedKeys,
+        tried: Iterable[Params] = (),
     ) -> None:
         self.keys = tuple(candidates[0])
-        self.roles = roles
+        self.named = named
         self._positions: list[dict[tuple[type, Any], int]] = [{} for _ in self.keys]
         self.candidates = [self._added(params) for params in candidates]
         self.tried = [self._added(params) for params in tried if self._has(params)]
@@ -88,12 +91,12 @@ class CandidateSpace:
 
     def cell(self, point: Point) -> Point:
         """Return the point without its batch: a cell shares one memory model."""
-        place = self.place(self.roles.batch)
+        place = self.place(self.named.batch)
         return point if place is None else (*point[:place], *point[place + 1 :])
 
     def batch(self, point: Point) -> float:
         """Return the batch of a point; 0 if there is none or it is not a number."""
-        place = self.place(self.roles.batch)
+        place = self.place(self.named.batch)
         value = None if place is None else self.values[place][point[place]]
         return float(value) if is_count(value) else 0.0
 

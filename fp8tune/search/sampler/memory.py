@@ -144,13 +144,13 @@ class _Peaks:
         """Number the unknowns: intercept, slope, two per value of a knob, the cells."""
         space = self._space
         means, deviations = [0.0, 0.0], [0.7, 0.9]
-        batch = space.place(space.roles.batch)
+        batch = space.place(space.named.batch)
         self._columns: dict[int, int] = {}
         for place, values in enumerate(space.values):
             if place == batch:
                 continue
             self._columns[place] = len(means)
-            is_ac = space.keys[place] == space.roles.ac
+            is_ac = space.keys[place] == space.named.ac
             for value in values:
                 means += [0.0, SLOPE.get(str(value), 0.5) if is_ac else 0.0]
                 deviations += [0.05 if batch is not None else 0.5]
@@ -258,9 +258,9 @@ def _peak(run: Run) -> float:
 
 def _capacity(capacity_gib: float, runs: Sequence[Run]) -> float:
     """Return the GPU's memory as the runs report it, else as given if plausible."""
-    told = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
+    reported = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
     most = max(map(_peak, runs), default=0.0)
-    return told or (capacity_gib if capacity_gib > most else 0.0)
+    return reported or (capacity_gib if capacity_gib > most else 0.0)
 
 
 def _capacities(capacity: float) -> tuple[Array, Array]:

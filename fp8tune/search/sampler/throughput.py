@@ -66,13 +66,13 @@ class ThroughputSampler(ProposingSampler):
             return 0.0
         return float(ahead.gain[~ahead.feasible].max())
 
-    def _look_ahead(self, study: Study) -> tuple[Known, Outlook | None]:
+    def _look_ahead(self, study: Study) -> tuple[Known, Predictions | None]:
         known = self._known(study)
         points = known.untried()
-        return known, outlook(known, points) if points and known.has_run else None
+        return known, predictions(known, points) if points and known.has_run else None
 
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
-        ahead = outlook(known, points)
+        ahead = predictions(known, points)
         return (
             _most_promising(known, ahead)
             or _value_not_tried(known, ahead)
@@ -81,7 +81,7 @@ class ThroughputSampler(ProposingSampler):
         )
 
 
-def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
+def _most_promising(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the feasible setting with the largest expected gain, if large enough."""
     best = ahead.best(ahead.feasible)
     gain, chance = float(ahead.gain[best]), float(ahead.fits[best])
@@ -93,7 +93,7 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
     return Proposal(params, f"{PROPOSED}{fits}")
 
 
-def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
+def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the best setting that probably does not fit, until one did not fit.
 
     The memory model may be too pessimistic until a trial has run out of memory.
@@ -107,18 +107,18 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     return Proposal(params, f"{PROPOSED}, may not fit")
 
 
-def _has_guide(ahead: Outlook) -> bool:
+def _has_guide(ahead: Predictions) -> bool:
     """Return whether a similar study is relied on."""
     return ahead.agreement > BELIEVED
 
 
-def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
+def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the best feasible setting with a value that no trial has had yet."""
     space = known.space
     tried = [run.point for run in known.runs]
     tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
-        if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
+        if key == space.named.batch or len(space.values[place]) > MOST_VALUES:
             continue
         seen = {point[place] for point in tried}
         new = np.array([point[place] not in seen for point in ahead.candidates])
@@ -129,7 +129,7 @@ def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     return None
 
 
-def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
+def _one_of_few(known: Known, ahead: Predictions, few: int) -> Proposal | None:
     """Return the best of the settings left if they are few and it is feasible."""
     left = len(ahead.candidates)
     if _has_guide(ahead) or left > few or not ahead.feasible.any():
@@ -138,7 +138,7 @@ def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
     return Proposal(known.space.params(best), "few are left")
 
 
-class Outlook(NamedTuple):
+class Predictions(NamedTuple):
     """Predictions for the candidates.
 
     ``fits`` is the probability that each fits in memory, ``gain`` its expected
@@ -161,7 +161,7 @@ class Outlook(NamedTuple):
         return int(np.argmax(np.where(among, self.gain, -1.0)))
 
 
-def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
+def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
     """Predict untried candidates; at least one run must have succeeded."""
     runs, space = known.runs, known.space
     logs: dict[Point, list[float]] = defaultdict(list)
@@ -179,7 +179,7 @@ def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
         gain += probability * _improvement(*model.predict(described), best)
     gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
     gain = gain.round(9)  # otherwise rounding errors would choose among equals
-    return Outlook(candidates, fits, gain, agreement)
+    return Predictions(candidates, fits, gain, agreement)
 
 
 def _models(

@@ -86,7 +86,7 @@ class Earlier:
             speeds = [own[0].expected_tokens_per_second for own in runs.values()]
             expected = np.log(speeds)
         found = features(space, [point for point, _ in runs], share, expected)
-        place = space.place(space.roles.batch)
+        place = space.place(space.named.batch)
         coordinates, batches = found.coordinates, np.array([b for _, b in runs])
         if place is not None and space.is_smooth(place):
             coordinates[:, place] = [space.coordinate(place, b) for b in batches]
@@ -96,7 +96,7 @@ class Earlier:
 
 
 def _placed(space: CandidateSpace, trial: EarlierTrial) -> _Placed | None:
-    params, size, key = dict(trial.params), 0.0, space.roles.batch
+    params, size, key = dict(trial.params), 0.0, space.named.batch
     if key is not None:
         if not (space.has_batches and is_count(params.get(key))):
             return None

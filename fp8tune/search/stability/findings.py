@@ -22,8 +22,15 @@ from fp8tune.trials.trial import Trial
 
 WARMUP_PAIRS = 2
 """Pairs of runs at a warmup other than the config's, where FP8 does not diverge."""
+WORDS = {
+    LossVerdict.INSIDE: "inside the spread",
+    LossVerdict.INCONCLUSIVE: "inconclusive",
+    LossVerdict.OUTSIDE: "outside the spread",
+    LossVerdict.DIVERGED: "diverged",
+}
+"""A verdict on a warmup in words."""
 LIMITS = (
-    "a run this short can show that FP8 goes wrong, not that it converges: FP8 was "
+    "a run this short can show that FP8 fails, not that it converges: FP8 has been "
     "seen to diverge only after about 200B tokens (arXiv 2409.12517)"
 )
 PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
@@ -250,7 +257,7 @@ def _cause(fp8: int, bf16: int) -> str:
     if not bf16:
         return f"{counted(fp8, 'run')} may be chance"
     if not fp8:
-        return "the learning rate may be too high for bf16, this says nothing of FP8"
+        return "the learning rate may be too high for bf16: no evidence about FP8"
     return "the learning rate may be too high for both"
 
 
@@ -262,7 +269,7 @@ def warning(result: Stability | None) -> str:
     why, train = "which may be chance", "with other seeds"
     if tested.verdict == LossVerdict.DIVERGED:
         steps = tested.warmup_steps
-        why = f"with a warmup of {steps} steps (no run holds your {warmup})"
+        why = f"with a warmup of {steps} steps (runs are too short for your {warmup})"
         train = f"past step {max(warmup, tested.steps)}"
     return (
         f"FP8 may diverge: it did in {_diverged(tested)}, {why}; before a long run "
@@ -273,7 +280,8 @@ def warning(result: Stability | None) -> str:
 def warmup_lines(result: Stability, key: str) -> Iterator[str]:
     """Yield the results of other warmups, and which warmup is proposed."""
     best, warmup = result.proposed_warmup, result.config_warmup
-    tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in result.others)
+    others = result.others
+    tried = ", ".join(f"{c.warmup_steps} steps {WORDS[c.verdict]}" for c in others)
     if result.verdict == LossVerdict.INCONCLUSIVE or best == 0 == warmup:
         return
     if result.is_cut:
@@ -282,7 +290,7 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
             yield f"warmup: runs of {steps} steps are too short to test {warmup}"
     elif best is None:
         more = f" ({tried})" if tried else ""
-        yield f"warmup: none that was tried stays inside the spread{more}"
+        yield f"warmup: none tried stays inside the spread{more}"
     elif best == warmup:
         shorter = any(c.warmup_steps < best for c in result.others)
         why = f"stayed inside the spread ({tried})" if shorter else "was tried"
@@ -292,7 +300,7 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
         how = "proposed and written" if free else "proposed, not written"
         typed = "" if free else "; --allow warmup writes it"
         short = f"; {PUBLISHED}" if best < min(200, warmup) else ""
-        yield f"warmup: {key} = {best} {how} ({tried}){typed}{short}"
+        yield f"warmup: {key} = {best} {how} (tried: {tried}){typed}{short}"
 
 
 def change(result: Stability) -> tuple[int, str] | None:

@@ -75,8 +75,8 @@ def conditions_for_trials(
     refusal = ""
     if ranks > 1:
         refusal = (
-            f"a trial is one of {ranks} ranks, whose losses are not the run's; compare "
-            "the run with the same in bf16 on all GPUs"
+            f"a trial runs one of {ranks} ranks, whose losses are not the whole run's; "
+            "compare the run with the same in bf16 on all GPUs"
         )
     try:
         steps: int = config.job["warmup_steps"]
@@ -305,12 +305,12 @@ class Stage(NamedTuple):
         curves = _curves(history, point)
         steps = self.conditions.steps or MIN_STEPS
         if next_run(history.space, point, curves, self.conditions, steps) is None:
-            return "" if curves else "no run of it is recorded"
+            return "" if curves else "no loss run is recorded"
         if stopped:
-            return "stopped; the same command goes on"
+            return "stopped; the same command continues"
         cost = pair_cost(history, point)
         if cost is None:
-            return "no trial shows how long its runs take"
+            return "the time of its runs is unknown"
         # the same command with a larger budget confirms again and may add one trial
         confirmed = sum(
             trial.record.cost_s

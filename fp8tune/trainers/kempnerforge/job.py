@@ -110,6 +110,11 @@ def fp8_scales_precomputed() -> bool:
     return False
 
 
+def fp8_tp_refused(tp: int) -> bool:
+    """Whether it refuses FP8 with tensor parallelism: with any (parallel.py)."""
+    return tp > 1
+
+
 def fp8_converts_head(precision: str) -> bool:
     """Whether the output head becomes a Float8Linear: always (parallel.py)."""
     return precision == "fp8"

@@ -116,7 +116,7 @@ NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*
 def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
-    said = rf"^`.*/{name}` cannot be read: {why}; repair or remove it$"
+    said = rf"^`.*/{name}` cannot be read: {why}; fix or remove it$"
     with pytest.raises(BadData, match=said):
         next(batches(spec(text)))
 

@@ -1,0 +1,1 @@
+"""What is measured about torchtitan's TOML releases, from their wheels."""

@@ -1,0 +1,141 @@
+"""torchtitan's own command line: ``-m torchtitan.train --job.config_file C``.
+
+Overrides are parsed by tyro, and replace what the file says. A switch is
+``--compile.enable`` or ``--compile.no_enable``; other values follow after ``=`` or a
+space and are converted by the type of the key, unlike values of the file. Anything
+else ends the program, in 0.1.0 too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fp8tune.document import Path, Unreadable
+from fp8tune.trainers.call import Call
+from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
+from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.torchtitan.loader import Loader
+
+CHECKED_FIRST: frozenset[str] = frozenset()
+"""Nothing is checked before the overrides."""
+
+OPTIONS = ("--job.config_file", "--job.config-file")
+"""Options that name the config."""
+
+PROGRAMS = ("torchtitan.train", "torchtitan/train.py")
+"""The trainer's program, as torchrun is given it."""
+
+MAX_LENGTH = 10_000
+"""Longest argument that is read [characters]."""
+
+
+def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
+    """Load a config with overrides; raises ``Unreadable`` for what is not followed."""
+    keys = dict(loader.schema.dotted_keys())
+    whole = copy.deepcopy(raw)
+    arguments: dict[Path, Argument] = {}
+    refused: list[Fault] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if len(word) > MAX_LENGTH:
+            raise Unreadable(f"an argument is too long: {word[:40]}...")
+        option, equals, text = word.partition("=")
+        name, switch = _key(option, keys)
+        argument = Argument(word, (0, len(option)), (0, len(word)))
+        path: Path = tuple(name.split("."))
+        if name not in keys or not word.startswith("--"):
+            table = f"a {loader.schema.title} config"
+            facts = {"key": name, "name": option, "table": table, "hint": ""}
+            refused.append(Fault("unknown-key", path, facts, argument=argument))
+            continue
+        if switch is None and not equals:
+            text = rest.pop(0) if rest else ""
+        value = text if switch is None else switch
+        fault = _odd(keys[name], value, switched=bool(equals and switch is not None))
+        if fault:
+            facts = {"key": name, "value": text, "type": fault}
+            refused.append(
+                Fault("value-not-convertible", path, facts, argument=argument)
+            )
+            continue
+        _set(whole, path, _converted(keys[name], value))
+        arguments[path] = argument
+    loaded = loader.load(whole)._replace(arguments=arguments)
+    faults = [f._replace(argument=loaded.argument(f.path)) for f in loaded.faults]
+    return loaded._replace(faults=[*faults, *refused])
+
+
+def _key(option: str, keys: dict[str, Key]) -> tuple[str, bool | None]:
+    """The key that an option sets, and to what if it is a switch."""
+    name = option.removeprefix("--").replace("-", "_")
+    table, _, last = name.rpartition(".")
+    off = f"{table}.{last.removeprefix('no_')}"
+    if name not in keys and off in keys and keys[off].base == "bool":
+        return off, False
+    return name, True if name in keys and keys[name].base == "bool" else None
+
+
+def _odd(spec: Key, value: Any, *, switched: bool) -> str:
+    """What a value has to be, if tyro refuses it; ``""`` if it does not."""
+    if switched:
+        return "a switch (write --x or --no_x, without a value)"
+    if isinstance(value, bool) or (spec.optional and value == "None"):
+        return ""
+    if spec.allowed:
+        return "" if value in spec.allowed else f"one of {', '.join(spec.allowed)}"
+    if spec.base not in ("int", "float", "str", "list[str]"):
+        raise Unreadable(f"fp8tune does not read values of type {spec.type}: {value}")
+    try:
+        _converted(spec, value)
+    except ValueError:
+        return spec.kind
+    return ""
+
+
+def _converted(spec: Key, value: Any) -> Any:
+    """A value by the type of its key; raises ``ValueError``."""
+    if isinstance(value, bool):
+        return value
+    if spec.optional and value == "None":
+        return None
+    if spec.base == "list[str]":
+        return value.split(",")
+    kinds = {"int": int, "float": float}
+    return kinds[spec.base](value) if spec.base in kinds else value
+
+
+def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
+    """Replace what a file says of a key; raises ``Unreadable`` for odd tables."""
+    table = raw
+    for part in path[:-1]:
+        table = table.setdefault(str(part), {})
+        if not isinstance(table, dict):
+            raise Unreadable(f"the file has no table to set {dotted(path)} in")
+    table[str(path[-1])] = value
+
+
+def find_call(words: Sequence[str]) -> Call | None:
+    """Where a command runs torchtitan, and which word names the config."""
+    starts = (i for i, word in enumerate(words) if word.endswith(PROGRAMS))
+    start = next(starts, None)
+    if start is None:
+        return None
+    config, prefix = len(words), 0
+    for index in range(start + 1, len(words)):
+        option, equals, _ = words[index].partition("=")
+        if option in OPTIONS:
+            config = index if equals else index + 1
+            prefix = len(option) + 1 if equals else 0
+    mine = {config} if prefix else {config - 1, config}
+    rest = (i for i in range(start + 1, len(words)) if i not in mine)
+    return Call(start, config, tuple(rest), prefix)
+
+
+def is_free_text(schema: Schema, word: str) -> bool:
+    """Whether an override may hold anything, as a path does."""
+    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+    spec = dict(schema.dotted_keys()).get(name)
+    return spec is not None and spec.base == "str" and not spec.allowed

@@ -1,0 +1,352 @@
+"""A torchtitan config as a job: what its keys mean beyond their values.
+
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads (``model_name`` is the key ``model.name``). A parameter with a
+default is a key that some releases do not have.
+
+Source: torchtitan 0.1.0, 0.2.0, 0.2.1 and 0.2.2, the files named in brackets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers.torchtitan import models
+
+EXPERT_MODELS = ("llama4", "deepseek_v3", "gpt_oss")
+"""Models that FSDP wraps if experts are parallel, without shards of their own."""
+
+
+LLAMA_3_TOKENS = 128256
+"""Words of Llama 3's tokenizer (https://huggingface.co/meta-llama/Llama-3.1-8B)."""
+
+
+def is_run(job: Job) -> bool:
+    """Whether the file describes a run: always, it names its model by two words."""
+    return bool(job.written)
+
+
+def flavor(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
+    """Sizes of the model; unknown for models of one's own and of other kinds."""
+    found = models.flavors(trainer_version, model_name).get(model_flavor)
+    return known("model.flavor", found)
+
+
+def can_pipeline(trainer_version: str, model_name: str) -> bool:
+    """Whether the model can be split into pipeline stages (train.py)."""
+    return known("model.name", models.names(trainer_version).get(model_name))
+
+
+def hidden_size(flavor: dict[str, Any]) -> int:
+    """Width of the residual stream."""
+    return int(flavor["dim"])
+
+
+def layers(flavor: dict[str, Any]) -> int:
+    """Transformer blocks."""
+    return int(flavor["layers"])
+
+
+def heads(flavor: dict[str, Any]) -> int:
+    """Query heads."""
+    return int(flavor["heads"])
+
+
+def kv_heads(flavor: dict[str, Any]) -> int:
+    """Key/value heads; unknown with latent attention, which has none."""
+    if "mla" in flavor:
+        raise Unknown("kv_heads")
+    return int(flavor["kv_heads"])
+
+
+def head_dim(flavor: dict[str, Any]) -> int:
+    """Size of one attention head."""
+    return int(known("head_dim", flavor.get("head_dim")))
+
+
+def ffn_size(flavor: dict[str, Any]) -> int:
+    """Width of a dense FFN."""
+    return int(known("ffn_size", flavor.get("ffn")))
+
+
+def ffn_matrices() -> int:
+    """Linears of one FFN: gated in every model."""
+    return 3
+
+
+def activation() -> str:
+    """Activation of the FFN."""
+    return "silu"
+
+
+def vocab_size(flavor: dict[str, Any], model_tokenizer_path: Any = None) -> int:
+    """Rows of the embedding; in 0.1.0 those of the tokenizer.
+
+    A tokenizer of Llama 3 is known by its path, as the download script names it.
+    """
+    if "vocab" not in flavor and "llama-3" in str(model_tokenizer_path).lower():
+        return LLAMA_3_TOKENS
+    return int(known("vocab_size", flavor.get("vocab")))
+
+
+def max_seq_len(seq_len: int) -> int:
+    """Length of the position table: that of the run (update_from_config)."""
+    return seq_len
+
+
+def rope_theta(flavor: dict[str, Any]) -> float:
+    """Base of the rotary positions."""
+    return float(flavor["rope_theta"])
+
+
+def norm_eps(flavor: dict[str, Any]) -> float:
+    """Epsilon of the norms."""
+    return float(flavor["norm_eps"])
+
+
+def qk_norm(flavor: dict[str, Any]) -> bool:
+    """Whether queries and keys are normalised per head."""
+    return bool(flavor.get("qk_norm", False))
+
+
+def tied_embeddings(flavor: dict[str, Any]) -> bool:
+    """Whether head and embedding share one weight."""
+    return bool(flavor.get("tied", False))
+
+
+def experts(flavor: dict[str, Any]) -> int:
+    """Experts per MoE block, 0 for a dense model."""
+    return int(flavor.get("experts", 0))
+
+
+def expert_size(flavor: dict[str, Any]) -> int:
+    """Width of one expert's FFN."""
+    return int(flavor.get("expert", 0))
+
+
+def shared_experts(flavor: dict[str, Any]) -> int:
+    """Experts per MoE block that process every token."""
+    return int(flavor.get("shared", 0))
+
+
+def top_k(flavor: dict[str, Any]) -> int:
+    """Experts per token."""
+    return int(flavor.get("top_k", 0))
+
+
+def dense_ffn_layers(flavor: dict[str, Any]) -> int:
+    """Blocks with a dense FFN."""
+    return int(flavor.get("dense", flavor["layers"]))
+
+
+def moe_layers(layers: int, dense_ffn_layers: int) -> int:
+    """Blocks with a mixture of experts as their FFN."""
+    return layers - dense_ffn_layers
+
+
+def attention_kind(flavor: dict[str, Any]) -> str:
+    """How attention is computed: sdpa, or flex or varlen with a mask."""
+    return Words(flavor.get("attention", "sdpa"))
+
+
+def ep(experts: int, parallelism_expert_parallel_degree: int = 1) -> int:
+    """Expert-parallel degree, which dense models ignore."""
+    return parallelism_expert_parallel_degree if experts else 1
+
+
+def expert_degree(parallelism_expert_parallel_degree: int = 1) -> int:
+    """Expert-parallel degree as it is written: the mesh has it in any model."""
+    return parallelism_expert_parallel_degree
+
+
+def expert_tensor_degree(parallelism_expert_tensor_parallel_degree: int = 1) -> int:
+    """Tensor-parallel degree of the experts."""
+    return parallelism_expert_tensor_parallel_degree
+
+
+def other_ranks(dp_replicate: int, tp: int, pp: int, cp: int) -> int:
+    """Product of all degrees but that of the shards."""
+    return math.prod((dp_replicate, tp, pp, cp))
+
+
+def dp_shard(
+    parallelism_data_parallel_shard_degree: int,
+    other_ranks: int,
+    world_size: int | None = None,
+) -> int:
+    """FSDP shards, with -1 resolved (distributed/parallel_dims.py)."""
+    if parallelism_data_parallel_shard_degree > 0:
+        return parallelism_data_parallel_shard_degree
+    shards, rest = divmod(known("world_size", world_size), other_ranks)
+    if rest or not shards:
+        raise Unknown("dp_shard")
+    return shards
+
+
+def declared_gpus(parallelism_data_parallel_shard_degree: int, other_ranks: int) -> int:
+    """Number of GPUs that the degrees multiply to, with which alone it starts."""
+    if parallelism_data_parallel_shard_degree < 1:
+        raise Unknown("world_size")
+    return parallelism_data_parallel_shard_degree * other_ranks
+
+
+def dp_ranks(dp_replicate: int, dp_shard: int) -> int:
+    """Ranks that get different sequences."""
+    return dp_replicate * dp_shard
+
+
+def shards(dp_shard: int, cp: int) -> int:
+    """Ranks that share one copy of the weights: FSDP shards over CP ranks too."""
+    return dp_shard * cp
+
+
+def sharded(shards: int, model_name: str, expert_degree: int) -> bool:
+    """Whether FSDP wraps the model; three models also with EP alone (parallelize)."""
+    return shards > 1 or (model_name in EXPERT_MODELS and expert_degree > 1)
+
+
+def expert_mesh_fits(
+    trainer_version: str,
+    expert_degree: int,
+    expert_tensor_degree: int,
+    shards: int,
+    cp: int,
+    tp: int,
+) -> bool:
+    """Whether the experts' degrees divide the ranks that they borrow.
+
+    Until 0.2.0 all CP ranks, and with etp 1 all TP ranks, must be among them. Since
+    then the product must divide, even where no expert is parallel (parallel_dims.py).
+    """
+    ep, etp = expert_degree, expert_tensor_degree
+    if ep > 1 and etp not in (1, tp):
+        return False
+    if trainer_version != "0.2.0":
+        return shards * tp % (etp * ep) == 0
+    own = cp if etp == tp else cp * tp
+    all_ranks = shards if etp == tp else shards * tp
+    return ep == 1 or (ep % own == 0 and all_ranks % ep == 0)
+
+
+def cp_refused(
+    trainer_version: str, model_name: str, cp: int, attention_kind: str
+) -> bool:
+    """Whether the model refuses CP with its kind of attention (update_from_config)."""
+    if cp == 1 or attention_kind == "sdpa":
+        return False
+    return (trainer_version, model_name, attention_kind) != ("0.2.2", "llama3", "flex")
+
+
+def ddp_refused(
+    trainer_version: str,
+    model_name: str,
+    dp_replicate: int,
+    sharded: bool,
+    tp: int,
+    pp: int,
+    expert_degree: int,
+) -> bool:
+    """Whether replicas without shards meet another degree, where the model checks.
+
+    Since 0.2.1 only the Llama models do: the others ask a mesh that has one dimension.
+    """
+    if dp_replicate == 1 or sharded:
+        return False
+    if trainer_version in ("0.1.0", "0.2.0"):
+        return tp * pp * expert_degree > 1
+    return model_name in ("llama3", "llama4") and tp * pp > 1
+
+
+def grad_accum(training_global_batch_size: int, micro_batch: int, dp_ranks: int) -> int:
+    """Micro-batches per optimizer step (train.py)."""
+    if training_global_batch_size < 0:
+        return 1
+    steps, rest = divmod(training_global_batch_size, micro_batch * dp_ranks)
+    if rest or not steps:
+        raise Unknown("grad_accum")
+    return steps
+
+
+def compile(  # noqa: A001
+    compile_enable: bool = False,
+    compile_components: Any = ("model", "loss"),
+    training_compile: bool = False,
+) -> bool:
+    """Whether the transformer blocks are compiled: one key in 0.1.0."""
+    return bool(training_compile or (compile_enable and "model" in compile_components))
+
+
+def loss_compiled(
+    compile_enable: bool = False,
+    compile_components: Any = ("model", "loss"),
+    training_compile: bool = False,
+) -> bool:
+    """Whether the loss is compiled (components/loss.py)."""
+    return bool(training_compile or (compile_enable and "loss" in compile_components))
+
+
+def ac(
+    activation_checkpoint_mode: str, activation_checkpoint_selective_ac_option: Any
+) -> str:
+    """AC mode in one word: ``op`` and ``every-2`` are kinds of selective.
+
+    ``every-n`` recomputes each n-th block, so ``every-1`` is full AC.
+    """
+    if activation_checkpoint_mode != "selective":
+        return Words(activation_checkpoint_mode)
+    option = activation_checkpoint_selective_ac_option
+    if option == "op":
+        return Words("op")
+    return Words("full" if int(option) < 2 else f"every-{int(option)}")
+
+
+def ac_modes() -> tuple[str, ...]:
+    """AC modes that wrap some module, including none."""
+    return ("none", "op", "full")
+
+
+def ac_usable(ac_modes: tuple[str, ...]) -> tuple[str, ...]:
+    """AC modes with which the backward pass works."""
+    return ac_modes
+
+
+def ac_applied(ac: str) -> str:
+    """AC mode that is applied: every mode wraps blocks."""
+    return ac
+
+
+def ac_attention_only() -> bool:
+    """Whether AC wraps only the attention modules: never."""
+    return False
+
+
+def sequence_parallel(tp: int) -> bool:
+    """Whether TP also splits norms and residual stream: always."""
+    return tp > 1
+
+
+def head_shards(tp: int) -> int:
+    """Ranks over which the output head is split."""
+    return tp
+
+
+def optimizer(optimizer_name: str) -> str:
+    """The optimizer: adamw or adam (components/optimizer.py)."""
+    return Words(optimizer_name.lower())
+
+
+def betas(optimizer_beta1: float, optimizer_beta2: float) -> tuple[float, float]:
+    """Decay factors of Adam's moments."""
+    return (optimizer_beta1, optimizer_beta2)
+
+
+def fused(optimizer_implementation: str) -> bool:
+    """Whether AdamW uses the fused kernel."""
+    return optimizer_implementation == "fused"
+
+
+def trial_refusal() -> str:
+    """Why the built-in trial would differ from this run."""
+    return "torchtitan's selective AC and loss are not built"

@@ -1,0 +1,345 @@
+"""What torchtitan's config manager makes of a TOML file.
+
+It builds one dataclass per table from the values as they are. Types are annotations:
+tyro warns of a value that does not match and keeps it. So text stays text, a list of
+one word may be the word's letters, and what happens depends on who reads the key.
+
+Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of 0.1.0;
+``python -m benchmarks.torchtitan.verdicts`` compares this with the releases themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.document import Path
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.torchtitan import models
+
+MAX_FAULTS = 1000
+
+LENIENT = "0.1.0"
+"""The release that ignores keys that it does not know."""
+
+READ = ("job", "model", "training", "parallelism", "activation_checkpoint", "compile")
+"""Tables of which the trainer reads keys before the model is sharded, in any run."""
+
+COMPUTED = (
+    "training.local_batch_size",
+    "training.global_batch_size",
+    "training.seq_len",
+)
+"""Numbers that it works with until then; the parallel degrees are others."""
+
+CONVERTERS = {
+    LENIENT: ("float8", "mx"),
+    "": (
+        "quantize.linear.float8",
+        "quantize.linear.mx",
+        "quantize.grouped_mm.float8",
+        "quantize.grouped_mm.mx",
+    ),
+}
+"""Names in ``model.converters`` by release, ``""`` for all others."""
+
+RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
+DTYPES = ("float16", "float32", "bfloat16")
+"""What the trainer maps to a torch dtype."""
+
+MOVED = {
+    "float8": "[quantize.linear.float8]",
+    "mx": "[quantize.linear.mx]",
+    "compile": "`training.compile`",
+    "quantize": "[float8]",
+    "debug": "`training.seed` and `training.deterministic`",
+}
+"""Tables of another release, and where their keys are in this one."""
+
+ADDED = {
+    "hf_transformers": "torchtitan.experiments.transformers_modeling_backend.job_config"
+}
+"""Tables that a module of torchtitan adds, and the module."""
+
+TRUE_WORDS = ("true", "yes", "on", "1")
+
+_NOTHING = object()
+"""A value that the trainer refuses or fails on: it has no meaning."""
+
+
+class Loader:
+    """Loads configs of one release."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.hints = Hints(schema)
+        self.defaults = {
+            name: key.effective_default
+            for name, key in schema.dotted_keys()
+            if key.base not in schema.classes
+        }
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """The config as the trainer holds it, with what it refuses or misreads."""
+        run = _Run(self)
+        run.file(raw)
+        return Loaded(run.values, run.written, run.faults)
+
+
+class _Run:
+    """One file on its way through the loader."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.schema, self.hints = loader.schema, loader.hints
+        self.version = loader.schema.version
+        self.values: dict[str, Any] = dict(loader.defaults)
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+        self.own_keys = False
+
+    def fault(self, kind: str, path: Path, **facts: Any) -> None:
+        """Note a fault; of more than a thousand the rest is dropped."""
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
+
+    def file(self, raw: dict[str, Any]) -> None:
+        """Load all tables, then look at what depends on several keys."""
+        self.own_keys = bool(list(_modules(raw)))
+        for section, table in raw.items():
+            path: Path = (section,)
+            if section not in self.schema.sections:
+                self.unknown(
+                    path, f"a {self.schema.title} config", self.schema.sections
+                )
+            elif isinstance(table, dict):
+                self.table(self.schema.sections[section], table, path)
+            else:
+                self.written.add(section)
+                self.drop(section)
+                read = section in READ
+                kind = "section-not-a-table" if read else "table-replaced"
+                self.fault(kind, path, value=table)
+        self.model()
+        self.precision()
+        self.checkpointing()
+        self.sharding()
+
+    def table(self, name: str, table: dict[str, Any], path: Path) -> None:
+        """Load one table and those inside it."""
+        keys = self.schema.classes[name]
+        for key, raw in table.items():
+            here = (*path, key)
+            spec = keys.get(key)
+            if spec is None:
+                self.unknown(here, f"[{dotted(path)}]", keys)
+            elif spec.base in self.schema.classes:
+                if isinstance(raw, dict):
+                    self.table(spec.base, raw, here)
+                else:
+                    self.drop(dotted(here))
+                    self.fault("table-replaced", here, value=raw)
+            else:
+                self.written.add(dotted(here))
+                self.values[dotted(here)] = raw
+                self.value(spec, raw, here)
+
+    def drop(self, prefix: str) -> None:
+        """Forget all values of a table, and its defaults."""
+        for key in [key for key in self.values if key.startswith(f"{prefix}.")]:
+            del self.values[key]
+
+    def unknown(self, path: Path, table: str, keys: Any) -> None:
+        """Note a key that this release does not have, unless a module may add it."""
+        if self.own_keys:
+            return
+        moved = MOVED.get(str(path[0])) if len(path) == 1 else None
+        module = ADDED.get(str(path[0])) if len(path) == 1 else None
+        hint = f"did you mean {moved}?" if moved else ""
+        if module:
+            hint = f'set `job.custom_config_module = "{module}"`, which adds it'
+        if not hint and len(self.faults) < 20:
+            hint = self.hints.for_key(path, keys)
+        facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        kind = "ignored-key" if self.version == LENIENT else "unknown-key"
+        self.fault(kind, path, name=str(path[-1]), **facts)
+
+    def value(self, spec: Key, raw: Any, path: Path) -> None:
+        """Look at one value: what the trainer works with, and what it fails on."""
+        name = dotted(path)
+        base = spec.base
+        if spec.optional and raw is None:
+            return
+        if base == "bool" and not isinstance(raw, bool):
+            self.switch(raw, path)
+        elif base in ("int", "float"):
+            self.number(spec, raw, path)
+        elif base.startswith("list") and not isinstance(raw, list):
+            self.values[name] = raw
+        elif base == "str" and not isinstance(raw, str):
+            refused = name in ("model.hf_assets_path", "model.tokenizer_path")
+            if refused and not isinstance(raw, (int, bool)):
+                self.refuse("wrong-type", path, type=spec.kind)
+        elif spec.allowed and raw not in spec.allowed and name not in LATER:
+            self.fault("not-listed", path, value=raw, allowed=spec.allowed)
+
+    def switch(self, raw: Any, path: Path) -> None:
+        """What is no switch is one by Python's rules: text is true unless empty."""
+        self.values[dotted(path)] = bool(raw)
+        if isinstance(raw, str) and raw and raw.strip().lower() not in TRUE_WORDS:
+            self.fault("read-as-true", path, value=raw)
+
+    def number(self, spec: Key, raw: Any, path: Path) -> None:
+        """Numbers are compared, not converted."""
+        name = dotted(path)
+        if isinstance(raw, bool):
+            self.fault("boolean-for-number", path, value=raw, result=int(raw))
+            self.values[name] = raw = int(raw)
+        if not isinstance(raw, (int, float)):
+            used = name in COMPUTED or spec.min is not None
+            self.refuse("wrong-type" if used else "not-converted", path, type=spec.kind)
+        elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
+            self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
+        elif raw != raw or abs(raw) >= 2**63:
+            del self.values[name]
+
+    def refuse(self, kind: str, path: Path, **facts: Any) -> None:
+        """Note a fault of a value and forget the value."""
+        name = dotted(path)
+        raw = self.values.pop(name, None)
+        self.fault(kind, path, value=raw, **facts)
+
+    def one_of(self, name: str, allowed: Any, near: str = "") -> bool:
+        """Whether a value is one of those allowed; if not, note it and forget it."""
+        value = self.values.get(name, _NOTHING)
+        if value is _NOTHING:
+            return False
+        if isinstance(value, str) and value in allowed:
+            return True
+        spec = self.spec(name)
+        spec = spec._replace(allowed=list(allowed))
+        hint = f'did you mean "{near}"?' if near else self.hints.for_value(spec, value)
+        facts = {"allowed": list(allowed), "hint": hint, **value_meant(hint, value)}
+        self.refuse("value-not-allowed", tuple(name.split(".")), **facts)
+        return False
+
+    def spec(self, name: str) -> Key:
+        """The schema's entry of a dotted key."""
+        return dict(self.schema.dotted_keys())[name]
+
+    def model(self) -> None:
+        """The model and its flavor must be in the release's tables."""
+        if self.values.get("experimental.custom_import"):
+            self.values.pop("model.name", None)
+            return
+        if self.one_of("model.name", models.names(self.version)):
+            known = models.flavors(self.version, self.values["model.name"])
+            if known:
+                self.one_of("model.flavor", known)
+
+    def precision(self) -> None:
+        """Converters must be names of this release; then their tables are read."""
+        converters = self.values.get("model.converters")
+        allowed = CONVERTERS.get(self.version, CONVERTERS[""])
+        path: Path = ("model", "converters")
+        if isinstance(converters, str) and converters:
+            facts = {"allowed": [[name] for name in allowed[:1]], "hint": ""}
+            self.refuse("value-not-allowed", path, **facts)
+            return
+        if not isinstance(converters, list):
+            if converters is not None and not isinstance(converters, (str, dict)):
+                self.refuse("wrong-type", path, type="an array")
+            return
+        for index, converter in enumerate(converters):
+            if not isinstance(converter, str) or converter not in allowed:
+                self.values.pop("model.converters", None)
+                self.converter(converter, (*path, index), allowed)
+                return
+        if allowed[0] in converters:
+            self.float8("float8" if self.version == LENIENT else allowed[0])
+
+    def converter(self, name: Any, path: Path, allowed: tuple[str, ...]) -> None:
+        """Note a converter that this release does not have."""
+        parts = str(name).split(".")
+        same = (one for one in allowed if one.split(".")[-1] == parts[-1])
+        meant = next(same, "") if "grouped_mm" not in parts else ""
+        hint = f'did you mean "{meant}"?' if meant else ""
+        facts: dict[str, Any] = {"allowed": list(allowed), "hint": hint}
+        if meant:
+            facts |= {"meant": meant, "sure": True}
+        self.fault("value-not-allowed", path, value=name, **facts)
+
+    def float8(self, table: str) -> None:
+        """What the converter of linears reads of its table."""
+        if self.values.get(f"{table}.recipe_name") is not None:
+            self.one_of(f"{table}.recipe_name", RECIPES)
+        name = f"{table}.filter_fqns"
+        filters = self.values.get(name)
+        path = tuple(name.split("."))
+        if isinstance(filters, str) and filters:
+            self.fault("filter-is-text", path, value=filters)
+        elif isinstance(filters, list):
+            if any(not isinstance(one, str) for one in filters):
+                self.refuse("wrong-type", path, type="an array of strings")
+        elif filters is not None and not isinstance(filters, (str, dict)):
+            self.refuse("wrong-type", path, type="an array of strings")
+
+    def checkpointing(self) -> None:
+        """The mode, and with selective AC its option, which must be text."""
+        mode, option = (
+            "activation_checkpoint.mode",
+            "activation_checkpoint.selective_ac_option",
+        )
+        modes = self.spec(mode).allowed
+        if not self.one_of(mode, modes) or self.values[mode] != "selective":
+            return
+        value = self.values.get(option)
+        if isinstance(value, str) and (value == "op" or value.isdigit()):
+            return
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            facts = {
+                "hint": f'did you mean "{value}"?',
+                "meant": str(value),
+                "sure": True,
+            }
+        else:
+            facts = {"hint": 'did you mean "op"?', "meant": "op", "sure": False}
+        facts["allowed"] = ["op", "1", "2"]
+        self.refuse("value-not-allowed", tuple(option.split(".")), **facts)
+
+    def sharding(self) -> None:
+        """Names of dtypes and policies that a table of the trainer must have."""
+        for name in ("training.dtype", "training.mixed_precision_param"):
+            if name in self.values:
+                self.one_of(name, DTYPES)
+        name = "parallelism.context_parallel_load_balancer"
+        if self.values.get(name) == "":
+            self.one_of(name, ("headtail", "ptrr"))
+        components = self.values.get("compile.components")
+        if self.values.get("compile.enable") and isinstance(components, (int, float)):
+            self.refuse("wrong-type", ("compile", "components"), type="an array")
+
+
+LATER = frozenset(
+    (
+        "activation_checkpoint.mode",
+        "training.dtype",
+        "training.mixed_precision_param",
+        "quantize.linear.float8.recipe_name",
+        "float8.recipe_name",
+    )
+)
+"""Keys with a list of values that are looked at where they are used."""
+
+
+def _modules(raw: dict[str, Any]) -> Iterator[str]:
+    """The modules that a file names, which may add keys to the config."""
+    for table, key in (
+        ("job", "custom_config_module"),
+        ("experimental", "custom_args_module"),
+    ):
+        value = raw.get(table)
+        if isinstance(value, dict) and isinstance(value.get(key), str) and value[key]:
+            yield value[key]

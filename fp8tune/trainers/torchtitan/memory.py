@@ -1,0 +1,297 @@
+"""What one rank of torchtitan holds, per parameter and per token.
+
+For dense models with AC; without AC nothing was measured. Bytes per token are closed
+forms of what AC keeps; ``python -m benchmarks.estimates`` compares with published runs,
+which print what the allocator had reserved. So three parts are counted that the
+allocator keeps beside the tensors: the buffers of the stream that gathers weights, the
+gathered tables, and the last block, which stays whole.
+
+Source: torchtitan 0.1.0 and 0.2.2, the parallelize module of Llama 3,
+distributed/activation_checkpoint.py, components/loss.py; torch.distributed.fsdp.
+"""
+
+from __future__ import annotations
+
+from fp8tune.job import Unknown, Words
+
+FIRST = "0.1.0"
+"""The release that gathers embedding and head together with the whole model."""
+
+BF16 = 2
+
+BANDS = {"op": (0.06, 0.06), "full": (0.06, 0.06), "TP": (0.10, 0.20)}
+"""How far below and above the estimate a peak may lie, by ``estimate_family``.
+
+The worst published run of each, rounded up; ``python -m
+benchmarks.torchtitan.published`` prints them.
+"""
+UNSHOWN = (0.20, 0.20)
+"""The same where no run is published."""
+
+
+def stage_layers(layers: int, pp: int) -> int:
+    """Blocks of the first pipeline stage; not known with a pipeline."""
+    if pp > 1:
+        raise Unknown("stage_layers")
+    return layers
+
+
+def in_flight(pp: int) -> int:
+    """Micro-batches with activations on the first stage."""
+    if pp > 1:
+        raise Unknown("in_flight")
+    return 1
+
+
+def dense_only(moe_layers: int, ep: int) -> bool:
+    """True for dense models; unknown for others, whose memory was not measured."""
+    if moe_layers or ep > 1:
+        raise Unknown("memory.experts")
+    return True
+
+
+def block_tokens(micro_batch: int, seq_len: int, cp: int, attention_kind: str) -> int:
+    """Tokens of one micro-batch in the residual stream.
+
+    Unknown with masks, whose memory was not measured; it comes on top.
+    """
+    tokens = micro_batch * seq_len // cp
+    if attention_kind != "sdpa":
+        raise Unknown("block_tokens.mask", tokens)
+    return tokens
+
+
+def head_tokens(block_tokens: int) -> int:
+    """Tokens of one micro-batch with logits."""
+    return block_tokens
+
+
+def block_copies() -> int:
+    """Copies of a block's weights."""
+    return 1
+
+
+def cross_blocks() -> int:
+    """Number of cross-attention blocks."""
+    return 0
+
+
+def cross_bytes() -> int:
+    """Bytes per token that cross-attention blocks keep."""
+    return 0
+
+
+def extra_parameters() -> int:
+    """Parameters outside the decoder."""
+    return 0
+
+
+def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
+    """Bytes per parameter of Adam's two moments, in the weights' dtype."""
+    if optimizer not in ("adam", "adamw"):
+        raise Unknown("optimizer_bytes")
+    return 2 * weight_bytes
+
+
+def optimizer_temporary_bytes(fused: bool) -> int:
+    """Bytes that a step allocates for one matrix: none with the fused kernel."""
+    if not fused:
+        raise Unknown("optimizer_temporary_bytes", 0)
+    return 0
+
+
+def gradient_bytes(weight_bytes: int) -> int:
+    """Bytes per parameter of reduced gradients, in the weights' dtype."""
+    return weight_bytes
+
+
+def kept_gradient_bytes(gradient_bytes: int) -> int:
+    """Bytes per parameter that the allocator keeps for gradients between steps."""
+    return gradient_bytes
+
+
+def reduce_bytes() -> int:
+    """Bytes per parameter of a buffer for the reduce-scatter: in ``gathered_bytes``."""
+    return 0
+
+
+def accumulated_gradient_bytes() -> int:
+    """Bytes per parameter of summed gradients: they are those that are kept."""
+    return 0
+
+
+def unsharded_gradient_bytes(
+    grad_accum: int, sharded: bool, gradient_bytes: int
+) -> int:
+    """Bytes per parameter of gradients that are summed unsharded.
+
+    FSDP reduces every micro-batch. Without it accumulation was not measured.
+    """
+    if grad_accum > 1 and not sharded:
+        raise Unknown("unsharded_gradient_bytes", gradient_bytes)
+    return 0
+
+
+def init_bytes() -> int:
+    """Bytes per parameter before sharding: the model is built on the meta device."""
+    return 0
+
+
+def gathered_bytes(sharded: bool, tp: int) -> float:
+    """Bytes per parameter of a block that FSDP holds in its backward pass.
+
+    Weights of two blocks in bf16, and a gradient in bf16 that is reduced.
+    """
+    return 8 / tp if sharded else 0
+
+
+def held_logit_bytes() -> int:
+    """Bytes per token and vocabulary entry after the loss: it deletes the logits."""
+    return 0
+
+
+def new_logit_bytes() -> int:
+    """Bytes per token and vocabulary entry of new logits: less than in the loss."""
+    return 0
+
+
+def logit_bytes(loss_compiled: bool, compute_bytes: int, tp: int) -> float:
+    """Bytes per token and vocabulary entry in the backward pass of the loss.
+
+    Compiled, the logits and their gradient. Eager, log-probabilities and two gradients
+    in fp32; with TP the backward pass adds the exponentials.
+    """
+    if loss_compiled:
+        return 2 * compute_bytes / tp
+    return (16 if tp > 1 else 12) / tp
+
+
+def kept_bytes(
+    ac_applied: str,
+    hidden_size: int,
+    ffn_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    compute_bytes: int,
+    dense_only: bool,
+) -> tuple[float, float]:
+    """Bytes per token that a block keeps, and that it has when computed again.
+
+    Full AC keeps the input. Per-op AC also attention and every second product: of the
+    queries, values, gate and down.
+    """
+    if not dense_only or compute_bytes > BF16:
+        raise Unknown("activation_bytes")
+    queries, pairs = heads * head_dim, 2 * kv_heads * head_dim
+    sums = 4 * heads
+    whole = BF16 * (4 * hidden_size + 2 * queries + pairs + 4 * ffn_size) + sums
+    saved = BF16 * (2 * hidden_size + queries + pairs / 2 + ffn_size)
+    kept = {"full": BF16 * hidden_size, "op": saved + BF16 * queries + sums}
+    if ac_applied not in kept:
+        raise Unknown("activation_bytes.ac", BF16 * hidden_size)
+    return kept[ac_applied], whole - kept[ac_applied]
+
+
+def activation_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
+    """Bytes per token that one block keeps; sequence parallelism splits all of it."""
+    return kept_bytes[0] / tp
+
+
+def recompute_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
+    """Bytes per token of one block in its backward pass, beyond what it kept."""
+    return kept_bytes[1] / tp
+
+
+def spare_bytes() -> int:
+    """Bytes per token of the peak that may not be kept."""
+    return 0
+
+
+def head_bytes(
+    trainer_version: str,
+    params_root: float,
+    params_embedding: int,
+    params_block: float,
+    head_tokens: int,
+    shards: int,
+    sharded: bool,
+    tp: int,
+) -> float:
+    """Bytes per token of the tables that FSDP has gathered, and of its buffers.
+
+    0.1.0 gathers embedding and head together; later releases each by itself, and no
+    last block stays whole. The gathered tables come from a copy of the shard.
+    """
+    if not sharded:
+        return 0
+    apart = trainer_version != FIRST
+    block = BF16 * params_block / tp
+    group = BF16 * (params_embedding if apart else params_root) / tp
+    cached = group * tp / shards + group + (1 if apart else 2) * block
+    return (group + cached) / head_tokens
+
+
+def norm_bytes() -> float:
+    """Bytes per token that one norm keeps: counted with its block."""
+    return 0
+
+
+def estimate_family(tp: int, ac_applied: str) -> str:
+    """The group of published runs from which the estimate's error is taken."""
+    return Words("TP" if tp > 1 else ac_applied)
+
+
+def memory_low_gib(memory_peak_gib: float, estimate_family: str) -> float:
+    """Lower end of the peak's band, by the errors of published runs [GiB]."""
+    return memory_peak_gib * (1 - BANDS.get(estimate_family, UNSHOWN)[0])
+
+
+def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
+    """Upper end of the peak's band, by the errors of published runs [GiB]."""
+    return memory_peak_gib * (1 + BANDS.get(estimate_family, UNSHOWN)[1])
+
+
+def router_bytes() -> int:
+    """Bytes per token that an MoE block keeps after its backward pass."""
+    return 0
+
+
+def balanced_routing() -> dict[str, int]:
+    """Facts of balanced routing: none for dense models."""
+    return {}
+
+
+def moe_every() -> int:
+    """Every how many blocks one has experts: memory is for dense models."""
+    return 1
+
+
+def expert_copies() -> int:
+    """Copies of expert weights."""
+    return 0
+
+
+def stacked_bytes() -> int:
+    """Bytes of stacked expert weights."""
+    return 0
+
+
+def expert_padding() -> int:
+    """Padding of packed experts."""
+    return 0
+
+
+def expert_block_bytes() -> int:
+    """Bytes per token that a block with experts keeps."""
+    return 0
+
+
+def dense_block_bytes(activation_bytes: float) -> float:
+    """Bytes per token that a dense block keeps."""
+    return activation_bytes
+
+
+def expert_work() -> dict[str, float]:
+    """Bytes per token of a block with experts beyond what it keeps."""
+    return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)

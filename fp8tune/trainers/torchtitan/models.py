@@ -1,0 +1,32 @@
+"""The models that a release builds, from ``models.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@cache
+def _table() -> dict[str, Any]:
+    path = Path(__file__).parent / "models.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def names(version: str) -> dict[str, bool]:
+    """Return what ``model.name`` may be, and whether it can be split into stages."""
+    return {
+        model["name"]: model.get("pipeline", True)
+        for model in _table()["model"]
+        if version in model["versions"]
+    }
+
+
+def flavors(version: str, model: str) -> dict[str, dict[str, Any]]:
+    """Return the sizes of each flavor of a model; empty if they are not known."""
+    return {
+        flavor["name"]: flavor
+        for flavor in _table()["flavor"]
+        if flavor["model"] == model and version in flavor["versions"]
+    }

@@ -1,0 +1,205 @@
+"""Which linears of a torchtitan run compute in FP8, and with what scaling.
+
+Source: torchtitan 0.2.2, components/quantization/float8.py and the parallelize modules
+of each model; 0.1.0 has the same under other names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Unknown, Words
+
+LINEAR = ("quantize.linear.float8", "float8")
+"""The converter of linears, since 0.2.0 and before."""
+
+OTHERS = (
+    "quantize.linear.mx",
+    "quantize.grouped_mm.float8",
+    "quantize.grouped_mm.mx",
+    "mx",
+)
+
+AUTO = "auto_filter_small_kn"
+"""A filter that is no text: torchao skips linears that are too small to gain."""
+
+BLOCK = (
+    "attention.wq",
+    "attention.wk",
+    "attention.wv",
+    "attention.wo",
+    "feed_forward.w1",
+    "feed_forward.w2",
+    "feed_forward.w3",
+)
+"""Linears of a dense block with its own heads, by torchtitan's names."""
+
+
+def float8_linears(model_converters: list[str]) -> bool:
+    """Whether the converter of linears is listed; its table alone changes nothing."""
+    return any(name in LINEAR for name in model_converters)
+
+
+def float8_experts(model_converters: list[str]) -> bool:
+    """Whether experts compute in FP8 (quantize.grouped_mm.float8)."""
+    return "quantize.grouped_mm.float8" in model_converters
+
+
+def quantizations(model_converters: list[str]) -> int:
+    """How many kinds of quantization the converters mix: float8 and mx."""
+    return len({name.rpartition(".")[2] for name in model_converters})
+
+
+def auto_filter(fp8_filters: tuple[str, ...]) -> bool:
+    """Whether torchao chooses which small linears stay in bf16."""
+    return AUTO in fp8_filters
+
+
+def compute_dtype(
+    training_mixed_precision_param: str,
+    tp: int,
+    pp: int,
+    training_dtype: str = "float32",
+    sharded: bool | None = None,
+) -> str:
+    """Dtype of the linears' compute: that of FSDP or autocast.
+
+    With TP or a pipeline but no FSDP mixed precision is off, and the weights' dtype
+    computes (distributed/utils.py, maybe_enable_amp).
+    """
+    if tp * pp == 1 or sharded:
+        return Words(training_mixed_precision_param)
+    if sharded is None:
+        raise Unknown("compute_dtype")
+    return Words(training_dtype)
+
+
+def precision(
+    float8_linears: bool, model_converters: list[str], compute_dtype: str
+) -> str:
+    """Precision of the linears; unknown with MXFP8 or FP8 experts."""
+    if any(name in OTHERS for name in model_converters):
+        raise Unknown("precision")
+    if float8_linears:
+        return Words("fp8")
+    words = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
+    return Words(words[compute_dtype])
+
+
+def weight_bytes(training_dtype: str = "float32") -> int:
+    """Bytes per parameter of the weights (train.py, set_default_dtype)."""
+    return 4 if training_dtype == "float32" else 2
+
+
+def compute_bytes(compute_dtype: str) -> int:
+    """Bytes of a value in compute and all-gather."""
+    return 4 if compute_dtype == "float32" else 2
+
+
+def recipe_given(
+    quantize_linear_float8_recipe_name: str | None = None,
+    float8_recipe_name: str | None = None,
+) -> str:
+    """The recipe that the file names, ``""`` if none."""
+    return Words(quantize_linear_float8_recipe_name or float8_recipe_name or "")
+
+
+def fp8_recipe(float8_linears: bool, recipe_given: str) -> str:
+    """The torchao recipe: tensorwise if none is named."""
+    return Words((recipe_given or "tensorwise") if float8_linears else "")
+
+
+def all_gather_asked(
+    quantize_linear_float8_enable_fsdp_float8_all_gather: bool = False,
+    float8_enable_fsdp_float8_all_gather: bool = False,
+) -> bool:
+    """Whether the file asks for FSDP's all-gather in FP8."""
+    return bool(
+        quantize_linear_float8_enable_fsdp_float8_all_gather
+        or float8_enable_fsdp_float8_all_gather
+    )
+
+
+def precompute_asked(
+    quantize_linear_float8_precompute_float8_dynamic_scale_for_fsdp: bool = False,
+    float8_precompute_float8_dynamic_scale_for_fsdp: bool = False,
+) -> bool:
+    """Whether the file asks for one all-reduce of all scales."""
+    return bool(
+        quantize_linear_float8_precompute_float8_dynamic_scale_for_fsdp
+        or float8_precompute_float8_dynamic_scale_for_fsdp
+    )
+
+
+def emulated(
+    quantize_linear_float8_emulate: bool = False, float8_emulate: bool = False
+) -> bool:
+    """Whether the file asks for FP8 that is computed in fp32."""
+    return bool(quantize_linear_float8_emulate or float8_emulate)
+
+
+def fp8_all_gather(
+    float8_linears: bool, all_gather_asked: bool, recipe_given: str, dp_shard: int
+) -> bool:
+    """Whether FSDP2 gathers weights in FP8: not without shards of its own."""
+    return float8_linears and all_gather_asked and not recipe_given and dp_shard > 1
+
+
+def fp8_scales_precomputed(fp8_all_gather: bool, precompute_asked: bool) -> bool:
+    """Whether one all-reduce gets the scales of all weights."""
+    return fp8_all_gather and precompute_asked
+
+
+def fp8_filters(
+    quantize_linear_float8_filter_fqns: Any = None, float8_filter_fqns: Any = None
+) -> tuple[str, ...]:
+    """Texts in the names of linears that stay in bf16.
+
+    A string instead of a list is its letters, each of them a filter.
+    """
+    given = quantize_linear_float8_filter_fqns or float8_filter_fqns or ()
+    return tuple(given)
+
+
+def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
+    """The same without torchao's own filter, which is no text."""
+    return [name for name in fp8_filters if name != AUTO]
+
+
+def fp8_tp_refused() -> bool:
+    """Whether it refuses FP8 with tensor parallelism: never."""
+    return False
+
+
+def fp8_converts_head(float8_linears: bool, fp8_skips: list[str]) -> bool:
+    """Whether the output head becomes a Float8Linear: if no filter is in its name."""
+    return float8_linears and not any(name in "output" for name in fp8_skips)
+
+
+def linear_names(flavor: dict[str, Any]) -> tuple[str, ...]:
+    """Names of all linears of a dense model; unknown for others."""
+    if "mla" in flavor or flavor.get("experts"):
+        raise Unknown("linear_names")
+    count = int(flavor["layers"])
+    blocks = (f"layers.{i}.{name}" for i in range(count) for name in BLOCK)
+    return (*blocks, "output")
+
+
+def idle_filters(linear_names: tuple[str, ...], fp8_skips: list[str]) -> str:
+    """Filters that are in the name of no linear."""
+    idle = (f for f in fp8_skips if not any(f in name for name in linear_names))
+    return Words(", ".join(idle))
+
+
+def converted_linears(
+    linear_names: tuple[str, ...], fp8_skips: list[str], float8_linears: bool
+) -> int:
+    """Linears that no filter keeps in bf16."""
+    if not float8_linears:
+        return 0
+    return sum(not any(f in name for f in fp8_skips) for name in linear_names)
+
+
+def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:
+    """M of the FP8 linears on one rank [tokens]."""
+    return (micro_batch * seq_len // cp,)

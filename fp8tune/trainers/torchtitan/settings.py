@@ -1,0 +1,48 @@
+"""How the fields of a torchtitan job are set that follow from several keys.
+
+Each function has the name of a field and returns the keys to write, with their values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Job, Unknown
+from fp8tune.trainers.torchtitan.loader import LENIENT
+from fp8tune.trainers.torchtitan.precision import LINEAR
+
+
+def precision(job: Job, value: str) -> dict[str, Any]:
+    """Add the converter of linears for fp8, and remove it for bf16."""
+    if value not in ("bf16", "fp8"):
+        raise Unknown("precision")
+    mine = LINEAR[job["trainer_version"] == LENIENT]
+    others = [name for name in job["model.converters"] if name not in LINEAR]
+    return {"model.converters": [*others, mine] if value == "fp8" else others}
+
+
+def grad_accum(job: Job, value: int) -> dict[str, Any]:
+    """The global batch, which follows from -1 where nothing is accumulated."""
+    key = "training.global_batch_size"
+    if value == 1 and job[key] < 0:
+        return {}
+    return {key: value * job["micro_batch"] * job["dp_ranks"]}
+
+
+def ac(_: Job, value: str) -> dict[str, Any]:
+    """Mode and option; ``op`` and ``every-2`` are kinds of selective."""
+    mode, option = "activation_checkpoint.mode", "selective_ac_option"
+    if value in ("none", "full", "memory_budget"):
+        return {mode: value}
+    text = value.removeprefix("every-")
+    return {mode: "selective", f"activation_checkpoint.{option}": text}
+
+
+def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
+    """One key in 0.1.0; later the components must also list the model."""
+    if job["trainer_version"] == LENIENT:
+        return {"training.compile": value}
+    components = list(job["compile.components"])
+    if not value or "model" in components:
+        return {"compile.enable": value}
+    return {"compile.enable": value, "compile.components": ["model", *components]}

@@ -1,0 +1,66 @@
+"""Commands that run torchtitan, and which of their words names the config."""
+
+import pytest
+
+from fp8tune.document import Unreadable
+from fp8tune.trainers.faults import Call
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+LAUNCH = "torchrun --nproc_per_node=8 -m torchtitan.train"
+
+
+@each(
+    ("command", "call"),
+    [
+        (f"{LAUNCH} --job.config_file=a.toml", Call(3, 4, (), 18)),
+        (f"{LAUNCH} --job.config_file a.toml --x=1", Call(3, 5, (6,), 0)),
+        ("python train.py a.toml", None),
+    ],
+)
+def test_calls(command, call):
+    assert trainer("torchtitan").command_line.find_call(command.split()) == call
+
+
+FILE = {"training": {"local_batch_size": "2"}, "compile": {"enable": True}}
+
+
+@each(
+    ("words", "key", "value"),
+    [
+        ("--training.local_batch_size 4", "training.local_batch_size", 4),
+        ("--training.local-batch-size=4", "training.local_batch_size", 4),
+        ("--training.steps=5 --training.steps=1_0", "training.steps", 10),
+        ("--compile.no-enable", "compile.enable", False),
+        ("--compile.enable", "compile.enable", True),
+        ("--compile.components=model", "compile.components", ["model"]),
+        ("--optimizer.lr=3e-4", "optimizer.lr", 3e-4),
+        ("--training.dataset_path=None", "training.dataset_path", None),
+    ],
+)
+def test_overrides_are_converted(words, key, value):
+    words = ("--training.local_batch_size=2", *words.split())
+    loaded = trainer("torchtitan").load(FILE, words)
+    assert (loaded.faults, loaded.values[key]) == ([], value)
+
+
+@each(
+    ("words", "kind"),
+    [
+        ("--training.nope=1", "unknown-key"),
+        ("training.steps=4", "unknown-key"),
+        ("--compile.enable=false", "value-not-convertible"),
+        ("--training.steps=1e3", "value-not-convertible"),
+        ("--activation_checkpoint.mode=op", "value-not-convertible"),
+        ("--parallelism.tensor_parallel_degree=0", "value-out-of-range"),
+    ],
+)
+def test_what_tyro_refuses(words, kind):
+    (fault,) = trainer("torchtitan").load({"training": {}}, (words,)).faults
+    assert (fault.kind, fault.argument.text) == (kind, words)
+
+
+def test_values_of_other_types_are_not_read():
+    words = ("--parallelism.module_fqns_per_model_part=a",)
+    with pytest.raises(Unreadable, match="does not read"):
+        trainer("torchtitan").load({}, words)

@@ -1,0 +1,155 @@
+"""What torchtitan's config manager makes of a file, by release."""
+
+from tests.each import each
+
+FP8 = '[model]\nconverters = ["quantize.linear.float8"]\n[quantize.linear.float8]\n'
+
+
+def faults(loaded):
+    return [(fault.kind, fault.facts["key"]) for fault in loaded.faults]
+
+
+@each(
+    ("text", "found"),
+    [
+        ("[training]\nbatch_size = 4\n", "training.batch_size"),
+        ("[float8]\nemulate = true\n", "float8"),
+        ("[quantize.linear.float8]\nx = 1\n", "quantize.linear.float8.x"),
+        ("[parallelism.x]\n", "parallelism.x"),
+    ],
+)
+def test_keys_of_no_release_or_another(load, text, found):
+    assert faults(load(text)) == [("unknown-key", found)]
+
+
+def test_the_first_release_ignores_what_it_does_not_know(load):
+    text = "[compile]\nenable = true\n[training]\nseqlen = 4\ncompile = true\n"
+    kinds = [("ignored-key", "compile"), ("ignored-key", "training.seqlen")]
+    loaded = load(text, "0.1.0")
+    assert faults(loaded) == kinds
+    assert loaded.values["training.compile"] is True
+    assert "compile.enable" not in loaded.values
+
+
+def test_a_module_may_add_keys(load):
+    text = "[job]\ncustom_config_module = 'mine'\n[mine]\nx = 1\n"
+    assert faults(load(text)) == []
+
+
+def test_values_are_kept_as_they_are(load):
+    text = "[optimizer]\nlr = '3e-4'\nname = 'Muon'\n[metrics]\nlog_freq = 1.5\n"
+    loaded = load(text)
+    assert faults(loaded) == [("not-converted", "optimizer.lr")]
+    assert loaded.values["metrics.log_freq"] == 1.5
+    assert "optimizer.lr" not in loaded.values
+
+
+@each(
+    ("written", "value", "found"),
+    [
+        ("true", True, []),
+        ("'false'", True, ["read-as-true"]),
+        ("'no'", True, ["read-as-true"]),
+        ("'true'", True, []),
+        ("''", False, []),
+        ("0", False, []),
+        ("2", True, []),
+    ],
+)
+def test_switches_are_read_by_pythons_rules(load, written, value, found):
+    loaded = load(f"[compile]\nenable = {written}\n")
+    assert loaded.values["compile.enable"] is value
+    assert [fault.kind for fault in loaded.faults] == found
+
+
+@each(
+    ("text", "kind", "key"),
+    [
+        (
+            "[training]\nlocal_batch_size = '4'\n",
+            "wrong-type",
+            "training.local_batch_size",
+        ),
+        ("[training]\nseq_len = [1]\n", "wrong-type", "training.seq_len"),
+        (
+            "[parallelism]\ntensor_parallel_degree = 0\n",
+            "value-out-of-range",
+            "parallelism.tensor_parallel_degree",
+        ),
+        (
+            "[parallelism]\ndata_parallel_shard_degree = 0\n",
+            "value-out-of-range",
+            "parallelism.data_parallel_shard_degree",
+        ),
+        ("[validation]\nsteps = 0\n", "value-out-of-range", "validation.steps"),
+        ("model = 'llama3'\n", "section-not-a-table", "model"),
+        ("optimizer = 'AdamW'\n", "table-replaced", "optimizer"),
+        ("[quantize]\nlinear = 1\n", "table-replaced", "quantize.linear"),
+        ("[model]\nname = 'llama'\n", "value-not-allowed", "model.name"),
+        ("[model]\nflavor = '8b'\n", "value-not-allowed", "model.flavor"),
+        (
+            "[model]\nconverters = ['float8']\n",
+            "value-not-allowed",
+            "model.converters[0]",
+        ),
+        ("[model]\nconverters = 'float8'\n", "value-not-allowed", "model.converters"),
+        (
+            f"{FP8}recipe_name = 'rowise'\n",
+            "value-not-allowed",
+            "quantize.linear.float8.recipe_name",
+        ),
+        (
+            f"{FP8}filter_fqns = 'output'\n",
+            "filter-is-text",
+            "quantize.linear.float8.filter_fqns",
+        ),
+        (
+            f"{FP8}filter_fqns = [1]\n",
+            "wrong-type",
+            "quantize.linear.float8.filter_fqns",
+        ),
+        ("[training]\ndtype = 'bf16'\n", "value-not-allowed", "training.dtype"),
+        (
+            "[activation_checkpoint]\nmode = 'op'\n",
+            "value-not-allowed",
+            "activation_checkpoint.mode",
+        ),
+        (
+            "[activation_checkpoint]\nselective_ac_option = 2\n",
+            "value-not-allowed",
+            "activation_checkpoint.selective_ac_option",
+        ),
+        (
+            "[optimizer]\nimplementation = 'Fused'\n",
+            "not-listed",
+            "optimizer.implementation",
+        ),
+    ],
+)
+def test_one_fault(load, text, kind, key):
+    assert faults(load(text)) == [(kind, key)]
+
+
+@each(
+    "text",
+    [
+        "",
+        "[activation_checkpoint]\nmode = 'full'\nselective_ac_option = 2\n",
+        "[quantize.linear.float8]\nrecipe_name = 'tensorwise'\n",
+        "[parallelism]\ndata_parallel_shard_degree = -1\n",
+        "[training]\nmixed_precision_param = 'float16'\n[model]\nflavor = '405B'\n",
+        "[experimental]\ncustom_import = 'mine'\n[model]\nname = 'mine'\n",
+        "[model]\nname = 'flux'\nflavor = 'flux-dev'\n",
+    ],
+)
+def test_no_fault(load, text):
+    assert [kind for kind, _ in faults(load(text)) if kind != "not-listed"] == []
+
+
+def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
+    for version, name, meant in (
+        ("0.2.2", "float8", "quantize.linear.float8"),
+        ("0.1.0", "quantize.linear.float8", "float8"),
+    ):
+        (fault,) = load(f"[model]\nconverters = ['{name}']\n", version).faults
+        assert (fault.facts["meant"], fault.facts["sure"]) == (meant, True)
