@@ -297,12 +297,21 @@ def _block(summary: Sequence[str], width: int) -> list[str]:
     """Return the lines of the block: one per sentence, more if there is room."""
     lines: list[str] = []
     for number, text in enumerate(summary[:BLOCK], 1):
-        wrapped = textwrap.wrap(plain(text[:LONGEST]), width)
+        wrapped = _wrapped(plain(text[:LONGEST]), width)
         room = BLOCK - len(lines) - (len(summary[:BLOCK]) - number)
         if len(wrapped) > room:
             wrapped[room - 1 :] = [_cut(" ".join(wrapped[room - 1 :]), width)]
         lines += wrapped
     return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in as few lines as possible, these of about one length."""
+    fewest = len(textwrap.wrap(text, width))
+    narrow = (textwrap.wrap(text, narrower) for narrower in range(20, width))
+    return next((lines for lines in narrow if len(lines) == fewest), None) or (
+        textwrap.wrap(text, width)
+    )
 
 
 def _cut(text: str, width: int) -> str:
