@@ -306,12 +306,12 @@ def _block(summary: Sequence[str], width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in as few lines as possible, these of about one length."""
-    fewest = len(textwrap.wrap(text, width))
-    narrow = (textwrap.wrap(text, narrower) for narrower in range(20, width))
-    return next((lines for lines in narrow if len(lines) == fewest), None) or (
-        textwrap.wrap(text, width)
-    )
+    """Return a text in lines, the last of which is no single word."""
+    lines = textwrap.wrap(text, width)
+    while len(lines) > 1 and " " not in lines[-1] and width > len(lines[-1]):
+        width -= 1
+        lines = textwrap.wrap(text, width)
+    return lines
 
 
 def _cut(text: str, width: int) -> str:
