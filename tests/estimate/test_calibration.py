@@ -84,7 +84,7 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
         (("--measured", "x"), "'x' is not a valid float"),
         (
             ("--study", "none"),
-            "no study none in .fp8tune; `fp8tune studies` lists them",
+            ".fp8tune; give the path of one elsewhere (`fp8tune studies FOLDER` lists",
         ),
         (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
         (("--study", "odd"), "trials.jsonl: not a regular file"),
