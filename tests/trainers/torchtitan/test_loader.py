@@ -153,3 +153,32 @@ def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
     ):
         (fault,) = load(f"[model]\nconverters = ['{name}']\n", version).faults
         assert (fault.facts["meant"], fault.facts["sure"]) == (meant, True)
+
+
+@each(
+    ("text", "version", "hint", "home"),
+    [
+        (
+            "[training]\ncompile = true\n",
+            "0.2.2",
+            "torchtitan 0.1.0 has it; here it is `compile.enable`",
+            "compile.enable",
+        ),
+        (
+            "[debug]\nseed = 1\n",
+            "0.2.0",
+            "torchtitan 0.2.1 and 0.2.2 has it",
+            None,
+        ),
+        (
+            "[lr_scheduler]\ntotal_steps = 9\n",
+            "0.2.0",
+            "torchtitan 0.2.2 has it",
+            None,
+        ),
+        ("[training]\nseq_length = 9\n", "0.2.2", "did you mean `seq_len`?", None),
+    ],
+)
+def test_a_key_of_another_release_says_so(load, text, version, hint, home):
+    (fault,) = load(text, version).faults
+    assert (fault.facts["hint"], fault.facts.get("home")) == (hint, home)
