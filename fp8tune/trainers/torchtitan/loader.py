@@ -10,6 +10,7 @@ Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -127,6 +128,8 @@ class _Run:
                 )
             elif isinstance(table, dict):
                 self.table(self.schema.sections[section], table, path)
+            elif isinstance(table, (int, float)):  # tyro takes the defaults then
+                self.fault("not-converted", path, value=table, type="a table")
             else:
                 self.written.add(section)
                 self.drop(section)
@@ -235,7 +238,7 @@ class _Run:
             self.refuse("wrong-type" if used else "not-converted", path, type=spec.kind)
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
-        elif raw != raw or abs(raw) >= 2**63:
+        elif not math.isfinite(raw):
             del self.values[name]
 
     def refuse(self, kind: str, path: Path, **facts: Any) -> None:

@@ -176,7 +176,12 @@ def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
             "torchtitan 0.2.2 has it",
             None,
         ),
-        ("[training]\nseq_length = 9\n", "0.2.2", "did you mean `seq_len`?", None),
+        (
+            "[training]\nseq_length = 9\n",
+            "0.2.2",
+            "did you mean `training.seq_len`?",
+            None,
+        ),
     ],
 )
 def test_a_key_of_another_release_says_so(load, text, version, hint, home):
