@@ -30,7 +30,13 @@ FOLDERS = ("rules", "facts", "evidence")
 """Folders below ``docs/`` that hold generated pages alone."""
 
 EVIDENCE = {
-    "Lint": ("verdicts", "fixes", "lint_speed", "config_fuzz"),
+    "Lint": (
+        "verdicts",
+        "torchtitan_verdicts",
+        "fixes",
+        "lint_speed",
+        "config_fuzz",
+    ),
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths",),
     "Search": ("budgets", "samplers", "transfer", "verdicts_aa"),

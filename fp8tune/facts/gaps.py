@@ -37,6 +37,13 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
+    "activation_bytes.ac": "activations under this AC mode, of which no run is "
+    "published",
+    "activation_bytes.unsharded": "the memory of this trainer without FSDP",
+    "block_tokens.mask": "the mask of flex and varlen attention",
+    "memory.experts": "the memory of this trainer's mixtures of experts",
+    "stage_layers": "the memory of this trainer's pipelines",
+    "vocab_size": "a vocabulary that only the tokenizer tells",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
@@ -47,6 +54,9 @@ GAPS = {
     "speed.cp": "context parallelism",
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
+    "speed.mask": "the speed of flex and varlen attention",
+    "speed.experts": "mixtures of experts",
+    "speed.recipe": "the speed of FP8 recipes other than tensorwise",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
     "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, "

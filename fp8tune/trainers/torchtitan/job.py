@@ -334,7 +334,7 @@ def head_shards(tp: int) -> int:
 
 def optimizer(optimizer_name: str) -> str:
     """The optimizer: adamw or adam (components/optimizer.py)."""
-    return Words(optimizer_name.lower())
+    return Words(str(optimizer_name).lower())
 
 
 def betas(optimizer_beta1: float, optimizer_beta2: float) -> tuple[float, float]:

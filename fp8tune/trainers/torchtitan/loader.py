@@ -10,17 +10,22 @@ Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from fp8tune.document import Path
+from fp8tune.job import Words
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.schema import Key, Schema, read
 from fp8tune.trainers.torchtitan import models
 
-MAX_FAULTS = 1000
+MAX_FAULTS, HINTS = 1000, 20
+"""Most faults that are kept, and of unknown keys with a hint."""
 
 LENIENT = "0.1.0"
 """The release that ignores keys that it does not know."""
@@ -51,13 +56,20 @@ DTYPES = ("float16", "float32", "bfloat16")
 """What the trainer maps to a torch dtype."""
 
 MOVED = {
-    "float8": "[quantize.linear.float8]",
-    "mx": "[quantize.linear.mx]",
-    "compile": "`training.compile`",
-    "quantize": "[float8]",
-    "debug": "`training.seed` and `training.deterministic`",
+    "float8": "quantize.linear.float8",
+    "mx": "quantize.linear.mx",
+    "training.compile": "compile.enable",
+    "training.seed": "debug.seed",
+    "training.deterministic": "debug.deterministic",
+    "checkpoint.enable_checkpoint": "checkpoint.enable",
+    "checkpoint.initial_load_model_weights_only": "checkpoint.initial_load_model_only",
+    "checkpoint.last_save_model_weights_only": "checkpoint.last_save_model_only",
+    "lr_scheduler.lr_min": "lr_scheduler.min_lr_factor",
+    "job.print_args": "job.print_config",
+    "memory_estimation.enabled": "memory_estimation.enable",
+    "experimental.custom_args_module": "job.custom_config_module",
 }
-"""Tables of another release, and where their keys are in this one."""
+"""Keys and tables that a later release calls otherwise, with their later names."""
 
 ADDED = {
     "hf_transformers": "torchtitan.experiments.transformers_modeling_backend.job_config"
@@ -116,6 +128,8 @@ class _Run:
                 )
             elif isinstance(table, dict):
                 self.table(self.schema.sections[section], table, path)
+            elif isinstance(table, (int, float)):  # tyro takes the defaults then
+                self.fault("not-converted", path, value=table, type="a table")
             else:
                 self.written.add(section)
                 self.drop(section)
@@ -155,16 +169,38 @@ class _Run:
         """Note a key that this release does not have, unless a module may add it."""
         if self.own_keys:
             return
-        moved = MOVED.get(str(path[0])) if len(path) == 1 else None
-        module = ADDED.get(str(path[0])) if len(path) == 1 else None
-        hint = f"did you mean {moved}?" if moved else ""
-        if module:
-            hint = f'set `job.custom_config_module = "{module}"`, which adds it'
-        if not hint and len(self.faults) < 20:
-            hint = self.hints.for_key(path, keys)
-        facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        facts: dict[str, Any] = {"hint": ""}
+        if len(self.faults) < HINTS:
+            facts = self.elsewhere(path)
+            if not facts["hint"]:
+                facts["hint"] = self.hints.for_key(path, keys)
+                facts |= key_meant(facts["hint"], path, keys)
         kind = "ignored-key" if self.version == LENIENT else "unknown-key"
-        self.fault(kind, path, name=str(path[-1]), **facts)
+        self.fault(kind, path, name=str(path[-1]), table=table, **facts)
+
+    def elsewhere(self, path: Path) -> dict[str, Any]:
+        """Which releases have a key that this one has not, and what it is called here.
+
+        ``meant`` names the key to rename it to, ``home`` that of another table.
+        """
+        name = dotted(path)
+        if module := ADDED.get(name):
+            hint = f'set `job.custom_config_module = "{module}"`, which adds it'
+            return {"hint": hint}
+        releases = [v for v in _versions() if name in _names(v)]
+        if not releases:
+            return {"hint": ""}
+        hint = f"torchtitan {' and '.join(releases)} has it"
+        later = {old: new for new, old in MOVED.items()}
+        here = MOVED.get(name, later.get(name, ""))
+        if here not in _names(self.version):
+            return {"hint": hint}
+        facts: dict[str, Any] = {"hint": f"{hint}; here it is `{here}`"}
+        if len(path) == 1:
+            return facts
+        if here.partition(".")[0] != path[0]:
+            return {**facts, "home": Words(here)}
+        return {**facts, "meant": Words(here.rpartition(".")[2]), "sure": False}
 
     def value(self, spec: Key, raw: Any, path: Path) -> None:
         """Look at one value: what the trainer works with, and what it fails on."""
@@ -202,7 +238,7 @@ class _Run:
             self.refuse("wrong-type" if used else "not-converted", path, type=spec.kind)
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
-        elif raw != raw or abs(raw) >= 2**63:
+        elif not math.isfinite(raw):
             del self.values[name]
 
     def refuse(self, kind: str, path: Path, **facts: Any) -> None:
@@ -332,6 +368,18 @@ LATER = frozenset(
     )
 )
 """Keys with a list of values that are looked at where they are used."""
+
+
+def _versions() -> list[str]:
+    """The releases that have a schema."""
+    return trainers()["torchtitan"].versions
+
+
+@cache
+def _names(version: str) -> frozenset[str]:
+    """Names of all tables and keys of a release."""
+    found = read(f"torchtitan=={version}")
+    return frozenset((*found.sections, *(name for name, _ in found.dotted_keys())))
 
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ distributed/activation_checkpoint.py, components/loss.py; torch.distributed.fsdp
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Job, Unknown, Words
 
 FIRST = "0.1.0"
 """The release that gathers embedding and head together with the whole model."""
@@ -105,9 +105,17 @@ def gradient_bytes(weight_bytes: int) -> int:
     return weight_bytes
 
 
-def kept_gradient_bytes(gradient_bytes: int) -> int:
-    """Bytes per parameter that the allocator keeps for gradients between steps."""
-    return gradient_bytes
+def kept_gradient_bytes() -> int:
+    """Bytes per parameter of gradients that outlive the step: none."""
+    return 0
+
+
+def reserved_gradient_bytes(grad_accum: int, gradient_bytes: int) -> int:
+    """Bytes per parameter that the allocator keeps in the place of old gradients.
+
+    None if gradients are summed: then they are still there.
+    """
+    return gradient_bytes if grad_accum == 1 else 0
 
 
 def reduce_bytes() -> int:
@@ -115,9 +123,9 @@ def reduce_bytes() -> int:
     return 0
 
 
-def accumulated_gradient_bytes() -> int:
-    """Bytes per parameter of summed gradients: they are those that are kept."""
-    return 0
+def accumulated_gradient_bytes(grad_accum: int, gradient_bytes: int) -> int:
+    """Bytes per parameter of summed gradients that exist in the next forward pass."""
+    return gradient_bytes if grad_accum > 1 else 0
 
 
 def unsharded_gradient_bytes(
@@ -175,14 +183,18 @@ def kept_bytes(
     head_dim: int,
     compute_bytes: int,
     dense_only: bool,
+    sharded: bool,
 ) -> tuple[float, float]:
     """Bytes per token that a block keeps, and that it has when computed again.
 
-    Full AC keeps the input. Per-op AC also attention and every second product: of the
+    Unknown without FSDP, where autocast keeps copies of the weights. Full AC keeps the
+    input. Per-op AC also attention and every second product: of the
     queries, values, gate and down.
     """
     if not dense_only or compute_bytes > BF16:
         raise Unknown("activation_bytes")
+    if not sharded:
+        raise Unknown("activation_bytes.unsharded", BF16 * hidden_size)
     queries, pairs = heads * head_dim, 2 * kv_heads * head_dim
     sums = 4 * heads
     whole = BF16 * (4 * hidden_size + 2 * queries + pairs + 4 * ffn_size) + sums
@@ -213,23 +225,26 @@ def head_bytes(
     params_root: float,
     params_embedding: int,
     params_block: float,
+    params_rank: float,
+    reserved_gradient_bytes: int,
     head_tokens: int,
     shards: int,
     sharded: bool,
     tp: int,
 ) -> float:
-    """Bytes per token of the tables that FSDP has gathered, and of its buffers.
+    """Bytes per token of the tables that FSDP has gathered, and of what is kept beside.
 
     0.1.0 gathers embedding and head together; later releases each by itself, and no
     last block stays whole. The gathered tables come from a copy of the shard.
     """
+    kept = reserved_gradient_bytes * params_rank / shards / head_tokens
     if not sharded:
-        return 0
+        return kept
     apart = trainer_version != FIRST
     block = BF16 * params_block / tp
     group = BF16 * (params_embedding if apart else params_root) / tp
     cached = group * tp / shards + group + (1 if apart else 2) * block
-    return (group + cached) / head_tokens
+    return kept + (group + cached) / head_tokens
 
 
 def norm_bytes() -> float:
@@ -242,9 +257,15 @@ def estimate_family(tp: int, ac_applied: str) -> str:
     return Words("TP" if tp > 1 else ac_applied)
 
 
-def memory_low_gib(memory_peak_gib: float, estimate_family: str) -> float:
-    """Lower end of the peak's band, by the errors of published runs [GiB]."""
-    return memory_peak_gib * (1 - BANDS.get(estimate_family, UNSHOWN)[0])
+def memory_low_gib(job: Job, memory_peak_gib: float, estimate_family: str) -> float:
+    """Lower end of the peak's band [GiB].
+
+    By the errors of published runs, and without the place of the last step's gradients,
+    which the allocator keeps but may give back before it runs out.
+    """
+    freed: float = job.with_values({"reserved_gradient_bytes": 0})["memory.peak_gib"]
+    share = 1 - BANDS.get(estimate_family, UNSHOWN)[0]
+    return min(freed, memory_peak_gib) * share
 
 
 def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:

@@ -1,5 +1,14 @@
 """What torchtitan's config manager makes of a file, by release."""
 
+import tomllib
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 FP8 = '[model]\nconverters = ["quantize.linear.float8"]\n[quantize.linear.float8]\n'
@@ -153,3 +162,47 @@ def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
     ):
         (fault,) = load(f"[model]\nconverters = ['{name}']\n", version).faults
         assert (fault.facts["meant"], fault.facts["sure"]) == (meant, True)
+
+
+@each(
+    ("text", "version", "hint", "home"),
+    [
+        (
+            "[training]\ncompile = true\n",
+            "0.2.2",
+            "torchtitan 0.1.0 has it; here it is `compile.enable`",
+            "compile.enable",
+        ),
+        (
+            "[debug]\nseed = 1\n",
+            "0.2.0",
+            "torchtitan 0.2.1 and 0.2.2 has it",
+            None,
+        ),
+        (
+            "[lr_scheduler]\ntotal_steps = 9\n",
+            "0.2.0",
+            "torchtitan 0.2.2 has it",
+            None,
+        ),
+        (
+            "[training]\nseq_length = 9\n",
+            "0.2.2",
+            "did you mean `training.seq_len`?",
+            None,
+        ),
+    ],
+)
+def test_a_key_of_another_release_says_so(load, text, version, hint, home):
+    (fault,) = load(text, version).faults
+    assert (fault.facts["hint"], fault.facts.get("home")) == (hint, home)
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.2"])
+def test_odd_values_raise_nothing(version):
+    rules, name = Rules(read_builtin(), {}), f"torchtitan=={version}"
+    for key, _ in trainer(name).schema.dotted_keys():
+        for value in ("-1", "nan", "true", '"x"', "[[1]]", "{ a = 1 }"):
+            text = f"{key} = {value}\n"
+            assert tomllib.loads(text)
+            check("a.toml", text.encode(), rules, Target("h100", 8), only=name)
