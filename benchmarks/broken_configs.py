@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from fp8tune.document import CannotEdit
+from fp8tune.edits import CannotEdit
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.examples import plain_config
 from fp8tune.toml.document import InvalidToml, parse

@@ -1,9 +1,9 @@
-"""How far the memory of a model is off that is extrapolated from two shallower ones.
+"""The error of a model's memory that is extrapolated from two shallower models.
 
-Trials of the built-in model run on the CPU at several depths, rank 0 alone, and their
-peaks are told from torch's allocations. The deepest is extrapolated from two others, as
-``fp8tune.runners.builtin.standin`` does where a model does not fit the GPU at hand: by
-a line through both, by the closed form of the facts, and by the larger of the two.
+Trials of the built-in model run on the CPU at several depths, on rank 0 only. Their
+peaks are read from torch's allocations. The deepest is extrapolated from two others, as
+``fp8tune.runners.builtin.standin`` does if a model does not fit the GPU at hand:
+linearly, by the closed form of the facts, and by the larger of the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generated pages of the documentation: rules, keys, facts, myths, evidence.
+"""The generated pages of the documentation: rules, keys, facts, myths, words, evidence.
 
 ``conf.py`` calls ``write`` before Sphinx reads the sources. What `fp8tune explain`
 says of a thing is what its page says.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from os.path import relpath
 from pathlib import Path
 
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.lint.explain import keys
 from fp8tune.lint.explain.fact import FactPage, fact_page
+from fp8tune.lint.explain.glossary import terms
 from fp8tune.lint.explain.key import default, kind, takes
 from fp8tune.lint.explain.myths import Myth, myths
 from fp8tune.lint.explain.reads import builtin
@@ -57,9 +59,9 @@ def write(docs: Path) -> None:
         for path in (docs / folder).glob("*.md"):
             if path.relative_to(docs).as_posix() not in found:
                 path.unlink()
-        (docs / folder).mkdir(exist_ok=True)
     for name, text in found.items():
         path = docs / name
+        path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 
@@ -74,6 +76,7 @@ def pages(repository: Path) -> dict[str, str]:
     found["keys.md"] = _text(_keys())
     found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
     found["myths.md"] = _text(_myths())
+    found["concepts/glossary.md"] = _text(_glossary())
     found |= _evidence(repository)
     found["start.md"] = _start(_read(repository / "README.md"))
     found["changelog.md"] = _read(repository / "CHANGELOG.md")
@@ -265,6 +268,20 @@ def _myths() -> Iterator[str]:
         yield f'## "{myth.claim}"'
         yield f"**{myth.verdict.capitalize()}.** {myth.answer.strip()}"
         yield _listed(myth.sources)
+
+
+def _glossary() -> Iterator[str]:
+    yield "# Glossary"
+    yield "`fp8tune explain WORD` prints an entry."
+    entries = {
+        name: f"A category of [rules](../rules/{name}.md): {consequence}."
+        for name, consequence in CONSEQUENCES.items()
+    }
+    for word in terms():
+        see = f" See []({relpath(word.see, 'docs/concepts')})." if word.see else ""
+        entries[word.name] = f"{' '.join(word.meaning.split())}{see}"
+    for name in sorted(entries, key=str.casefold):
+        yield f"{name}\n: {entries[name]}"
 
 
 def _claims(said: Iterable[Myth]) -> str:

@@ -1,8 +1,9 @@
-"""Draw what a command prints in a terminal as an SVG file.
+"""Draw the pictures of the README.
 
-    python docs/picture.py        # writes docs/images/lint.svg
+    python docs/picture.py                # docs/images/lint.svg: a terminal
+    python docs/picture.py REPORT.html    # docs/images/report.png: its first screen
 
-Needs rich, which `pip install '.[search]'` brings.
+The first needs rich, which `pip install '.[search]'` brings; the second needs Chromium.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +22,9 @@ COMMAND = ("lint", "docs/bad.toml", "--select", "fp8-with-tensor-parallel")
 PICTURE = ROOT / "docs" / "images" / "lint.svg"
 WIDTH = 116
 """Columns of the terminal."""
+SCREEN = ROOT / "docs" / "images" / "report.png"
+SIZE = "1100,1480"
+"""Pixels of the report that the picture shows."""
 
 
 def printed() -> str:
@@ -45,5 +50,18 @@ def draw(text: str, path: Path) -> None:
     path.write_text(picture, encoding="utf-8")
 
 
+def photograph(report: Path, path: Path) -> None:
+    """Write a picture of the first screen of a report, as Chromium shows it."""
+    with tempfile.TemporaryDirectory() as profile:
+        words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+        words += ["--no-first-run", "--disable-background-networking"]
+        words += [f"--user-data-dir={profile}", "--hide-scrollbars"]
+        words += [f"--window-size={SIZE}", f"--screenshot={path}"]
+        subprocess.run([*words, report.resolve().as_uri()], check=True)  # noqa: S603
+
+
 if __name__ == "__main__":
-    draw(printed(), PICTURE)
+    for given in sys.argv[1:]:
+        photograph(Path(given), SCREEN)
+    if not sys.argv[1:]:
+        draw(printed(), PICTURE)

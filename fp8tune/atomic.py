@@ -1,4 +1,4 @@
-"""Write a file at once: readers see the old bytes or the new ones, nothing between."""
+"""Write a file atomically: readers see the old bytes or the new ones, never a mix."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import tempfile
 
 
 def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> None:
-    """Put ``data`` in the place of a file, with mode and owner ``like`` another's.
+    """Replace a file's content with ``data``, atomically.
 
-    A link stays a link: what it points at is replaced, unless it is not to be written
-    ``through``; further hard links keep the old bytes. What is no file, such as a pipe
-    or ``/dev/null``, is written to and stays. Raises ``OSError`` that names ``path``,
-    and then the file is what it was.
+    ``like`` is a file whose mode and owner are copied. ``through``: a symbolic link
+    stays, and the file that it points at is replaced; else the link itself is replaced.
+    Other hard links keep the old bytes. A pipe or device such as ``/dev/null`` is
+    written to directly. Raises ``OSError`` that names ``path``; the file is then
+    unchanged.
     """
     try:
         _write(path, data, like, through=through)
@@ -49,12 +50,12 @@ def _write(path: str, data: bytes, like: str, *, through: bool) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for ``open`` that follows no link; raises ``OSError``."""
+    """Open a file without following links (an opener for ``open``)."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def is_stream(path: str) -> bool:
-    """Whether something is there that bytes are sent to: a pipe, a device, a socket."""
+    """Return whether a path is a pipe, a device or a socket."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -63,16 +64,16 @@ def is_stream(path: str) -> bool:
 
 
 def _as_new(path: str) -> None:
-    """Give a file the mode that a new file has."""
+    """Give a temporary file the mode of a newly created file."""
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, 0o666 & ~mask)
 
 
 def _imitate(path: str, other: str) -> None:
-    """Give a file the mode and attributes of another; owner and group where allowed.
+    """Copy mode and attributes of another file, and owner and group if permitted.
 
-    Where the group is not, it gets no rights: they were another group's.
+    If the group cannot be set, the group gets no rights: they were meant for another.
     """
     belongs = _given(path, os.stat(other))
     shutil.copystat(other, path)
@@ -82,7 +83,7 @@ def _imitate(path: str, other: str) -> None:
 
 
 def _given(path: str, status: os.stat_result) -> bool:
-    """Give a file owner and group, or the group alone; whether it has the group."""
+    """Set owner and group, else the group alone; return whether the group was set."""
     if not hasattr(os, "chown"):
         return True
     for owner in (status.st_uid, -1):

@@ -1,7 +1,7 @@
 """Put the built-in rules and schemas into a wheel as compiled modules.
 
-Lint would else parse their TOML at every start. The TOML files stay the only source:
-the modules are written when a wheel is built and are in no checkout.
+Without them lint would parse their TOML at every start. The TOML files stay the only
+source: the modules are written when a wheel is built and are never in a checkout.
 """
 
 from __future__ import annotations

@@ -29,18 +29,18 @@ COMMANDS = (
 
 
 class Failure(click.ClickException):
-    """fp8tune could not do its work: one line on stderr, exit code 2."""
+    """A command could not run: prints one line on stderr, exit code 2."""
 
     exit_code = 2
 
 
 class Choice(click.Choice[str]):
-    """One of some words, with a guess at which was meant."""
+    """An option with a fixed set of values; a misspelt value gets a suggestion."""
 
     def get_invalid_choice_message(
         self, value: object, ctx: click.Context | None
     ) -> str:
-        """The message of click, and the nearest choice."""
+        """Return click's message, with the nearest choice."""
         said = super().get_invalid_choice_message(value, ctx)
         return f"{said.rstrip('.')}{meant(str(value), self.choices)}"
 
@@ -104,28 +104,28 @@ studies_option = click.option(
 class WithOverrides(click.Command):
     """A command that takes the trainer's own command line behind ``--``.
 
-    Its function gets it as ``overrides``.
+    The command's function receives it as ``overrides``.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before ``--``; keep the rest as it is."""
+        """Parse the arguments before ``--``; keep the rest unchanged."""
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         ctx.params["overrides"] = tuple(args[at + 1 :])
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """The pieces of the usage line."""
+        """Return the pieces of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- OVERRIDES]"]
 
 
 class Group(click.Group):
-    """A group of commands that suggests the one that was meant."""
+    """A group of commands that suggests the nearest name for a misspelt one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name; ``Failure`` if there is none."""
+        """Return the command that the arguments name; raises ``Failure``."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
             raise Failure(f"no command `{args[0]}`{meant(args[0], names)}")
@@ -144,7 +144,7 @@ class _Commands(Group):
 
 
 def need(command: str, *packages: str) -> None:
-    """Fail if packages are missing; all of them are named at once."""
+    """Fail if packages that a command needs are missing; name all of them at once."""
     from fp8tune.extras import Missing, require
 
     try:
@@ -154,7 +154,7 @@ def need(command: str, *packages: str) -> None:
 
 
 def meant(word: str, candidates: Iterable[str]) -> str:
-    """``; did you mean ...?`` for a word that is none of the candidates, or ``""``."""
+    """Return ``; did you mean ...?`` if a candidate resembles the word, else ``""``."""
     from fp8tune.suggest import closest
 
     near = closest(word, candidates)
@@ -169,7 +169,7 @@ def read_config(
     overrides: tuple[str, ...] = (),
     trainer: str = "",
 ) -> Config:
-    """The config of a command line; raises ``Failure``."""
+    """Return the config that a command line names; raises ``Failure``."""
     from fp8tune.document import Unreadable
     from fp8tune.lint import config
     from fp8tune.lint.directive import BadTarget, asked
@@ -202,7 +202,7 @@ def cli() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line; returns its exit code."""
+    """Run a command line and return its exit code."""
     try:
         code = cli.main(arguments, prog_name="fp8tune", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

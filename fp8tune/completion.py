@@ -1,4 +1,4 @@
-"""What the shell offers while a command line is typed; see docs/guides/shell.md."""
+"""Shell completion: GPUs, rules and studies (docs/guides/shell.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fp8tune.studies import FOLDER, within
 def _offer(
     candidates: Callable[[click.Context], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Offer the candidates that begin as the last word of a list with commas does."""
+    """Return a completion for the last item of a comma-separated list."""
 
     def complete(
         ctx: click.Context,
@@ -47,10 +47,12 @@ def _rules(ctx: click.Context) -> Iterator[str]:  # noqa: ARG001
 def _pages(ctx: click.Context) -> Iterator[str]:
     from fp8tune.facts import FACTS
     from fp8tune.lint.explain import keys
+    from fp8tune.lint.explain.glossary import terms
 
     yield from _rules(ctx)
     yield from keys()
     yield from FACTS
+    yield from (word.name for word in terms())
 
 
 def _trainers(ctx: click.Context) -> Iterator[str]:  # noqa: ARG001

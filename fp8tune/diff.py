@@ -1,4 +1,4 @@
-"""What changes in a file, as a patch."""
+"""Write changes of a file as a unified diff."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 
 def unified_diff(path: str, before: bytes, after: bytes) -> str:
-    """What changes in a file, as a patch."""
+    """Return the changes of a file as a unified diff."""
     old, new = (
         re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
         for data in (before, after)
@@ -23,7 +23,7 @@ def unified_diff(path: str, before: bytes, after: bytes) -> str:
 
 
 def _name(path: str) -> str:
-    """A file's name as it stands in a patch: in quotes, as git does, if it is odd."""
+    """Return a file's name as git writes it in a diff: quoted if necessary."""
     if path.isprintable() and not set(path) & set('"\\'):
         return f"{path}\t" if " " in path else path
     octal = (f"\\{byte:03o}" for byte in os.fsencode(path))

@@ -7,9 +7,12 @@ protocol.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from fp8tune.edits import Edit
 
 Path = tuple[str | int, ...]
 """Keys and array indices from the root, e.g. ``("data", "datasets", 0, "path")``."""
@@ -37,10 +40,6 @@ class InvalidText(Exception):
 
 class Unreadable(Exception):
     """The file is not read at all: too large, or a key nested beyond reason."""
-
-
-class CannotEdit(Exception):
-    """The text is written in a way that this edit does not cover."""
 
 
 class Spans(NamedTuple):
@@ -80,39 +79,6 @@ class Lines:
         start = self._starts[number - 1]
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
-
-
-class Edit(NamedTuple):
-    """Replace the characters from ``start`` to ``end`` by ``text``.
-
-    A byte-order mark stands at -1.
-    """
-
-    start: int
-    end: int
-    text: str
-
-
-def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text after all edits; raises ``CannotEdit`` where they overlap."""
-    parts, end = [], 0
-    for edit in in_order(edits):
-        parts += [text[end : edit.start], edit.text]
-        end = edit.end
-    return "".join([*parts, text[end:]])
-
-
-def in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits by place; raises ``CannotEdit`` where they overlap."""
-    ordered = sorted(edits, key=_place)
-    if any(after.start < before.end for before, after in pairwise(ordered)):
-        raise CannotEdit("edits overlap")
-    return ordered
-
-
-def _place(edit: Edit) -> tuple[int, int, bool, str]:
-    """By place; at the end of a text, keys of its last table before new tables."""
-    return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
 
 
 class ConfigDocument(Protocol):

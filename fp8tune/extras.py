@@ -13,7 +13,7 @@ TRIALS = ("torch", "torchao")
 
 
 class Missing(Exception):
-    """Packages are not installed; says which, and what to type."""
+    """Packages are not installed; the message names them and the command to type."""
 
 
 def require(command: str, *names: str) -> None:

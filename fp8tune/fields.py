@@ -1,4 +1,4 @@
-"""The words in which a run is described, whatever its trainer."""
+"""Names of the fields that describe a run, the same for all trainers."""
 
 FIELDS: dict[str, str] = {
     "precision": "compute precision of the linears: bf16, fp16, fp32 or fp8",

@@ -1,11 +1,12 @@
-"""The job: what a run is, in words that every trainer shares.
+"""The job: a training run described by fields that all trainers share.
 
-A job is a mapping from names to values that are worked out when first asked for:
-config keys (``train.batch_size``), fields of the job (``micro_batch``), and facts
-(``memory.peak_gib``). What cannot be known raises ``Unknown``; nothing is guessed.
+A job maps names to values that are computed when first read: config keys
+(``train.batch_size``), fields of the job (``micro_batch``), and facts
+(``memory.peak_gib``). A value that cannot be known raises ``Unknown``; it is never
+guessed.
 """
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -23,27 +24,27 @@ class Words(str):
 
 
 class Prose(Words):
-    """Words of ours alone, of any length: shown whole."""
+    """Text that fp8tune itself wrote: messages show it in full, whatever its length."""
 
     __slots__ = ()
 
 
 class Unknown(Exception):
-    """A name has no known value here; ``args[0]`` is that name.
+    """The value of the name ``args[0]`` is not known.
 
-    ``args[1]``, where there is one, is a lower bound: the value is at least that.
+    ``args[1]``, if present, is a lower bound of the value.
     """
 
 
 def known(name: str, value: T | None) -> T:
-    """``value``, or ``Unknown(name)`` when there is none."""
+    """Return ``value``; raises ``Unknown(name)`` if it is ``None``."""
     if value is None:
         raise Unknown(name)
     return value
 
 
 class Target(NamedTuple):
-    """What the run is for, and where each figure was said."""
+    """The GPUs that a run is meant for, and where each figure comes from."""
 
     gpu: str = ""
     world_size: int = 0
@@ -52,7 +53,7 @@ class Target(NamedTuple):
     gpus_per_node: int = 0
 
     def completed(self, other: "Target") -> "Target":
-        """This target, with what it leaves open from another one."""
+        """Return this target with its empty fields filled from another one."""
         gpu, size = (self if self.gpu else other), (self if self.world_size else other)
         origins = gpu.gpu_origin, size.world_size_origin
         nodes = self.gpus_per_node or other.gpus_per_node
@@ -60,14 +61,15 @@ class Target(NamedTuple):
 
 
 TARGETS = ("gpu", "world_size", "gpus_per_node")
-"""The names of what a target says."""
+"""The names in a job that come from its target."""
 
 
 class Source(NamedTuple):
-    """A function of the job: its parameters name what it reads.
+    """A function that computes a name of the job; its parameters name what it reads.
 
-    One that is ``of_job`` gets the job before them, to ask what other values give.
-    They are worked out in order: one that a user may have to supply comes first.
+    If ``of_job``, its first argument is the job itself, so that it can ask what other
+    values would give. Parameters are computed in order: those that a user may have to
+    supply come first.
     """
 
     call: Callable[..., Any]
@@ -77,12 +79,12 @@ class Source(NamedTuple):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """All names that it reads."""
+        """All names that the function reads."""
         return self.required + self.optional
 
 
 def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
-    """The public functions of a module, as names of the job."""
+    """Return the public functions of a module as names of the job."""
     found = {}
     for name, value in vars(module).items():
         if name[0] != "_" and getattr(value, "__module__", "") == module.__name__:
@@ -98,7 +100,7 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
 
 
 Plan = Callable[["Job"], Any]
-"""Works out a name for a job."""
+"""A function that computes a name for a job."""
 
 Setting = Callable[["Job", Any], dict[str, Any]]
 """The config keys and their values that give a job another value of a field.
@@ -111,9 +113,9 @@ class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` holds the fields and facts that are functions, ``settings`` how those
-    of them are set that a search may change, ``trainer`` is whose they are. ``found``
-    and ``plans`` remember the origins and the plans that were asked for.
+    ``computed`` has the fields and facts that are functions, ``settings`` how to set
+    those of them that a search may change. ``trainer`` is its name. ``found`` and
+    ``plans`` are caches of origins and plans.
     """
 
     keys: frozenset[str]
@@ -126,7 +128,7 @@ class Vocabulary(NamedTuple):
     trainer: str = ""
 
     def knows(self, name: str) -> bool:
-        """Whether some job of this trainer may have the name."""
+        """Return whether a job of this trainer can have the name."""
         return (
             name in self.renamed
             or name in self.computed
@@ -135,11 +137,11 @@ class Vocabulary(NamedTuple):
         )
 
     def names(self) -> Iterator[str]:
-        """Every name, for did-you-mean."""
+        """Yield every name, for suggestions."""
         yield from (*FIELDS, *self.computed, *self.keys)
 
     def origins(self, name: str) -> list[str]:
-        """Config keys, and ``gpu`` or ``world_size``, that a name depends on."""
+        """Return the config keys, ``gpu`` and ``world_size`` that a name depends on."""
         origins = self.found.get(name)
         if origins is None:
             origins = self.found[name] = self._origins(self.spelled.get(name, name))
@@ -156,14 +158,14 @@ class Vocabulary(NamedTuple):
         return list(found)
 
     def asks_job(self, name: str) -> bool:
-        """Whether a name rests on a function that may ask the job for anything."""
+        """Return whether a name depends on a function that gets the whole job."""
         source = self.computed.get(self.spelled.get(name, name))
         return source is not None and (
             source.of_job or any(map(self.asks_job, source.parameters))
         )
 
     def plan(self, name: str) -> Plan:
-        """How a job works out a name that is no key of its config."""
+        """Return the function that computes a name that is not a config key."""
         plan = self.plans[name] = self._planned(name)
         return plan
 
@@ -182,13 +184,13 @@ class Vocabulary(NamedTuple):
         return lambda job: call(*values(job))
 
     def key(self, name: str) -> str:
-        """The name at which a job has a value: the key of a field that has one."""
+        """Return the name under which a job stores a value: a renamed field's key."""
         name = self.spelled.get(name, name)
         return self.renamed.get(name, name)
 
 
 def _getter(names: list[str]) -> Callable[["Job"], tuple[Any, ...]]:
-    """Return what gets the values of names in order."""
+    """Return a function that reads the values of names in order."""
     if len(names) > 1:
         return operator.itemgetter(*names)
     return lambda job: tuple([job[name] for name in names])
@@ -197,7 +199,7 @@ def _getter(names: list[str]) -> Callable[["Job"], tuple[Any, ...]]:
 def _with_what_is_known(
     source: Source, required: list[str], key: Callable[[str], str]
 ) -> Plan:
-    """Return the plan of a function that has defaults for what is unknown."""
+    """Return the plan of a function with defaults for parameters that are unknown."""
     call, of_job, values = source.call, source.of_job, _getter(required)
     defaults = call.__defaults__ or ()
     optional = [*zip(map(key, source.optional), defaults, strict=True)]
@@ -230,7 +232,7 @@ def vocabulary(
     settings: dict[str, Setting] | None = None,
     trainer: str = "",
 ) -> Vocabulary:
-    """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
+    """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in renamed}
     more = settings or {}, trainer
@@ -238,11 +240,11 @@ def vocabulary(
 
 
 class Job(dict[str, Any]):
-    """The values of one config, worked out on demand.
+    """The values of one config, computed on demand.
 
-    ``job["tp"]`` gives the value or raises ``Unknown``; ``written`` are the config
-    keys that stand in the file, ``lacking`` maps each name that was found unknown to
-    the name that is missing.
+    ``job["tp"]`` gives the value or raises ``Unknown``; ``written`` are the config keys
+    that the file sets, ``lacking`` maps each name that turned out unknown to the name
+    that is missing.
     """
 
     __slots__ = ("bounded", "given", "lacking", "plans", "target", "words", "written")
@@ -295,7 +297,7 @@ class Job(dict[str, Any]):
             return None
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
-        """The job of the same run with other values of fields, or on other GPUs."""
+        """Return the job with other values of fields, or on another number of GPUs."""
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
         return self._like(self.given | self.keys_for(changes), target)
@@ -317,10 +319,10 @@ class Job(dict[str, Any]):
         return keys
 
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
-        """The job with other values, accumulating so that a step has as many tokens.
+        """Return the job with other values and accumulation that keeps the tokens.
 
-        As far as the micro-batch allows. Accumulation that ``changes`` names stays, and
-        so does the config's where the fields are not known.
+        A step has the same tokens as far as the micro-batch allows. Accumulation stays
+        as it is if ``changes`` sets it, or if the fields are not known.
         """
         changed, words = self.with_values(changes), self.words
         key = words.renamed.get("grad_accum", "grad_accum")
@@ -335,14 +337,14 @@ class Job(dict[str, Any]):
             return changed
 
     def on_gpu(self, name: str) -> "Job":
-        """The job of the same run on another GPU."""
+        """Return the job on another GPU."""
         return self._like(self.given, self.target._replace(gpu=name))
 
     def at_least(self) -> "Job":
-        """The same job with lower bounds in place of values that no model covers.
+        """Return the job with lower bounds in place of values that no model covers.
 
-        Its ``bounded`` names the values that were replaced so far. Facts that grow with
-        each of them, such as the peak of memory, are lower bounds then.
+        Its ``bounded`` names the values replaced so far. Facts that grow with each of
+        them, such as peak memory, are then lower bounds.
         """
         job = self._like(self.given, self.target)
         job.bounded = []
@@ -354,15 +356,15 @@ class Job(dict[str, Any]):
         return job
 
     def writes(self, name: str) -> bool:
-        """Whether a config key that says ``name`` stands in the file."""
+        """Return whether the file sets a config key that ``name`` depends on."""
         return not self.written.isdisjoint(self.words.origins(name))
 
     def key(self, name: str) -> str:
-        """The config key that says ``name``: one that is written, if any is."""
+        """Return a config key that ``name`` depends on, one in the file if any."""
         keys = self.keys_of(name)
         return next((key for key in keys if key in self.written), keys[0])
 
     def keys_of(self, name: str) -> list[str]:
-        """The config keys that a name depends on, or the name itself."""
+        """Return the config keys that a name depends on, or the name itself."""
         origins = self.words.origins(name)
         return [key for key in origins if key in self.words.keys] or [name]

@@ -1,4 +1,4 @@
-"""Output streams that are lost: a closed terminal, a reader that ended, a full disk."""
+"""Survive the loss of stdout or stderr: closed terminal, ended reader, full disk."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from typing import Any, NamedTuple, TextIO, cast
 
 GONE = (errno.EPIPE, errno.EIO)
-"""How writing fails when the reader is gone: a pipe's reader, a terminal."""
+"""Errors of writing when the pipe's reader or the terminal is gone."""
 
 
 class Lasting:
-    """A stream whose loss ends nothing: what it cannot write any more goes nowhere.
+    """A stream that discards its output once writing fails, instead of raising.
 
     ``tell`` is called once when the reader is gone.
     """
@@ -24,17 +24,17 @@ class Lasting:
         self.lost: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """All but writing is the stream's own."""
+        """Return any other attribute of the wrapped stream."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, or lose the stream."""
+        """Write; discard from now on if that fails."""
         with self._until_lost():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or lose the stream."""
+        """Flush; discard from now on if that fails."""
         with self._until_lost():
             self._stream.flush()
 
@@ -50,14 +50,14 @@ class Lasting:
 
 
 class Streams(NamedTuple):
-    """Both outputs of a program while they are ``lasting``."""
+    """Stdout and stderr inside ``lasting``."""
 
     out: Lasting
     err: Lasting
 
     @property
     def odd(self) -> str:
-        """Why not all could be written to somebody who still reads; else ``""``."""
+        """Why output was lost although its reader is still there, else ``""``."""
         for name, stream in (("stdout", self.out), ("stderr", self.err)):
             if stream.lost and stream.lost.errno not in GONE:
                 return f"cannot write to {name}: {stream.lost.strerror}"
@@ -66,9 +66,9 @@ class Streams(NamedTuple):
 
 @contextmanager
 def lasting(note: str) -> Iterator[Streams]:
-    """Go on where stdout or stderr is lost; at the end all of both is written.
+    """Keep running if stdout or stderr is lost; flush both at the end.
 
-    The note goes to stderr when the reader of stdout is gone.
+    ``note`` is printed on stderr when the reader of stdout is gone.
     """
     err = Lasting(sys.stderr, lambda: None)
     stderr = cast(TextIO, err)
@@ -83,7 +83,7 @@ def lasting(note: str) -> Iterator[Streams]:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is left in a stream nowhere, so that closing it cannot fail."""
+    """Discard what is left in a stream, so that closing it cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

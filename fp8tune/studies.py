@@ -1,4 +1,4 @@
-"""The folders in which searches keep their studies, found without opening one."""
+"""Find the folders of studies without opening a study."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHOWN = 5
 
 
 class NoStudy(Exception):
-    """No study has this name, or several begin with it; says which there are."""
+    """No study has this name, or several begin with it; the message lists studies."""
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder for studies; git ignores what is in a new ``.fp8tune``.
+    """Create a folder for studies; a new ``.fp8tune`` is ignored by git.
 
     Raises ``OSError``.
     """

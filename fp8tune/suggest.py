@@ -1,4 +1,4 @@
-"""Did you mean ...?"""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def closest(word: str, candidates: Iterable[str]) -> str:
-    """The candidate most like ``word``, or ``""`` if none is close."""
+    """Return the candidate most like ``word``, or ``""`` if none is close."""
     if len(word) > 100:
         return ""
     import difflib

@@ -31,10 +31,11 @@ LIGHT = (
     "commands.lint",
 )
 ALLOWED = {
-    "document": (),
+    "document": ("edits",),
+    "edits": (),
     "formats": ("document", "toml"),
     "diff": (),
-    "toml": ("toml", "document"),
+    "toml": ("toml", "document", "edits"),
     "suggest": (),
     "atomic": (),
     "streams": (),
@@ -45,7 +46,7 @@ ALLOWED = {
     "job": ("fields",),
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
-    "trainers": ("trainers", "facts", "job", "suggest", "document", "_index"),
+    "trainers": ("trainers", "facts", "job", "suggest", "document", "edits", "_index"),
     "lint": (
         "lint",
         "trainers",
@@ -54,6 +55,7 @@ ALLOWED = {
         "job",
         "suggest",
         "document",
+        "edits",
         "formats",
         "diff",
         "toml",
@@ -81,6 +83,7 @@ ALLOWED = {
         "job",
         "suggest",
         "document",
+        "edits",
         "formats",
         "diff",
         "toml",
@@ -240,6 +243,7 @@ OF_COMMAND_LINES = {
     "fp8tune.lint.bash_words",
     "fp8tune.lint.launch",
     "fp8tune.lint.shell",
+    "fp8tune.trainers.call",
     "fp8tune.trainers.kempnerforge.command_line",
 }
 CONFIG = """\

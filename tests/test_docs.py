@@ -48,6 +48,14 @@ def test_links_between_generated_pages_have_a_target(pages):
     assert links - targets == set()
 
 
+def test_the_glossary_has_words_and_categories(pages):
+    text = pages["concepts/glossary.md"]
+    assert "\n\ninconclusive\n: Too few runs" in text
+    assert "\n\nrejected\n: A category of [rules](../rules/rejected.md): " in text
+    assert "See [](../../benchmarks/README.md)." in text
+    assert "See [](calibration.md)." in text
+
+
 def test_every_recorded_result_has_a_page(pages):
     results = {path.stem for path in (ROOT / "benchmarks/results").glob("*.md")}
     assert results == {
@@ -107,6 +115,8 @@ WRITTEN += sorted((ROOT / "docs").glob("*.md"))
 WRITTEN += sorted((ROOT / "rules").glob("*/*.toml"))
 for folder in ("guides", "concepts", "reference"):
     WRITTEN += sorted((ROOT / "docs" / folder).glob("*.md"))
+for folder in ("", "results"):
+    WRITTEN += sorted((ROOT / "benchmarks" / folder).glob("*.md"))
 
 
 @each("path", WRITTEN)

@@ -21,8 +21,8 @@ DOCUMENT = ROOT / "docs" / "accuracy.md"
 HEAD = """\
 # How far the estimates are off
 
-Every published run that we hold, predicted. Written by `python -m benchmarks.estimates`
-on {date}; no run is ours. Sources are linked row by row.
+Predictions for every published run that we have. Written by `python -m
+benchmarks.estimates` on {date}; none of the runs is ours. Each row links its source.
 
 | promise | found | |
 | --- | --- | --- |
@@ -30,40 +30,47 @@ on {date}; no run is ours. Sources are linked row by row.
 
 ## Memory
 
-GiB of the fullest instant. KempnerForge's runs are predicted from their configs and
-count what is allocated; other trainers print what their allocator reserves, so the
-block of freed bf16 logits and the buffers of other streams are added
-(`benchmarks/estimates/peaks.py`). "Left out" is the error after all other runs of the
-group and family have calibrated the estimate, "one run" after the worst choice of a
-single one; where the runs of a group differ in little, that is little evidence.
-Calibration corrects what is not arithmetic of number formats and shards first
-(`fp8tune/facts/off.py`); one factor for all, as before 2026-11-22, left one pair of
-runs 2.02 % apart. The bands after calibration are rounded up from both, so they narrow
-where five runs and more of KempnerForge say so; not for VLMs under full AC, one of
-which lies 5 % off the other, and elsewhere to what other trainers' runs show. Both are
-held to 2 % run by run, not in the median. Nearest to missing, either calibrated by the
-other: 8B with FP8 on 32 and 64 H200. They print 0.99 GiB of difference, where shards of
-weights, moments and gradients alone (16 bytes per parameter) differ by 1.87, so about
-0.9 GiB of what was reserved moves for a reason that neither report nor code shows. Not
-understood either: 70B with TP8, and eager torchtitan, 5 % too low.
+Figures are peaks in GiB. KempnerForge's runs are predicted from their configs and count
+allocated memory. Other trainers print what their allocator reserves, so the block of
+freed bf16 logits and the buffers of other streams are added
+(`benchmarks/estimates/peaks.py`).
 
-What torch has not allocated is not predicted: the CUDA context, NCCL's buffers and the
-blocks that the allocator keeps, which it gives back before it runs out. The only
-published pair is 71.6 GiB in nvidia-smi where 51.3 were allocated (7b_32gpu_fsdp). So
-a run fits up to 91.5 % of the GPU, what the fullest run that worked had allocated, with
+"Left out" is the error after all other runs of the group and family have calibrated the
+estimate. "One run" is the error after calibration by one run, for the worst choice of
+that run. If the runs of a group differ little, both are weak evidence. Calibration
+first corrects the parts that number formats and shards do not give exactly
+(`fp8tune/facts/off.py`). One factor for all parts, as before 2026-11-22, left one pair
+of runs 2.02 % apart.
+
+The bands after calibration are both errors, rounded up. They narrow for families with
+five or more runs of KempnerForge, and elsewhere to what other trainers' runs show. They
+do not narrow for VLMs under full AC, because two such runs are 5 % apart. The targets
+limit both errors to 2 % for every run, not in the median.
+
+The pair closest to missing the target is 8B with FP8 on 32 and 64 H200, each calibrated
+by the other. The printed peaks differ by 0.99 GiB, but the shards of weights, moments
+and gradients (16 bytes per parameter) differ by 1.87. Neither report nor code explains
+the other 0.9 GiB. Two more errors are not understood: 70B with TP8, and eager
+torchtitan, which is predicted 5 % too low.
+
+Memory that torch has not allocated is not predicted: the CUDA context, NCCL's buffers,
+and cached blocks, which the allocator frees before it runs out. The only published pair
+is 71.6 GiB in nvidia-smi with 51.3 allocated (7b_32gpu_fsdp). So a run fits up to 91.5
+% of the GPU, which the fullest run that worked had allocated, with
 `expandable_segments:True`. No run of KempnerForge that fills more than 66.7 % (70B with
 TP 4) is known to have worked without that setting, and its docs say that the run with
-experts at 76 % needs it; `fp8tune estimate` names it from there on. Above 95.9 % of the
-GPU a run is probably out of memory: so much one had allocated when it ran out.
-Others have run with 94.3 % of an H100 reserved (prime-rl, Qwen3-30B-A3B), and with
-96.2 % of a B200.
+experts at 76 % needs it. `fp8tune estimate` names the setting above 66.7 %. Above 95.9
+% of the GPU a run is probably out of memory: one run had allocated that much when it
+ran out. Other trainers have run with 94.3 % of an H100 reserved (prime-rl,
+Qwen3-30B-A3B), and with 96.2 % of a B200.
 
 {summary}
 
-The band of an estimate, and where the runs of its family lie. It narrows so for runs
-and configs in bf16; with FP8 in either it stays within the pairs' 2 %, which under full
-AC is no narrower than before; with experts only for the config that itself ran, since
-others may be routed otherwise:
+The error band of each family, and the errors of its runs. The last two columns are for
+runs and configs in bf16. With FP8 in either, the band after calibration is at least the
+2 % by which pairs of FP8 and bf16 differ; under full AC that is no narrower than
+before. With experts the band narrows only for the config that ran, because other
+configs may route tokens differently.
 
 {bands}
 
@@ -76,11 +83,11 @@ Not predicted:
 ## Speed
 
 "Left out" is the error with rates that were fitted without the row, and for gains
-without its source. Runs marked as assumed do not give their batch, AC or GPUs. FP8
-all-gather halves the bytes of FP8 linears' weights, with no rate of its own, and is
-counted on for no more than the FP8 products save. The 70B of the only source with 256
-GPUs and more gains 9 to 10 points more than is predicted without that source: its batch
-and AC are not given. KempnerForge's runs were in nodes of 4 GPUs:
+without its source. "Assumed" names what a source does not give: batch, AC or GPUs. FP8
+all-gather halves the bytes of FP8 linears' weights. It has no rate of its own, and its
+saving is limited to what the FP8 products save. Only one source has 256 GPUs and more:
+its 70B gains 9 to 10 points more than is predicted without that source, and its batch
+and AC are not given. KempnerForge's runs were in nodes of 4 GPUs;
 `fp8tune estimate --gpus-per-node 4` prints these figures.
 
 {speed}

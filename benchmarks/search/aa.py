@@ -294,13 +294,13 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
             "",
             f"{count} simulated searches each, {of_seeds(first, count, TUNED)}. "
             f"Steps of a run differ by {100 * STEP:.2f} %. "
-            f"Right is SAME where nothing is faster (to reach: {SAME:.0%}), and "
-            f"FASTER with one of those that are where some are (to reach: {FOUND:.0%}; "
-            "six of twelve: one value of a knob gains, whatever stands beside it; one "
-            "of twelve: a single setting does, which a search may never try); on a CPU "
-            f"`same` is within {ON_CPU.same:.0%}. Budgets are 2 h; of shorter ones "
-            "INCONCLUSIVE is right too. Median trials of a search, and runs of the "
-            "given setting among them.",
+            f"SAME is right if nothing is faster (target: {SAME:.0%}). If settings "
+            f"are, FASTER with one of these is right (target: {FOUND:.0%}). Six of "
+            "twelve: one value of a knob gains in all settings. One of twelve: one "
+            "setting gains, which a search may never try. On a CPU `same` is within "
+            f"{ON_CPU.same:.0%}. Budgets are 2 h; with shorter ones INCONCLUSIVE is "
+            "right too. The last columns are the median trials of a search, and the "
+            "runs of the baseline among them.",
             "",
             machine.table([_row(row) for row in rows], head),
         )

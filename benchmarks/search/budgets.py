@@ -135,10 +135,10 @@ optimizer steps of 10 to 60 s. Figures are fractions of the best setting that re
 at most 92 % of the GPU's memory. A search is over when it has confirmed its choice.
 Later trials of a setting compile in 0.49 of the time (cited there).
 
-What each way of saving time gave, on seeds 650000 to 650059 with the first estimate.
-Each line has what the lines above it have too; the former behaviour was put back by
-hand for this table. After it the gain at which a search ends was lowered from 0.1 % to
-0.05 %, because of the one search of this table that stayed below 0.9.
+The effect of each way to save time, on seeds 650000 to 650059 with the first estimate.
+Each line adds one to the lines above it; the former behaviour was restored by hand for
+this table. Afterwards the gain at which a search ends was lowered from 0.1 % to 0.05 %,
+because one search of this table stayed below 0.9.
 
 | saving | mean, 20 min | below 0.9 | mean, 2 h | over after [min] | with long steps |
 | --- | ---: | ---: | ---: | ---: | ---: |

@@ -2,7 +2,7 @@
 
 Each case is a replay through the command line, with its own landscape and budget; in
 turn nothing goes wrong, a fifth of the settings fails, or the study is cut off at any
-byte and the same command goes on, once or again and again. ``--record`` writes the
+byte and the same command continues, once or again and again. ``--record`` writes the
 answers to ``benchmarks/results/golden.jsonl``; without it they are compared with those,
 and exit code 1 says that one differs. An answer is the exit code, the command's JSON
 with the codes of its findings and without names of files, whether a config was written,
@@ -75,8 +75,7 @@ def answer(seed: int) -> dict[str, Any]:
     budget = BUDGETS[seed % len(BUDGETS)]
     draw = random.Random(seed)  # noqa: S311
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        Path("a.toml").write_text(_config(seed))
-        Path("r.jsonl").write_text("".join(_records(seed, faults=kind == "faults")))
+        replay_files(seed, faults=kind == "faults")
         code, said = _search(budget)
         for _ in range({"cut": 1, "cut again and again": CUTS}.get(kind, 0)):
             (study,) = Path(".fp8tune").glob("*/study.journal")
@@ -96,6 +95,13 @@ def answer(seed: int) -> dict[str, Any]:
         "written": said.get("output") is not None,
         "outcomes": dict(sorted(trials.items())),
     }
+
+
+def replay_files(seed: int, *, faults: bool = False) -> tuple[str, str]:
+    """Write a landscape's config and records here; return their names."""
+    Path("a.toml").write_text(_config(seed))
+    Path("r.jsonl").write_text("".join(_records(seed, faults=faults)))
+    return "a.toml", "r.jsonl"
 
 
 def _config(seed: int) -> str:

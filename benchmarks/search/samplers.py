@@ -255,26 +255,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 NOTE = """\
-All arms have the same memory model as a filter, know the GPU's memory, and never repeat
-a setting; TPE, GP and random begin with the same warm starts, the best setting of each
-of six cells by the estimate. TPE draws no random start of its own, GP does (compared on
-seeds 0 to 17). "ours" is `ThroughputSampler`. It ends by itself; TPE, GP and random
+All samplers have the same memory model as a filter, know the GPU's memory, and never
+repeat a setting. TPE, GP and random start with the same warm starts: the best setting
+of each of six cells by the estimate. TPE draws no random start, GP does (compared on
+seeds 0 to 17). "ours" is `ThroughputSampler`. It ends by itself; TPE, GP and random end
 only when no feasible setting is left or the hour is over. Every third landscape has
-optimizer steps of 10 to 60 s, of which trials run some micro-batches. What is measured
-best at a time counts as it truly is; there is no bf16 baseline and no confirmation.
-Figures are fractions of the optimum with 95 % bootstrap intervals over landscapes.
+optimizer steps of 10 to 60 s, of which trials run some micro-batches. The best measured
+setting at each time counts with its true speed; there is no bf16 baseline and no
+confirmation. Figures are fractions of the optimum with 95 % bootstrap intervals over
+landscapes.
 
-Seeds 0 to 59 were used to choose the chance from which a setting is tried (0.1, 0.3,
-0.4, 0.5, with the GPU's memory known and unknown) and the gain at which a search ends
-(0.05, 0.1, 0.2 %, and 0.3 % of all settings together). Seeds 610000 to 610020 were
-looked at once, before the code was shortened and the second estimate was added.
+Seeds 0 to 59 were used to choose two constants: the probability to fit from which a
+setting is tried (0.1, 0.3, 0.4, 0.5, with the GPU's memory known and unknown), and the
+gain at which a search ends (0.05, 0.1, 0.2 %, and 0.3 % of all settings together).
+Seeds 610000 to 610020 were evaluated once, before the code was shortened and the second
+estimate was added.
 
 With an estimate, GP and TPE find as good a setting within 30 minutes as ours does
 (within 0.002 in the mean). Without one, GP is 0.005 behind (-0.001 to 0.014) and TPE
-0.014. At 20 minutes ours leads by 0.005 to 0.029, and it knows when to end: after 11 to
-12 minutes at the median, where the others use the hour that they are given. That is why
-it stays the default. Where it ends too soon it stays behind: see the means at 60
-minutes with the second estimate."""
+0.014. At 20 minutes ours leads by 0.005 to 0.029. It ends by itself after 11 to 12
+minutes at the median, while the others use the whole hour. That is why it stays the
+default. If it ends too soon it stays behind: see the means at 60 minutes with the
+second estimate."""
 
 
 if __name__ == "__main__":

@@ -191,14 +191,15 @@ def _verdict_cells(row: Row) -> tuple[str, ...]:
 
 
 VERDICTS_TEXT = (
-    f". Right is INSIDE where FP8 is bf16 of the same seed (but for {BESIDE} of the "
-    "deviation between seeds) or one more seed of bf16 (to reach: outside or diverged "
-    f"below {WRONG:.0%}), DIVERGED where every run of FP8 diverges or loses "
-    f"{SEEN:.0%} of what it learned (to reach: {FOUND:.0%}). Where FP8 is worse by a "
-    "few deviations between seeds no verdict is right: the shares say from where on it "
-    "is seen; nor is any where some runs end in NaN. Real runs are of the rehearsal's "
-    "model on a CPU; the diverging ones have 300 times its learning rate, and were in "
-    "view when divergence was defined. Runs: trained for one verdict, on average."
+    ". INSIDE is right if FP8 equals bf16 of the same seed (except for "
+    f"{BESIDE} of the deviation between seeds) or one more seed of bf16 (target: "
+    f"outside or diverged below {WRONG:.0%}). DIVERGED is right if every run of FP8 "
+    f"diverges or loses {SEEN:.0%} of what it learned (target: {FOUND:.0%}). If FP8 "
+    "is worse by a few deviations between seeds no verdict is right: the shares show "
+    "how large a gap is noticed. If only some runs end in NaN no verdict is right "
+    "either. Real runs are of the rehearsal's model on a CPU; the diverging ones have "
+    "300 times its learning rate, and were known when divergence was defined. Runs: "
+    "the average number of runs trained for one verdict."
 )
 
 # The proposed warmup
@@ -304,12 +305,12 @@ def _warmup_cells(row: Row) -> tuple[str, ...]:
 
 WARMUPS_TEXT = (
     f"; the config's warmup is {WARMUP} steps, runs have {STEPS}, and bf16 seeds "
-    f"differ by {100 * SPREAD:.1f} %. Right is the shortest of what can be proposed "
-    f"({', '.join(map(str, OFFERED))}) with which FP8 does not go wrong; none where "
-    "there is no such. Where FP8 diverges, at most "
-    f"{100 * (1 - SAFE):.0f} % may be too short. Where it ends worse by a few "
-    "deviations, a warmup that is called long enough is one with which the loss is "
-    "higher by no more than seeds differ. Runs: trained for one proposal."
+    f"differ by {100 * SPREAD:.1f} %. The shortest possible proposal "
+    f"({', '.join(map(str, OFFERED))}) with which FP8 does not fail is right, or none "
+    "if there is no such warmup. If FP8 diverges, at most "
+    f"{100 * (1 - SAFE):.0f} % of proposals may be too short. If it ends worse by a "
+    "few deviations, a warmup counts as long enough if the loss is higher by no more "
+    "than seeds differ. Runs: the number trained for one proposal."
 )
 
 # A warmup longer than a run can hold
@@ -396,9 +397,9 @@ def _long_cells(row: Row) -> tuple[str, ...]:
 LONG_TEXT = (
     f"; the config's warmup is {LONG} steps, runs have {STEPS} and hold {STEPS // 2} "
     f"of it, and bf16 seeds differ by {100 * SPREAD:.1f} %. FP8 that diverges in the "
-    "config's own first steps is rejected; what diverges under a shorter warmup alone "
-    "may diverge, which is said first; neither is right where bf16 diverges as well "
-    f"(to reach: {REACHED:.0%}). Runs: trained for one answer."
+    "config's own first steps must be rejected. If it diverges only with a shorter "
+    "warmup, the answer must begin with `may diverge`. If bf16 diverges too, neither "
+    f"is right (target: {REACHED:.0%}). Runs: the number trained for one answer."
 )
 
 

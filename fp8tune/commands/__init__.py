@@ -1,1 +1,1 @@
-"""One thin file per command; each imports its work when it runs."""
+"""One thin file per command; the implementation is imported when a command runs."""

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from fp8tune.trials.record import Record
 
 RAN_ON = {
-    "gpu": "the GPU that it ran on, which nothing says: name it with --gpu",
-    "world_size": "as many GPUs as it ran on, and nothing sure says how many: give "
-    "that number with --world-size",
+    "gpu": "the GPU that it ran on: name it with --gpu",
+    "world_size": "the number of GPUs that it ran on: give it with --world-size",
 }
 """What a measured run is of, and what to type."""
 
@@ -48,7 +47,7 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
 class Measured(NamedTuple):
-    """A run of the config by the user: peak [GiB], tokens/s, version of torch."""
+    """A measured run of the config: peak [GiB], tokens/s, version of torch."""
 
     peak_gib: float
     tokens: float
@@ -58,10 +57,10 @@ class Measured(NamedTuple):
 def _sizes(
     ctx: click.Context, param: click.Parameter, value: str
 ) -> tuple[int | None, ...]:
-    """The numbers of GPUs that are asked for; one that is ``None`` if there is none."""
+    """Return the numbers of GPUs asked for, ``(None,)`` if none is given."""
     found = [part for part in value.split(",") if part]
     if not all(part.isdecimal() and 0 < int(part) <= 10**7 for part in found):
-        reason = f"{value!r} is neither a number of GPUs nor a list like 8,16"
+        reason = f"{value!r} is not a number of GPUs or a list like 8,16"
         raise click.BadParameter(reason, ctx, param)
     return tuple(int(part) for part in found) or (None,)
 
@@ -146,7 +145,7 @@ def command(
       fp8tune estimate train.toml --measured 74.1 --measured-speed 38983
     """
     if measured_torch and not (measured or measured_speed):
-        raise Failure("--measured-torch goes with --measured or --measured-speed")
+        raise Failure("--measured-torch needs --measured or --measured-speed")
     names = [name for name in gpus.split(",") if name] or [""]
     if len(configs) * len(names) * len(sizes) > 1:
         if measured or measured_speed or study:
@@ -181,7 +180,7 @@ def _one(
     calibration: str,
     output_format: str,
 ) -> int:
-    """Print everything that is predicted of one config; 1 if it cannot run."""
+    """Print the estimate of one config; return 1 if it cannot run or does not fit."""
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed
     from fp8tune.estimate.show import text
@@ -219,7 +218,7 @@ def _table(
     calibration: str,
     output_format: str,
 ) -> int:
-    """Print what is predicted of each config on each target."""
+    """Print a table of each config on each target; return the exit code."""
     from fp8tune.estimate.compare import side
     from fp8tune.estimate.overview import Line, as_json, text
     from fp8tune.facts.runs import BadCalibration
@@ -246,7 +245,7 @@ def _table(
 
 
 def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run]:
-    """What the user has measured of the config itself."""
+    """Return what the user has measured (``--measured``), to calibrate with."""
     from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
@@ -254,7 +253,9 @@ def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run
     versions = {"torch": version} if version else {}
     voids = [one.message for one in variants.refused if one.voids]
     if voids and (peak_gib or tokens):
-        raise Failure(f"this cannot run, so nothing was measured of it: {voids[0]}")
+        raise Failure(
+            f"this config cannot run, so it cannot have been measured: {voids[0]}"
+        )
     with contextlib.suppress(Unknown):
         most = variants.job["gpu.memory_limit_gib"]
         if peak_gib > most:
@@ -266,17 +267,17 @@ def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run
     except Unknown as error:
         name = str(error.args[0])
         if name in RAN_ON:
-            raise Failure(f"what was measured counts for {RAN_ON[name]}") from None
+            raise Failure(f"a measurement needs {RAN_ON[name]}") from None
         reason = f"without `{name}` there is no estimate, so it cannot be corrected"
         raise Failure(reason) from None
     if warning:
-        back = f"to take it back, remove its line from {calibration}"
+        back = f"to undo this, remove its line from {calibration}"
         click.echo(f"fp8tune: warning: {warning}; {back}", err=True)
     return runs
 
 
 def _trials(variants: Variants, folder: str) -> list[Run]:
-    """What the trials of a search have measured of the config's variants."""
+    """Return a study's trials of variants of the config, to calibrate with."""
     from fp8tune.search.calibrate import measured
 
     path, records = _records(folder)
@@ -292,7 +293,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
 
 
 def _records(folder: str) -> tuple[str, list[Record]]:
-    """The records of a study, or of the export that lies in its place."""
+    """Return the folder and the records of a study, or of its export."""
     from fp8tune.trials.record import BadRecord, parse_all
 
     try:
@@ -305,7 +306,7 @@ def _records(folder: str) -> tuple[str, list[Record]]:
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise Failure(f"{path}: no regular file")
+            raise Failure(f"{path}: not a regular file")
         if status.st_size > MAX_RECORDS:
             raise Failure(f"{path}: larger than {MAX_RECORDS >> 20} MiB")
     try:

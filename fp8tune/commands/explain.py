@@ -1,4 +1,4 @@
-"""``fp8tune explain``: read the page of a rule, a config key, a fact or a myth."""
+"""``fp8tune explain``: read the page of a rule, a config key, a fact or a word."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     "explain", cls=WithOverrides, short_help="Explain a rule, a config key or a fact."
 )
-@click.argument("name", metavar="RULE|KEY|FACT", shell_complete=completion.pages)
+@click.argument("name", metavar="RULE|KEY|FACT|WORD", shell_complete=completion.pages)
 @click.argument("config", required=False)
 @gpu_option
 @world_size_option
@@ -50,11 +50,11 @@ def command(
     output_format: str,
     overrides: tuple[str, ...],
 ) -> None:
-    """Explain a rule (name or code), a config key, a fact or a common claim.
+    """Explain a rule (name or code), a config key, a fact, a claim or a word.
 
     With CONFIG (- for stdin) it says whether the rule fires there, or derives the
-    value. A section, a category of rules, a group of facts or `myths` is listed. Any
-    other word lists the pages that contain it.
+    value. A section, a category of rules, a group of facts or `myths` is listed. A word
+    of the glossary is explained, and any other lists the pages that contain it.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def command(
     if page is None:
         near = nearest(name)
         hint = f"; did you mean {near}?" if near else ""
-        raise Failure(f"no rule, key or fact named {name!r}{hint}")
+        raise Failure(f"no rule, key, fact or word named {name!r}{hint}")
     if output_format == "json":
         from fp8tune.lint.explain.data import data
 
@@ -100,7 +100,7 @@ def command(
 
 
 def _print(page: Page, *, whole: bool) -> None:
-    """Print a page as text, and how to see what a brief derivation leaves out."""
+    """Print a page as text; if a derivation is shortened, say how to see all of it."""
     from fp8tune.lint.explain.derivation import is_cut
     from fp8tune.lint.explain.fact import FactPage
     from fp8tune.lint.explain.text import text
@@ -113,5 +113,5 @@ def _print(page: Page, *, whole: bool) -> None:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word looks like the name of a page: `train.seqlen` is misspelt."""
+    """Return whether a word looks like a name, even if misspelt: `train.seqlen`."""
     return any(mark in word for mark in ".-_")

@@ -67,8 +67,8 @@ def command(
 ) -> None:
     """Write a commented config for a published model, to start from.
 
-    Micro-batch, AC and precision are the fastest that surely fit, as `fp8tune
-    estimate` predicts. `fp8tune lint` finds no error and no warning in it.
+    Micro-batch, AC and precision are the fastest that fit, as `fp8tune estimate`
+    predicts. `fp8tune lint` finds no error and no warning in it.
 
     \b
     Models: llama2-7b, llama2-13b, llama2-70b, llama3-8b, llama3-70b, qwen3-8b,

@@ -119,7 +119,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--force-exclude",
     is_flag=True,
-    help="Skip a named file that is excluded or no train config, as in a folder.",
+    help="Skip a named file that is excluded or not a train config, as in a folder.",
 )
 @click.option(
     "--require-configs", is_flag=True, help="Exit with 2 if no train config is found."
@@ -165,7 +165,7 @@ def command(
 def _of_script(
     script: str, paths: tuple[str, ...], options: Options, style: Style
 ) -> tuple[tuple[str, ...], Options]:
-    """The config that a launch script runs, and the options with its overrides."""
+    """Return the config that a script launches, and the options with its overrides."""
     import os
 
     from fp8tune.lint.discover import CannotRead
@@ -187,16 +187,16 @@ def _of_script(
 
 
 def _options(asked: dict[str, Any]) -> Options:
-    """The options of a run, from those of the command line."""
+    """Return the lint options from those of the command line."""
     from fp8tune.lint.settings import Options
 
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
     if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
-        raise Failure("--add-ignore and --fix do not go together: fix first, then add")
+        raise Failure("--add-ignore and --fix cannot be combined: fix first, then add")
     for option in ("add_ignore", "update_baseline"):
         if asked[option] and asked["overrides"]:
             name = option.replace("_", "-")
-            raise Failure(f"--{name} is for the file alone: leave out the overrides")
+            raise Failure(f"--{name} changes only the file: leave out the overrides")
     asked["world_size"] = asked["world_size"] or 0
     asked["fail_on"] = asked["fail_on"] or ""
     asked["fix"] |= asked["unsafe_fixes"] or asked["diff"]
@@ -206,20 +206,21 @@ def _options(asked: dict[str, Any]) -> Options:
 
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
-    """What follows the rules' names in the comments of --add-ignore."""
+    """Return what follows the rules' names in the comments of --add-ignore."""
     from fp8tune.lint.mark import words
 
     if (reason or until) and not add_ignore:
-        raise Failure("--reason and --until go with --add-ignore")
+        raise Failure("--reason and --until need --add-ignore")
     if until:
         import datetime
 
         try:
             day = datetime.date.fromisoformat(until)
         except ValueError:
-            raise Failure(f"--until {until}: no date of the form YYYY-MM-DD") from None
+            reason = "not a date of the form YYYY-MM-DD"
+            raise Failure(f"--until {until}: {reason}") from None
         if day < datetime.date.today():
-            raise Failure(f"--until {until}: that day is over")
+            raise Failure(f"--until {until}: that day has passed")
         until = str(day)
     if not reason.isprintable():
         raise Failure("--reason: one line without control characters")

@@ -29,8 +29,8 @@ from fp8tune.studies import NoStudy, find
 def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
     """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 
-    The search may still run: its trials are only read. The page is one HTML file that
-    loads nothing from the network.
+    The search may still be running: its trials are only read. The page is one HTML file
+    that loads nothing from the network.
 
     \b
     Example:

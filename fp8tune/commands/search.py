@@ -1,4 +1,4 @@
-"""``fp8tune search``: short real trials in a wall budget, and the best written back."""
+"""``fp8tune search``: short real trials in a time budget; writes the best config."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from fp8tune.extras import SEARCH, TRIALS
     type=Choice(["tokens-per-second", "tokens-per-joule"]),
     default="tokens-per-second",
     show_default=True,
-    help="What is maximised. tokens-per-joule needs a GPU that tells its watts.",
+    help="What is maximised. tokens-per-joule needs a GPU that reports its watts.",
 )
 @click.option(
     "--sampler",
@@ -118,7 +118,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     config below this folder. The same command continues a search that was stopped.
 
     Exit code 0: a config was written, or yours is the best. 1: no trial succeeded, or
-    no setting is surely faster. 2: the search could not start. 130: interrupted; the
+    no setting is clearly faster. 2: the search could not start. 130: interrupted; the
     study is kept, and the best setting so far is written.
 
     \b
@@ -145,9 +145,9 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     from fp8tune.search.session import search
 
     if asked["in_place"] and asked["output"]:
-        raise Failure("--in-place and --output exclude each other")
+        raise Failure("--in-place and --output cannot be combined")
     if asked["records"] and asked["runner"] != "replay":
-        raise Failure("--records is for --runner replay; add that")
+        raise Failure("--records needs --runner replay")
     asked["world_size"] = asked["world_size"] or 0
     asked["as_json"] = output_format == "json"
     try:
@@ -157,7 +157,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:
-    """Write the report of a study; only now are the packages of plots imported."""
+    """Write the report of a study; the plotting packages are imported only here."""
     from fp8tune.report.html import write_at_end
 
     write_at_end(folder, out, url)

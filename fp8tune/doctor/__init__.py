@@ -1,1 +1,1 @@
-"""What this machine can do for a search, and what is missing."""
+"""Check whether this machine can run a search, and what is missing."""

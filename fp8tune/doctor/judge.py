@@ -1,4 +1,4 @@
-"""What a machine lacks for a search, each with the command that supplies it."""
+"""What a machine lacks for a search, each item with the command that installs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started say
 NVML = "nvidia-ml-py"
 NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
 DRIVER = (
-    "repair or restart the driver until nvidia-smi lists the GPU, or take another node"
+    "fix or restart the driver until nvidia-smi lists the GPU, or take another node"
 )
 WATCH = (
     f"{INSTALL}; a container gets the driver's libnvidia-ml.so.1 by "
@@ -26,8 +26,8 @@ FP8_FROM = (8, 9)
 class Check(NamedTuple):
     """One line of the report.
 
-    ``state`` is ``ok``, ``missing`` where a search cannot run without it, ``warning``
-    where it can, ``info``; ``why`` and ``fix`` are for what is not in order.
+    ``state`` is ``ok``, ``missing`` (a search cannot run without it), ``warning`` (it
+    can) or ``info``. ``why`` and ``fix`` are empty if all is well.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 def judge(machine: Machine, device: str) -> list[Check]:
-    """Every line of the report, in the order in which things depend on each other."""
+    """Return the lines of the report: each comes after those that it depends on."""
     lines = [Check("python", "ok", machine.python)]
     if device == "cuda":
         lines += _driver(machine)
@@ -49,7 +49,7 @@ def judge(machine: Machine, device: str) -> list[Check]:
 
 
 def can_search(checks: list[Check]) -> bool:
-    """Whether nothing is missing."""
+    """Return whether nothing is missing."""
     return all(check.state != "missing" for check in checks)
 
 
@@ -65,13 +65,13 @@ def _driver(machine: Machine) -> Iterator[Check]:
     memory = f", {gpu.memory_gib:.1f} GiB" if gpu.memory_gib else ""
     yield Check("gpu", "ok", f"{gpu.name}{memory}")
     if machine.unwatched:
-        why = f"trials run unwatched: {machine.unwatched}"
+        why = f"trials cannot be monitored: {machine.unwatched}"
         yield Check("driver", "warning", gpu.driver, why, WATCH)
     else:
         yield Check("driver", "ok", gpu.driver)
     if machine.processes:
         names = ", ".join(f"{p.name} (pid {p.pid})" for p in machine.processes)
-        why = "they change what trials measure"
+        why = "they distort what trials measure"
         yield Check("other processes", "warning", names, why, "end them, or wait")
 
 
@@ -89,7 +89,7 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
     if device == "cuda":
         found = machine.packages.get(NVML, "")
         state = "ok" if found else "warning"
-        without = "nvidia-smi is asked instead: no energy counter"
+        without = "nvidia-smi is used instead, which has no energy counter"
         why, fix = ("", "") if found else (without, INSTALL)
         yield Check(NVML, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:
@@ -102,7 +102,7 @@ def _cuda(machine: Machine) -> Check:
     if not cuda:
         return Check("cuda", "missing", "none", "this torch is for CPUs", PIP_TORCH)
     if stage == "device":
-        why = f"torch does not reach the GPU: {how}"
+        why = f"torch cannot use the GPU: {how}"
         return Check("cuda", "missing", str(cuda), why, PIP_TORCH)
     return Check("cuda", "ok", str(cuda))
 
@@ -134,7 +134,7 @@ def _around(machine: Machine) -> Iterator[Check]:
         yield Check("c++ compiler", "warning", "none", why, fix)
     if machine.gpu.name:
         triton = machine.packages.get("triton", "")
-        why, fix = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
+        why, fix = ("", "") if triton else ("torch.compile needs it", PIP_TORCH)
         state = "ok" if triton else "warning"
         yield Check("triton", state, triton or "not installed", why, fix)
     if machine.allocator:
@@ -143,7 +143,7 @@ def _around(machine: Machine) -> Iterator[Check]:
 
 
 def _parts(capability: str) -> tuple[int, ...]:
-    """``9.0`` as numbers; what is none is taken for new enough."""
+    """Return a capability such as ``9.0`` as numbers; other text is new enough."""
     try:
         return tuple(map(int, capability.split(".")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is here: asked of the driver, the environment, and torch in its own process."""
+"""Look at this machine: the driver, the environment, and torch in its own process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COMPILERS = ("c++", "g++", "clang++")
 
 
 class Machine(NamedTuple):
-    """What was found; what is unknown is empty.
+    """What was found on this machine; unknown values are empty.
 
     ``failed`` says why the driver reports no GPU, ``unwatched`` why it does not report
-    what happens on it; ``probe`` is what the process that imports torch has said,
-    ``stopped`` the stage in which that ended and how.
+    the GPU's state. ``probe`` is the report of the process that imports torch,
+    ``stopped`` the stage in which that process ended, and how.
     """
 
     python: str
@@ -39,7 +39,7 @@ class Machine(NamedTuple):
 
 
 def look(device: str) -> Machine:
-    """Look around; importing torch takes most of the time."""
+    """Return what this machine has; importing torch takes most of the time."""
     packages = {name: _version(name) for name in PACKAGES}
     cuda = device == "cuda"
     with closing(driver.watched() if cuda else driver.Driver(Gpu())) as found:
@@ -63,7 +63,7 @@ def look(device: str) -> Machine:
 
 
 def slurm(environment: Any, installed: bool) -> str:
-    """``job ID``, ``no job`` on a login node of a cluster, ``""`` without Slurm."""
+    """Return ``job ID``, ``no job`` on a Slurm login node, or ``""`` without Slurm."""
     job = environment.get("SLURM_JOB_ID", "")
     if job:
         return f"job {job}"

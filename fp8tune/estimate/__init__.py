@@ -1,1 +1,1 @@
-"""Memory and speed of a config, predicted on any machine, with the error stated."""
+"""Predict memory and speed of a config without a GPU, with error ranges."""

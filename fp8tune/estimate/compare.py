@@ -1,4 +1,4 @@
-"""Two configs side by side: values, memory, speed, learning, findings of lint."""
+"""Compare two configs: values, memory, speed, learning, findings of lint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABSENT = "-"
 
 
 class Side(NamedTuple):
-    """One of the two configs, with what is predicted and found of it."""
+    """One of the two configs, with its prediction and its findings."""
 
     config: Config
     variants: Variants
@@ -41,9 +41,9 @@ class Row(NamedTuple):
 def side(
     config: Config, findings: Sequence[Diagnostic] = (), runs: Sequence[Run] = ()
 ) -> Side:
-    """Predict one config, on the GPUs that it names or is assumed to have.
+    """Predict one config, on the GPUs that it names or on an assumed number.
 
-    ``runs`` are measured ones that correct the prediction.
+    ``runs`` are measured runs that correct the prediction.
     """
     loaded = config.loaded
     variants = Variants(config.trainer, loaded, config.job.target, runs)
@@ -54,7 +54,7 @@ def side(
 
 
 def keys(first: Side, second: Side) -> Iterator[Row]:
-    """Yield every config key whose value differs; ``None`` where it has none."""
+    """Yield every config key whose value differs; ``None`` stands for no value."""
     a, b = (one.variants.loaded.values for one in (first, second))
     for name in sorted({*a, *b}):
         if a.get(name) != b.get(name) or type(a.get(name)) is not type(b.get(name)):
@@ -62,14 +62,14 @@ def keys(first: Side, second: Side) -> Iterator[Row]:
 
 
 def figures(first: Side, second: Side) -> Iterator[Row]:
-    """Yield what is predicted of each config, the same or not."""
+    """Yield the predicted figures of both configs, equal ones too."""
     columns = [dict(_figures(one)) for one in (first, second)]
     for name in columns[0]:
         yield Row(name, *(column[name] for column in columns))
 
 
 def findings(first: Side, second: Side) -> Iterator[Row]:
-    """Yield the rules that fire in one config, or not as often in the other."""
+    """Yield the rules that do not fire equally often in both configs."""
     counts = [_rules(one.findings) for one in (first, second)]
     for name in sorted({*counts[0], *counts[1]}):
         if counts[0].get(name) != counts[1].get(name):
@@ -154,7 +154,7 @@ def _known(one: Side, fact: str) -> Any:
 
 
 def _rules(found: Sequence[Diagnostic]) -> dict[str, str]:
-    """How often each rule fires, and how severely."""
+    """Return how often each rule fires, with its severity."""
     counts: dict[str, list[str]] = {}
     for one in found:
         counts.setdefault(one.rule, []).append(one.severity)

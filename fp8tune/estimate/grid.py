@@ -1,4 +1,4 @@
-"""The same config with other values: what fits, what is fast, what frees memory."""
+"""Predict variants of a config: what fits, what is fast, what frees memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BATCHES = 8
 """Micro-batches shown: those around the config's own."""
 
 LEAST_GIB = 0.5
-"""Savings smaller than this are not worth a line."""
+"""Smaller savings are not shown."""
 
 
 class Variants:
-    """Jobs that differ from a config in some values, and runs that correct them."""
+    """Variants of a config with other values, and runs that correct their estimates."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class Variants:
 
     @cached_property
     def refused(self) -> list[Refusal]:
-        """What keeps the config itself from running."""
+        """Why the config itself cannot run; empty if it can."""
         found = refusals.of_file(self.loaded.faults, self.job)
         return found + refusals.of_job(self.job)
 
     def refusals(self, changes: dict[str, Any]) -> list[Refusal]:
-        """The same of the config with other values."""
+        """Return why the config with other values cannot run."""
         if not changes:
             return self.refused
         job, fields = self.job.with_values(changes), set(changes)
@@ -55,14 +55,15 @@ class Variants:
         return kept + refusals.of_job(job, fields)
 
     def on(self, world_size: int, origin: str = "") -> Variants:
-        """The same on so many GPUs, and who says so."""
+        """Return the same on ``world_size`` GPUs; ``origin`` says who set that."""
         target = self.target._replace(world_size=world_size, world_size_origin=origin)
         return Variants(self.trainer, self.loaded, target, self.runs)
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
-        """What is predicted of the job with other values.
+        """Predict the job with other values.
 
-        Nothing where they are what keeps it from running: they are not to be offered.
+        Predicts nothing if these values are why it cannot run: they must not be
+        offered.
         """
         job = self.job.with_values(changes) if changes else self.job
         refused = [
@@ -72,7 +73,7 @@ class Variants:
         return predict(job, self.runs, refused)
 
     def _by_values(self, refusal: Refusal, job: Job, fields: set[str]) -> bool:
-        """Whether others of these values would run: one sequence at a time at least."""
+        """Return whether other values of these fields could avoid the refusal."""
         return refusal.rule not in self._always and _rests_on(refusal, job, fields)
 
     @cached_property
@@ -87,7 +88,7 @@ def _rests_on(refusal: Refusal, job: Job, fields: set[str]) -> bool:
 
 
 class Cell(NamedTuple):
-    """One setting of the grid, and what is predicted of it."""
+    """One setting of the grid, and its prediction."""
 
     micro_batch: int
     grad_accum: int
@@ -97,13 +98,13 @@ class Cell(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """Predicted tokens/s, 0 where they are unknown."""
+        """Predicted tokens/s, 0 if unknown."""
         speed = self.prediction.speed
         return speed.value if speed else 0.0
 
 
 def grid(variants: Variants) -> list[Cell]:
-    """Micro-batch x AC x precision; accumulation keeps the tokens of a step."""
+    """Predict micro-batch x AC x precision; accumulation keeps the tokens of a step."""
     job = variants.job
     try:
         rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
@@ -126,13 +127,13 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 
 def _modes(variants: Variants) -> list[str]:
-    """AC modes that find something to wrap, and the config's own."""
+    """Return the AC modes that find something to wrap, and the config's own."""
     job, allowed = variants.job, variants.trainer.values_of("ac")
     return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
-    """Micro-batches that divide a step's sequences, near the one that is set."""
+    """Return micro-batches that divide a step's sequences, near the config's own."""
     usual = {n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0}
     found = sorted(usual | {batch})
     at = found.index(batch)
@@ -141,9 +142,9 @@ def _sizes(rows: int, batch: int) -> list[int]:
 
 
 def start(cells: list[Cell], precision: str) -> Cell | None:
-    """The fastest setting that fits, in the config's own precision if it runs.
+    """Return the fastest setting that fits, in the config's own precision if it runs.
 
-    Where no speed is known, that of the largest micro-batch, with the least AC.
+    If no speed is known: the largest micro-batch, with the least AC.
     """
     mine = [cell for cell in cells if cell.precision == precision]
     if all(cell.prediction.impossible for cell in mine):
@@ -158,14 +159,14 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
 
 
 def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
-    """The same in the precision that the verdict on FP8 prefers, if it is the other."""
+    """Return the same in the other precision, if the verdict on FP8 prefers that."""
     is_fp8 = precision == "fp8"
     other = {"yes": "" if is_fp8 else "fp8", "no": "bf16" if is_fp8 else ""}.get(pays)
     return start([cell for cell in cells if cell.precision == other], other or "")
 
 
 class Saving(NamedTuple):
-    """A change of values, the memory that it frees [GiB], and whether it fits then."""
+    """A change of values, the memory that it frees [GiB], and the verdict after it."""
 
     change: str
     freed_gib: float
@@ -174,7 +175,7 @@ class Saving(NamedTuple):
 
 
 def savings(variants: Variants, said: Prediction, precision: str = "") -> list[Saving]:
-    """Changes of one knob that free memory, most first; in another precision if any."""
+    """Return changes that free memory, largest first; in ``precision`` if named."""
     if said.memory is None:
         return []
     found: dict[str, Saving] = {}
@@ -190,7 +191,7 @@ def savings(variants: Variants, said: Prediction, precision: str = "") -> list[S
 
 
 def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Changes that are no knob of the grid."""
+    """Yield changes of settings that are not in the grid."""
     with suppress(Unknown):
         if job["expert_padding"]:
             words = f"`{job.key('packed_experts')} = false`: FSDP pads packed experts"
@@ -204,7 +205,7 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _changes(
     micro_batch: int, grad_accum: int, ac: str
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Kinds of changes in words, and their values; the first that runs counts."""
+    """Yield changes: kind, words, values; of each kind the first that runs counts."""
     rows = micro_batch * grad_accum
     if grad_accum > 1:
         yield (

@@ -1,4 +1,4 @@
-"""Several configs, GPUs and numbers of GPUs as one table: which GPUs, and how many."""
+"""Compare configs, GPU types and numbers of GPUs in one table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from fp8tune.facts.calibration import Band
 from fp8tune.job import Unknown
 from fp8tune.lint.wording import plain
 
-HEAD = ("GPU", "GPUs", "GiB per GPU", "fit", "tokens/s", "per GPU", "FP8/bf16", "step")
+HEAD = (
+    *("GPU", "GPUs", "GiB per GPU", "fit", "tokens/s", "per GPU"),
+    *("FP8/bf16", "ktok/step"),
+)
 
 
 FEW_GIB = 10.0
@@ -41,8 +44,8 @@ def text(lines: Iterable[Line]) -> Iterator[str]:
         for reason in dict.fromkeys(_reasons(group)):
             yield f"  {plain(reason)}"
         yield ""
-    yield "step: thousand tokens of an optimizer step. fp8tune estimate CONFIG has the"
-    yield "range of every figure, and other settings that fit."
+    yield "ktok/step: thousand tokens of an optimizer step. fp8tune estimate CONFIG has"
+    yield "the range of every figure, and other settings that fit."
 
 
 def as_json(lines: Iterable[Line]) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def _range(band: Band) -> str:
 
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> str:
-    """One line: words to the left, numbers to the right."""
+    """Return one line: words to the left, numbers to the right."""
     return "  " + "  ".join(
         f"{cell:{width}}" if column in (0, 3) else f"{cell:>{width}}"
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))

@@ -1,4 +1,4 @@
-"""What the facts say of one job, with what they leave open."""
+"""Predict one job from its facts, and name what is unknown."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 class Prediction(NamedTuple):
     """Memory of rank 0 [GiB], tokens/s over all GPUs, and two verdicts.
 
-    What is not known is ``None``, and ``fit`` and ``pays`` then say ``unknown``;
-    ``missing`` names the facts that would be needed, by what they are needed for.
-    Nothing is known of a run that is ``refused`` for what memory rests on, and neither
-    speed nor gain of one that does not fit. ``least_gib`` is what the run needs at
-    least, where no more is known of its memory.
+    Unknown values are ``None``, and ``fit`` and ``pays`` are then ``unknown``.
+    ``missing`` maps each unknown value to the fact that it lacks. A run that is
+    ``refused`` because of settings that memory depends on has no predictions; one that
+    does not fit has no speed and no gain. ``least_gib`` is a lower bound of the memory,
+    where no more is known.
     """
 
     memory: Band | None
@@ -50,29 +50,29 @@ class Prediction(NamedTuple):
 
     @property
     def impossible(self) -> bool:
-        """Whether there is no such run."""
+        """Whether the run cannot exist."""
         return any(refusal.voids for refusal in self.refused)
 
     @property
     def has_memory(self) -> bool:
-        """Whether something is known of the run's memory, a lower bound at least."""
+        """Whether the run's memory, or a lower bound of it, is known."""
         return self.memory is not None or self.least_gib is not None
 
     @property
     def too_much(self) -> bool:
-        """Whether the run is not expected to fit the GPU."""
+        """Whether the run probably does not fit the GPU."""
         return self.fit in TOO_MUCH
 
     @property
     def needs_segments(self) -> bool:
-        """Whether the verdict rests on an allocator with expandable segments."""
+        """Whether the run fits only with the allocator's expandable segments."""
         if self.memory is None or self.gpu_gib is None or self.too_much:
             return False
         return self.memory.value > PLAIN * self.gpu_gib
 
     @property
     def void(self) -> Prediction:
-        """The same of a run that is not to be had: only why."""
+        """The prediction of a run that cannot exist: only why."""
         refused = [refusal._replace(voids=True) for refusal in self.refused]
         return _nothing()._replace(refused=refused)
 
@@ -80,7 +80,7 @@ class Prediction(NamedTuple):
 def predict(
     job: Job, runs: Sequence[Run] = (), refused: Sequence[Refusal] = ()
 ) -> Prediction:
-    """Everything that can be said of a job, corrected by measured runs."""
+    """Predict a job; measured runs correct the prediction."""
     found = _nothing() if any(one.voids for one in refused) else _predict(job, runs)
     return found._replace(refused=list(refused))
 
@@ -140,7 +140,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
 
 
 def _without_speed(found: Prediction) -> Prediction:
-    """The same without speed and gain: a run that does not fit has neither."""
+    """Drop speed and gain, which a run that does not fit does not have."""
     facts = ("speed.tokens_per_second", "speed.fp8_gain", "fp8.pays")
     missing = found.missing | dict.fromkeys(facts, DOES_NOT_FIT)
     return found._replace(
@@ -156,7 +156,7 @@ def _without_speed(found: Prediction) -> Prediction:
 
 
 def _told(gain: Gain | None) -> list[str]:
-    """Why a gain is another than the one that the tables have."""
+    """Say why a gain differs from the published tables."""
     if gain is None:
         return []
     return [
@@ -166,9 +166,9 @@ def _told(gain: Gain | None) -> list[str]:
 
 
 def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:
-    """The parts of a corrected peak: what is arithmetic of dtypes stays as it is.
+    """Scale the parts of memory to a corrected peak; exact parts (dtypes) stay.
 
-    Unless it alone is more: then all parts alike are less.
+    If the exact parts alone exceed the peak, all parts are scaled alike.
     """
     exact = sum(gib for name, gib in parts.items() if name in EXACT)
     whole = sum(parts.values())
@@ -186,7 +186,7 @@ def _fit(job: Job, memory: Band | None) -> str:
 
 
 def gemms(job: Job) -> list[dict[str, Any]]:
-    """The rows of ``gemm.table``, none where it is unknown."""
+    """Return the rows of ``gemm.table``, none if it is unknown."""
     try:
         rows: list[dict[str, Any]] = job["gemm.table"]
     except Unknown:

@@ -1,7 +1,7 @@
-"""What keeps a run from starting or from its first steps: lint's word on a job.
+"""Find why a run cannot start or crashes in its first steps, by lint's rules.
 
-The rules are those that ``fp8tune lint`` applies, so that no estimate speaks of a run
-that lint calls impossible.
+Estimates use the same rules as ``fp8tune lint``, so that none predicts a run that lint
+calls impossible.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FATAL = ("rejected", "crash")
 class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
-    ``voids`` says that it has to do with what memory rests on, or that the trainer
-    does not even start: then there is nothing to estimate. ``line`` and ``column`` are
-    where lint points at, 0 for a variant of the file; ``argument`` sets the value
-    on the command line.
+    ``voids``: there is nothing to estimate, because the reason lies in settings that
+    memory depends on, or because the trainer does not start. ``line`` and ``column``
+    are where lint's finding points, 0 for a variant of the file. ``argument`` is the
+    command-line override that sets the value, if one does.
     """
 
     rule: str
@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
 
 
 def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
-    """The refusals of a config with the places where lint's findings stand."""
+    """Add to the refusals of a config the positions of lint's findings."""
     target = config.job.target
     found = check(
         config.path,
@@ -65,7 +65,7 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
 
 
 def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:
-    """What the trainer's loader refuses."""
+    """Return what the trainer's loader refuses."""
     return [
         said
         for fault in faults
@@ -76,7 +76,7 @@ def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:
 
 
 def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
-    """What of a job fails; of rules on ``changed`` fields, if any are named."""
+    """Return why a job fails; only by rules on ``changed`` fields, if any are named."""
     fields = set(changed)
     return [
         said
@@ -89,13 +89,13 @@ def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
 
 
 def rests_on(rule: Rule, job: Job, fields: set[str]) -> bool:
-    """Whether a rule looks at one of some fields."""
+    """Return whether a rule reads one of some fields."""
     keys = {key for name in fields for key in job.words.origins(name)}
     return not keys.isdisjoint(_origins(rule, job))
 
 
 def named(name: str) -> Rule | None:
-    """The rule of a name, if it is one of those that are fatal."""
+    """Return the rule with this name if it is fatal."""
     return next((rule for rule in _rules() if rule.name == name), None)
 
 
@@ -111,9 +111,9 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Whether only what memory rests on can fix it, or the loader refuses.
+    """Return whether the loader refuses, or only what memory depends on can fix it.
 
-    What other data or another optimizer would fix leaves the figures as they are.
+    If other data or another optimizer would fix it, the figures stay valid.
     """
     rests = {"gpu", *job.words.origins("memory.peak_gib")}
     return rule.category == "rejected" or _origins(rule, job) <= rests
@@ -127,7 +127,7 @@ def _fires(rule: Rule, job: Job) -> bool:
 
 
 def _said(rule: Rule, scope: Any, *, voids: bool) -> Iterator[Refusal]:
-    """The refusal, unless its words need what is unknown, as in lint."""
+    """Yield the refusal, unless its message needs an unknown fact, as in lint."""
     try:
         yield Refusal(rule.name, rule.message.fill(scope), rule.help.fill(scope), voids)
     except Unknown:

@@ -1,4 +1,4 @@
-"""An estimate for people, at 80 columns."""
+"""Print an estimate for people, at 80 columns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ from fp8tune.facts.memory.verdict import (
 )
 from fp8tune.lint.wording import plain
 
-SAID = ("--", "the comment", "pyproject")
-"""Beginnings of origins by which the user himself says how many GPUs there are."""
+MOMENTS = {
+    "init": "while the model is built",
+    "loss": "while the loss is computed",
+    "backward": "in the backward pass",
+    "optimizer step": "in the optimizer step",
+}
+"""The moment of the peak in words; others are called ``at the NAME``."""
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
-    """The estimate in lines."""
+    """Yield the lines of an estimate."""
     said = found.said
     yield plain(path)
     yield ""
@@ -48,15 +53,16 @@ def text(path: str, found: Estimate) -> Iterator[str]:
 
 
 def _target(found: Estimate) -> Iterator[str]:
-    """For how many GPUs, where the user has not said it."""
-    size, by = found.target.world_size, found.target.world_size_origin
-    gpus = f"on {size} GPU{'s' * (size != 1)}"
-    if by == ASSUMED:
-        yield from wrapped(
-            f"{gpus}, because the number is unknown: add --world-size 16"
-        )
-    elif size and by and not by.startswith(SAID):
-        yield from wrapped(f"{gpus}, by {by}")
+    """Yield the GPUs that it is for, and who says so."""
+    gpu, size, by_gpu, by_size, _ = found.target
+    if not gpu and not size:
+        return
+    words = f"GPUs: {size or 'any number'}{f' x {gpu}' if gpu else ' of any kind'}"
+    if by_size == ASSUMED:
+        words += "; the number is assumed: add --world-size 16"
+    elif by := " and ".join(dict.fromkeys(filter(None, (by_size, by_gpu)))):
+        words += f", by {by}"
+    yield from wrapped(plain(words))
 
 
 def _refused(path: str, said: Prediction) -> Iterator[str]:
@@ -82,7 +88,8 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
         digits = 1 if memory.value >= TINY else 4
         band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
         peak = f"{memory.value:.{digits}f} GiB per {where}"
-        yield from wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
+        when = MOMENTS.get(str(said.peak_at), f"at the {said.peak_at}")
+        yield from wrapped(f"memory: {peak} ({band}), {when}")
         parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
         shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
         yield from wrapped(", ".join(shown), "  ", "  ")
@@ -99,16 +106,15 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
         yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(said, gpu)}")
     if said.needs_segments:
         yield from wrapped(
-            f"{SEGMENTS} is assumed: benchmarks of KempnerForge that fill more than "
-            f"{PLAIN:.0%} of a GPU set it, and its docs call it load-bearing for "
-            "expert parallelism",
+            f"{SEGMENTS} is assumed, so set it: published runs that fill more than "
+            f"{PLAIN:.0%} of a GPU do",
             "  - ",
             "    ",
         )
 
 
 def _why_fit(said: Prediction, gpu: str) -> str:
-    """What a verdict rests on, in brackets."""
+    """Return the basis of a verdict, in brackets."""
     if said.fit == "unknown":
         return why(said.missing, "memory.fit", gpu)
     if said.gpu_gib is None:
@@ -139,7 +145,7 @@ def _by_runs(band: Band) -> Iterator[str]:
 
 
 def _elsewhere(found: Estimate) -> Iterator[str]:
-    """What is known of other targets where the config's own is not said."""
+    """Yield the verdicts on other targets if the config's own is not known."""
     if found.world_sizes:
         yield "  GPUs      " + "".join(f"{size:>8}" for size in found.world_sizes)
         few = small(found.world_sizes.values())
@@ -162,7 +168,7 @@ def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
     if said.small_nodes:
-        yield "  (one node of 8; the lower end is for two of 4: add --gpus-per-node)"
+        yield "  (one node of 8; the lower end is two nodes of 4: add --gpus-per-node)"
     yield from _by_runs(speed)
 
 
@@ -236,14 +242,14 @@ def _advice(found: Estimate) -> Iterator[str]:
 
 
 def _left(saving: Saving) -> str:
-    """The peak after a change, where that may still be too much."""
+    """Return the peak after a change if it may still be too much."""
     if saving.fit not in (MAY_NOT_FIT, *TOO_MUCH):
         return ""
     return f" (leaves {figure(saving.peak_gib)}: {saving.fit.replace('-', ' ')})"
 
 
 def _no_start(found: Estimate) -> str:
-    """Why there is no setting to start with."""
+    """Return why there is no setting to start with."""
     cells = [cell.prediction for cell in found.cells]
     if all(said.impossible for said in cells):
         return "no starting point: no micro-batch, AC mode or precision can run"
@@ -259,7 +265,7 @@ def _no_start(found: Estimate) -> str:
 
 
 def _setting(cell: Cell, kind: str = "") -> str:
-    """A cell in words, with why it has this precision."""
+    """Return a cell of the grid in words; ``kind`` follows its precision."""
     peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
     return (
         f"{cell.precision}{kind}, micro-batch {cell.micro_batch}, accumulation "

@@ -1,4 +1,4 @@
-"""A config to start from: a published model, with the settings that surely fit."""
+"""Write a config to start from: a published model, with settings that fit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MOST_GPUS = 4096
 
 
 class CannotStart(Exception):
-    """There is no such config; says why and what to type."""
+    """No such config can be written; the message says why and what to type."""
 
 
 @cache
 def models() -> dict[str, dict[str, Any]]:
-    """The published models by name; the fields are explained in ``models.toml``."""
+    """Return the published models by name; ``models.toml`` explains the fields."""
     path = os.path.join(os.path.dirname(__file__), "models.toml")
     with open(path, "rb") as file:
         return tomllib.load(file)
@@ -41,7 +41,7 @@ def starter(
     seq_len: int = 4096,
     step_tokens: int = STEP_TOKENS,
 ) -> str:
-    """The text of a config for a model on the GPUs of ``target``.
+    """Return the text of a config for a model on the GPUs of ``target``.
 
     Micro-batch, accumulation, AC and precision are those that `fp8tune estimate`
     starts with. ``seq_len`` is in tokens, ``step_tokens`` over all GPUs. Raises
@@ -67,7 +67,7 @@ def starter(
 def _estimate(
     trainer: Trainer, fields: dict[str, Any], target: Target, rows: int
 ) -> Estimate:
-    """What is predicted of the model around one sequence at a time."""
+    """Predict the model with one sequence at a time, and its variants."""
     first = Cell(1, rows, "full", "fp8", None)  # type: ignore[arg-type]
     values = tomllib.loads(_text(trainer, fields, target, first))
     return estimate(Variants(trainer, trainer.load(values), target))
@@ -76,7 +76,7 @@ def _estimate(
 def _too_large(
     trainer: Trainer, fields: dict[str, Any], target: Target, rows: int
 ) -> str:
-    """Why no setting is sure to fit, and on how many GPUs one is."""
+    """Return why no setting fits, and on how many GPUs one would."""
     what = (
         f"{fields['name']} is not certain to fit on {target.world_size} x {target.gpu}"
     )
@@ -117,7 +117,7 @@ def _text(
 
 
 def _why(best: Cell, said: Prediction) -> str:
-    """Why these settings, as comment lines."""
+    """Return the reasons for the settings, as comment lines."""
     memory, speed = best.prediction.memory, best.prediction.speed
     assert memory is not None  # a setting that fits has a peak
     parts = [

@@ -1,4 +1,4 @@
-"""The grid of an estimate in lines, and how figures of memory are written."""
+"""Write the grid of an estimate as lines, and figures of memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL, TINY = 10, 0.05
 
 
 def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
-    """The grid, nothing where no cell has a figure; ``own`` is the micro-batch set."""
+    """Yield the grid if a cell has a figure; ``own`` is the config's micro-batch."""
     if not any(cell.prediction.has_memory for cell in cells):
         return
     cells = _in_reach(cells, own)
@@ -57,9 +57,10 @@ def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
 
 
 def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
-    """Without the largest micro-batches at which nothing fits, but for one of them.
+    """Drop the largest micro-batches at which nothing fits, except one of them.
 
-    The config's own stays. A larger one may need less, as it accumulates less.
+    The config's own stays. A larger one may need less memory, because it accumulates
+    less.
     """
     sizes = sorted({cell.micro_batch for cell in cells})
     reached = [
@@ -77,9 +78,9 @@ def _may_fit(said: Prediction) -> bool:
 
 
 def _legend(cells: list[Cell]) -> str:
-    """What the figures and marks of the grid mean, of those that occur.
+    """Explain the figures and marks that occur in the grid.
 
-    Marks stay with their words: NUL is a space that no line ends at.
+    NUL is a space at which no line is broken: a mark stays with its words.
     """
     said = [cell.prediction for cell in cells]
     voids = [r.message for one in said for r in one.refused if r.voids]
@@ -104,20 +105,20 @@ def _legend(cells: list[Cell]) -> str:
 
 
 def _gaps(said: list[Prediction]) -> Iterator[str]:
-    """Why some have no figure for memory."""
+    """Yield why some settings have no figure for memory."""
     for one in said:
         if not one.has_memory and not one.impossible:
             yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
 
 
 def small(said: Iterable[Prediction]) -> bool:
-    """Whether all peaks are so small that figures need a decimal."""
+    """Return whether all peaks are so small that figures need a decimal."""
     peaks = [one.memory.value if one.memory else one.least_gib or 0 for one in said]
     return max(peaks, default=0) < SMALL
 
 
 def gib_mark(said: Prediction, few: bool) -> str:
-    """A peak with its mark, or why there is none."""
+    """Return a peak with its mark, or why there is none."""
     if said.memory:
         return f"{said.memory.value:.{int(few)}f}{FIT[said.fit]}"
     if said.least_gib:
@@ -136,12 +137,12 @@ def _too_fast(cell: Cell) -> bool:
 
 
 def figure(gib: float) -> str:
-    """GiB, with a decimal where there are few."""
+    """Return GiB as text, small figures with a decimal."""
     return f"{gib:.{int(gib < SMALL)}f}"
 
 
 def wrapped(words: str, first: str = "", rest: str = "  ") -> list[str]:
-    """Words in lines of the terminal's width."""
+    """Wrap words to the terminal's width."""
     return textwrap.wrap(
         words,
         WIDTH,

@@ -1,6 +1,6 @@
-"""For which GPUs a config is estimated: what the user says, else what the file says.
+"""Choose the GPUs of an estimate: from the command line, else from the file.
 
-Else a number is assumed, and predictions for others are added.
+If neither names them, a number is assumed, and predictions for others are added.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASSUMED = "nobody"
 
 
 def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
-    """How many GPUs the config's title names, and on which line, or 0."""
+    """Return how many GPUs the config's title names, and on which line; 0 if none."""
     if known.job.target.world_size:
         return 0, 0
     from fp8tune.lint.claims.contradiction import titled_gpus
@@ -35,14 +35,14 @@ def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
 
 
 class Placed(NamedTuple):
-    """A config on the GPUs that it is estimated for, and why it cannot run there."""
+    """A config on the GPUs of its estimate, and why it cannot run there."""
 
     config: Config
     refused: list[str]
 
 
 def on_its_gpus(known: Config) -> Placed:
-    """The config on as many GPUs as an estimate of it has."""
+    """Return the config on as many GPUs as an estimate of it uses."""
     loaded = known.loaded
     variants = Variants(known.trainer, loaded, known.job.target)
     if not variants.target.world_size:
@@ -56,9 +56,9 @@ def on_its_gpus(known: Config) -> Placed:
 
 
 def by_world_size(variants: Variants, precision: str = "") -> dict[int, Prediction]:
-    """What is predicted on other numbers of GPUs, doubling from the fewest.
+    """Predict on other numbers of GPUs, doubling from the fewest.
 
-    Of those on which it fails for a reason that it does not have on others: only why.
+    A number on which the config fails for a reason of that number has only the reason.
     """
     job = variants.job
     try:
@@ -81,9 +81,9 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
 def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
-    """The config on the GPUs that its title names, else on a node of 8 or the like.
+    """Return the config on the GPUs that its title names, else on a node of 8 or more.
 
-    One whose precision cannot run, on those that are enough in bf16.
+    If its precision cannot run at all, on as many as are enough in bf16.
     """
     found = by_title(variants, titled)
     if found.target.world_size:
@@ -95,7 +95,7 @@ def assumed(
 
 
 def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
-    """The config on the GPUs that its title names, if it or its bf16 can run there."""
+    """Return the config on the GPUs of its title if FP8 or bf16 can run there."""
     size, line = titled
     there = variants.on(size, f"the title on line {line}") if size else variants
     either: list[dict[str, Any]] = [{}, {"precision": "bf16"}]
@@ -105,9 +105,9 @@ def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
 
 
 def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
+    """Return the FP8 GPUs by verdict on the peak, those with least memory first.
 
-    Of a family its members; none where one GPU is named.
+    If the config's GPU is a family, only its members; none if it is one GPU.
     """
     found: dict[str, list[str]] = {}
     gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None

@@ -1,4 +1,4 @@
-"""What a user types as measured, and whether it can be what the estimate means."""
+"""Check figures that a user has measured, before they correct an estimate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CACHED = (
 def typed(
     job: Job, peak_gib: float, tokens: float, versions: dict[str, str]
 ) -> list[Run]:
-    """The runs to store; raises ``Unknown``, and ``BadCalibration`` with the reason."""
+    """Return the runs to store; raises ``Unknown`` and ``BadCalibration``."""
     if (peak_gib or tokens) and (names := find(job["gpu"]).members):
         raise BadCalibration(
             f"{job['gpu']} is not one GPU: name the one that it was measured on, "
@@ -41,7 +41,7 @@ def typed(
 
 
 def _check(job: Job, gib: float) -> None:
-    """Refuse a peak that no run of this config can have had."""
+    """Raise ``BadCalibration`` for a peak that no run of this config can have."""
     low, peak, high = (job[f"memory.{name}_gib"] for name in ("low", "peak", "high"))
     least = _exact_gib(job)
     said = f"--measured {gib:g}"
@@ -66,7 +66,7 @@ def _check(job: Job, gib: float) -> None:
 
 
 def _exact_gib(job: Job) -> float:
-    """What every run holds at once by its dtypes and shards [GiB]."""
+    """Return the memory that follows from dtypes and shards alone [GiB]."""
     gradients = max(job["memory.gradients_gib"], job["memory.reduced_gradients_gib"])
     margin = 1 - max(CALIBRATED[""])
     held = max(job["memory.state_gib"] + gradients, job["memory.exact_gib"])
@@ -78,7 +78,7 @@ def _counted(more: bool) -> str:
 
 
 def doubt(runs: list[Run], job: Job) -> str:
-    """A warning where a typed peak lies outside the band that runs have measured."""
+    """Return a warning if a measured peak lies outside the error band, else ``""``."""
     for run in runs:
         low, high = job["memory.low_gib"], job["memory.high_gib"]
         if run.quantity == MEMORY and not low <= run.measured <= high:

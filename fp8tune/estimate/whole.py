@@ -1,4 +1,4 @@
-"""All that is estimated of one config."""
+"""The whole estimate of one config."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ EXAMPLE = "h200"
 
 
 class Estimate(NamedTuple):
-    """The config's own prediction and those around it.
+    """The prediction of a config, of its variants, and on other GPUs.
 
-    ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
-    by verdict) where the GPU's memory is not known, ``instead`` (what would fit) where
-    no cell does, ``fuller`` (what more tokens per GPU would give) where nearly empty
-    GPUs wait for each other. ``target`` is what is estimated, ``precision`` and
+    ``world_sizes`` has predictions if the number of GPUs is not said, ``gpus`` (by
+    verdict) if the GPU's memory is not known. ``instead`` says what would fit if no
+    cell of the grid does, ``fuller`` what more tokens per GPU would give if nearly
+    empty GPUs wait for each other. ``target`` is what is estimated; ``precision`` and
     ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the precision
-    if it can run, ``preferred`` has the other one where the verdict on FP8 is for that.
+    if it can run; ``preferred`` has the other one if the verdict on FP8 prefers it.
     """
 
     target: Target
@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
-    """Everything of one config.
+    """Estimate one config.
 
     ``titled`` is how many GPUs the file's title names, and on which line.
     """
@@ -86,7 +86,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
 
 
 def _fuller(job: Job) -> str:
-    """What more tokens per GPU would give, where lint advises it."""
+    """Return what more tokens per GPU would give, if lint advises it."""
     alone = all(_known(job, name, 0) == 1 for name in ("tp", "pp", "grad_accum"))
     if alone and _known(job, "instead.nearly_empty", False):
         return str(_known(job, "instead.fuller", ""))
@@ -94,7 +94,7 @@ def _fuller(job: Job) -> str:
 
 
 def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
-    """What frees memory of the config, or in the precision to start with instead."""
+    """Return what frees memory, in the precision of the setting to start with."""
     if best is None or not said.impossible:
         return savings(variants, said)
     in_other = variants.predict({"precision": best.precision})
@@ -102,9 +102,9 @@ def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Sa
 
 
 def _instead(job: Job, said: Prediction) -> str:
-    """What lint would set if nothing fits; of a family of GPUs, on the largest.
+    """Return what lint would set if nothing fits; of a family of GPUs, on the largest.
 
-    Measured runs count as if the GPU were smaller by what they add.
+    Memory that measured runs add counts as if the GPU had that much less.
     """
     if said.fit == FITS or (said.memory is None and not said.too_much):
         return ""
@@ -125,7 +125,7 @@ def _instead(job: Job, said: Prediction) -> str:
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
-    """What is missing; ``gpu`` only where naming one would help."""
+    """Return what is missing; ``gpu`` only if naming one would help."""
     names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
     jobs = [job.on_gpu(name) for name in names]
     lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
@@ -155,7 +155,7 @@ def _known(job: Job, name: str, instead: Any) -> Any:
 
 
 def _judged(variants: Variants) -> Prediction:
-    """The config's own prediction; FP8 does not pay where it cannot run."""
+    """Return the config's own prediction; FP8 does not pay if it cannot run."""
     said = variants.predict({})
     if said.too_much:
         return said
@@ -174,7 +174,7 @@ def _judged(variants: Variants) -> Prediction:
 
 
 def as_json(found: Estimate) -> dict[str, Any]:
-    """One object; figures that are unknown are null."""
+    """Return the estimate as one object; unknown figures are null."""
     said = found.said
     return {
         "version": 1,
@@ -204,7 +204,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
 
 
 def _target(target: Target) -> dict[str, Any]:
-    """What is estimated; null is what is unknown."""
+    """Return the target as JSON; unknown values are null."""
     return {
         "gpu": target.gpu or None,
         "world_size": target.world_size or None,
@@ -214,7 +214,7 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def memory_json(said: Prediction) -> dict[str, Any]:
-    """What is predicted of memory, as JSON has it."""
+    """Return the predicted memory as JSON."""
     memory = _band(said.memory)
     return {
         "peak_gib": memory["value"],
@@ -228,7 +228,7 @@ def memory_json(said: Prediction) -> dict[str, Any]:
 
 
 def speed_json(said: Prediction) -> dict[str, Any]:
-    """What is predicted of speed, as JSON has it."""
+    """Return the predicted speed as JSON."""
     speed = _band(said.speed)
     return {
         "tokens_per_second": speed["value"],

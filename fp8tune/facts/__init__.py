@@ -2,7 +2,7 @@
 
 Each public function of these modules is a fact, such as ``memory.logits_gib``; its
 parameters are fields of the job or other facts, spelled ``memory_logits_gib``. The
-docstring gives meaning, unit in brackets, and source.
+docstring gives its meaning, its unit in brackets, and the source.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Estimates of a job as measured runs of configs like it correct them.
+"""Correct estimates of a job by measured runs of similar configs.
 
-``docs/accuracy.md`` leaves each published run out in turn and says what is left then.
+``docs/accuracy.md`` leaves out each published run in turn and shows the remaining
+error.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ ALIKE = 8.0
 
 
 class Band(NamedTuple):
-    """An estimate with its band, and how many runs corrected it by what factor.
+    """An estimate with its error band, the number of correcting runs, and their factor.
 
-    ``beside`` is how many runs of other families moved or widened it.
+    ``beside`` is the number of runs of other families that moved or widened it.
     """
 
     value: float
@@ -40,7 +41,7 @@ class Band(NamedTuple):
 
 
 def off(quantity: str, runs: Sequence[Measured]) -> Factors:
-    """Errors of a family's estimates, by its measured runs."""
+    """The errors of a family's estimates, from its measured runs."""
     return median(runs) if quantity == SPEED else parts(runs)
 
 
@@ -52,14 +53,14 @@ def corrected(
     out: Sequence[Measured] = (),
     own: str = "",
 ) -> Band:
-    """An estimate of a family, corrected by runs of that family.
+    """Correct an estimate by runs of its family.
 
-    ``exact`` is the part of it that is arithmetic. No correction is larger than what
-    the runs themselves were off by: where their small rest would ask for more, the band
-    stays. Else it becomes what one run or more leave, if it was wider, and holds every
-    run, those ``out`` of memory too, and one factor for all parts. Runs of another
-    family than ``own``, and a correction larger than those of published runs, leave no
-    less than where none is published.
+    ``exact`` is the part that is exact arithmetic. No correction exceeds the errors of
+    the runs themselves; if their small inexact part would need more, the band stays.
+    Otherwise the band shrinks to what remains after one run or more. It still contains
+    every run, those ``out`` of memory too, and the result of one factor for all parts.
+    Runs of another family than ``own``, and corrections larger than those of published
+    runs, keep at least the band for families without published runs.
     """
     by = off(quantity, runs)
     factor, more = limited(by, runs, band.value, exact)
@@ -86,11 +87,11 @@ def corrected(
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
-    """The peak of a job [GiB]; raises ``Unknown``. What building needs is exact.
+    """The peak of a job [GiB]; raises ``Unknown``. Memory for building is exact.
 
-    Where only runs of other families are known on the GPU, the band holds the factor of
-    those of like size too. The estimate stays: published errors of one family say
-    nothing of another's.
+    If only runs of other families are known on the GPU, the band also contains the
+    factor of those of similar size. The estimate stays, because published errors of one
+    family say nothing about another's.
     """
     values = (job[f"memory.{name}_gib"] for name in ("peak", "low", "high"))
     band = Band(*values)
@@ -120,9 +121,10 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
 
 
 def _routed(job: Job, found: Band, before: Band) -> Band:
-    """Experts of another config may be routed otherwise than those that ran.
+    """Widen a band because another config may route its experts differently.
 
-    Its band stays, and what it is between the most and the least that routing needs.
+    It keeps the band before correction, and the range between the most and the least
+    memory that routing needs.
     """
     if not job["moe_layers"]:
         return found
@@ -145,12 +147,12 @@ def memory_fit(job: Job, band: Band) -> str:
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:
-    """Tokens/s of a job over all GPUs; raises ``Unknown``.
+    """The tokens/s of a job over all GPUs; raises ``Unknown``.
 
-    Only its own runs count, if it has any, else those of its family. If the GPU has
-    only runs of other families, their factor counts too, or a slow cluster would make
-    one setting look slow compared with others. The band then stays as wide as it was.
-    Runs in the same precision come first.
+    Only its own runs count if it has any, else those of its family. If the GPU has only
+    runs of other families, their factor is used and the band stays as wide as it was;
+    otherwise one setting would look slow only because the cluster is slow. Runs in the
+    same precision come first.
     """
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
@@ -170,7 +172,7 @@ ENDS = ("value", "low", "high")
 
 
 class Gain(NamedTuple):
-    """FP8's gain by measured runs: the facts that change, and the factor."""
+    """FP8's gain from measured runs: the facts that change, and the factor."""
 
     facts: dict[str, Any]
     runs: int
@@ -180,11 +182,12 @@ class Gain(NamedTuple):
 def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     """FP8's gain if similar configs ran in both precisions.
 
-    It moves by what their speeds were off by: upwards only where gains of whole models
-    are published, or this config itself ran in both. Its band moves with it then, and
-    no other run counts; else other shapes may gain as before, so that end of the band
-    stays, and no model gains more than its linears may. None where either precision has
-    no run, or other versions. Raises ``Unknown``.
+    The predicted gain is multiplied by the ratio of their errors in speed. It rises
+    only if gains of whole models of this size are published, or if this config itself
+    ran in both. In the latter case its band moves with it, and no other run counts.
+    Otherwise other shapes may gain as before: that end of the band stays, and no model
+    gains more than its linears may. ``None`` if a precision has no run, or runs with
+    other versions. Raises ``Unknown``.
     """
     name, own = family(job, SPEED), f", {job['precision']}"
     fp8, bf16 = (
@@ -213,21 +216,21 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     }
     if itself and by < 1:
         facts["fp8.linear_gain_low"] = 0.0
-    elif itself:  # as good as a published one, and its linears gain no less
+    elif itself:  # counts like a published run: its linears gain no less
         most = max(found, job["fp8.linear_gain_high"])
         facts |= {"fp8.published": True, "fp8.linear_gain_high": most}
     return Gain(facts, len(fp8) + len(bf16), by)
 
 
 def _of_itself(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """The runs that are of this job, in whatever precision they ran."""
+    """The runs of this job, in any precision."""
     precisions = ("fp8", "bf16")
     mine = {config_of(job.with_values({"precision": one})) for one in precisions}
     return [run for run in runs if run.config in mine]
 
 
 def _differ(versions: dict[str, str], others: dict[str, str]) -> bool:
-    """Whether what both say of versions is not the same."""
+    """Whether two sets of versions differ in a version that both have."""
     return any(versions[name] != others[name] for name in versions.keys() & others)
 
 

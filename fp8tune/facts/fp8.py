@@ -1,4 +1,4 @@
-"""What FP8 linears ask of a job's shapes, and how much of a step they reach.
+"""Requirements of FP8 linears on a job's shapes, and their share of a step.
 
 ``torch._scaled_mm`` on CUDA needs K and N divisible by 16 in the forward pass,
 and M too in the backward pass, where M is the contraction dimension of the
@@ -303,7 +303,7 @@ def reasons(
 
 
 def _elsewhere(gpu: str) -> str:
-    """What is published of FP8 on a GPU without a table of linears."""
+    """What is published about FP8 on a GPU without a table of linears."""
     from fp8tune.facts.published import OTHERS
 
     words = "there are no published measurements of FP8 linears on this GPU"
@@ -314,14 +314,14 @@ def _elsewhere(gpu: str) -> str:
 
 
 def _gathered(gain: float, gather_gain: float) -> float:
-    """Share of the time saved by FP8 that its all-gather saves."""
+    """The share of FP8's saving that comes from FP8 all-gather."""
     return min(1.0, (gather_gain - 1) / (gain - 1)) if gain > 1 else 0.0
 
 
 def _of_the_rest(
     attention: float, gathered: float, limit: float | None
 ) -> tuple[tuple[bool, str], ...]:
-    """Clauses on attention, all-gather and the upper bound, and whether they apply."""
+    """Clauses on attention, all-gather and upper bound, and if they apply."""
     return (
         (
             attention > 0.2,

@@ -1,4 +1,4 @@
-"""What the estimates of memory and speed do not cover, in words. No facts."""
+"""Explain what the estimates of memory and speed do not cover. No facts."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ TOO_MUCH = "memory.fit"
 
 
 def is_gap(job: Job, name: str, what: str) -> bool:
-    """Whether ``memory`` or ``speed`` cannot be checked because a fact is unknown.
+    """Whether an unknown fact keeps ``memory`` or ``speed`` from being checked.
 
-    Memory is still checked where its lower bound is too much for the GPU.
+    Memory is still checked if its lower bound is too much for the GPU.
     """
     if what == "memory":
         with suppress(Unknown):
@@ -115,7 +115,7 @@ def beyond(names: Iterable[str]) -> str:
 
 
 def one_of(gpu: str) -> str:
-    """The GPUs that a family's name may mean, ``a or b``; nothing for one GPU."""
+    """The GPUs that a family's name may mean, ``a or b``; ``""`` for one GPU."""
     from fp8tune.facts.gpus import find
 
     return " or ".join(find(gpu).members) if gpu else ""

@@ -1,7 +1,7 @@
-"""Matrix products of a step: what they cost, and how much of it can run in FP8.
+"""Matrix products of a step: their cost, and how much of it can run in FP8.
 
-FLOPs are those that the GPU runs, with what activation checkpointing repeats, of one
-rank and one micro-batch. Attention counts causally, half of the square.
+FLOPs are those of one rank and one micro-batch, including what activation checkpointing
+repeats. Attention is causal: half of the square.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast an FP8 linear is against bf16 on an H100, by published measurements.
+"""Speed of an FP8 linear relative to bf16 on an H100, from published measurements.
 
 The table is torchao's for the rowwise recipe, 216 shapes (``fp8_gemm_h100.csv``).
 Tensorwise measurements exist for single shapes only; a power law through them
@@ -35,7 +35,7 @@ ERROR = 0.15
 
 @cache
 def cells() -> dict[tuple[int, int, int], float]:
-    """Speed-up of the rowwise recipe by M, K, N."""
+    """The speed-up of the rowwise recipe by M, K, N."""
     path = os.path.join(os.path.dirname(__file__), "fp8_gemm_h100.csv")
     with open(path, encoding="utf-8") as file:
         lines = [line.split(",") for line in file if line[0].isdigit()]
@@ -48,9 +48,9 @@ def cells() -> dict[tuple[int, int, int], float]:
 
 @cache
 def rowwise(m: int, k: int, n: int) -> float:
-    """Speed-up of a rowwise linear, interpolated between the table's cells.
+    """The speed-up of a rowwise linear, interpolated between the table's cells.
 
-    Linear in the logarithms; above the table its last cells hold.
+    Interpolation is linear in the logarithms; beyond the table its last cells are used.
     """
     table = cells()
     total = 0.0
@@ -71,10 +71,10 @@ def _weights(size: int) -> tuple[tuple[int, float], tuple[int, float]]:
 
 
 def tensorwise(m: int, k: int, n: int) -> float:
-    """Speed-up of a tensorwise linear, corrected from the rowwise table."""
+    """The speed-up of a tensorwise linear, corrected from the rowwise table."""
     return corrected(rowwise(m, k, n), SCALE, POWER)
 
 
 def corrected(rowwise_speedup: float, scale: float, power: float) -> float:
-    """The tensorwise speed-up that belongs to a rowwise one."""
+    """The tensorwise speed-up for a rowwise one."""
     return float(min(CEILING, scale * rowwise_speedup**power))

@@ -1,4 +1,4 @@
-"""The GPU table: figures with a source each, found by the names users write."""
+"""The GPU table: figures with sources, looked up by the names that users write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIZE_ALONE = r"[a-z]+[0-9]+.*-[0-9]+"
 
 
 class Gpu(NamedTuple):
-    """One GPU model; ``None`` where no source was found."""
+    """One GPU model; ``None`` for figures without a source."""
 
     name: str
     title: str
@@ -35,16 +35,16 @@ class Gpu(NamedTuple):
 
     @property
     def memory_limit_gib(self) -> float | None:
-        """The most that torch can report as its memory [GiB]."""
+        """The most memory that torch can report for it [GiB]."""
         return self.memory_gib or self.nominal_gib
 
 
 class UnknownGpu(Exception):
-    """No GPU of that name; ``args`` hold the name and a did-you-mean or ``""``."""
+    """No GPU has that name; ``args`` are the name and a suggestion or ``""``."""
 
 
 def parsed() -> dict[str, Any]:
-    """What ``gpus.toml`` holds."""
+    """The content of ``gpus.toml``."""
     import tomllib
 
     path = os.path.join(os.path.dirname(__file__), "gpus.toml")
@@ -109,7 +109,7 @@ def resolve(name: str) -> str:
 
 
 def _alike(name: str) -> list[str]:
-    """Names of the model that is meant, where one is; else all."""
+    """The names of the model that is probably meant, else all names."""
     model = re.match(_MODEL, name)
     same = [known for known in table() if _is_of(known, model[0] if model else "")]
     return same or list(table())
@@ -120,7 +120,7 @@ def _is_of(known: str, model: str) -> bool:
 
 
 def _is_typo(name: str, near: str) -> bool:
-    """Whether a name is a misspelt one, and not that of another model."""
+    """Whether a name is a misspelt one, not another model's."""
     found = [re.match(_MODEL, word) for word in (name, near)]
     (letters, digits), (ours, number) = (m.groups() if m else ("", "") for m in found)
     other = digits != number and len(digits) == len(number)
@@ -128,7 +128,7 @@ def _is_typo(name: str, near: str) -> bool:
 
 
 def find(name: str) -> Gpu:
-    """The GPU of a resolved name; ``Unknown`` if there is none."""
+    """The GPU of a resolved name; raises ``Unknown``."""
     gpu = table().get(_plain(name))
     if gpu is None:
         raise Unknown("gpu")
@@ -136,7 +136,7 @@ def find(name: str) -> Gpu:
 
 
 def is_another(device: str, name: str) -> bool:
-    """Whether a device, as its driver calls it, is not the GPU of a resolved name."""
+    """Whether a device (its driver's name) is not the GPU of a resolved name."""
     try:
         return resolve(device) != name
     except UnknownGpu:
@@ -144,7 +144,7 @@ def is_another(device: str, name: str) -> bool:
 
 
 def largest(name: str) -> str:
-    """The GPU of a family that has most memory, or "" where one GPU is meant."""
+    """The GPU of a family with the most memory, or "" if it is a single GPU."""
     sizes = {n: find(n).memory_limit_gib or 0.0 for n in find(name).members}
     return max(sizes, key=lambda name: sizes[name], default="")
 

@@ -1,9 +1,10 @@
-"""Other values for the same run: the fastest that fit, and what they gain.
+"""Alternative values for the same run: the fastest that fit, and their gain.
 
 A value fits if the whole band of the predicted peak is usable memory. Gains
 are ratios of predicted tokens/s; each prediction is within 4 % of KempnerForge's
 published runs under FSDP alone and within 9 % with tensor parallelism
-(``docs/accuracy.md``).
+(``docs/accuracy.md``). All are unknown for a run whose parallel degrees contradict its
+number of GPUs: it does not start, so no other run does the same work on the same GPUs.
 """
 
 from __future__ import annotations
@@ -207,14 +208,21 @@ def _gain(
     job: Job, changes: dict[str, Any], tokens: float, world_size: int = 0
 ) -> float:
     """The tokens/s of a change that fits, relative to ``tokens`` [ratio]."""
+    _check_gpus(job)
     other = job.with_values(changes, world_size)
     if other["memory.fit"] != FITS:
         raise Unknown("instead")
     return float(other["speed.tokens_per_second"] / tokens)
 
 
+def _check_gpus(job: Job) -> None:
+    """Raise ``Unknown`` if the parallel degrees are for another number of GPUs."""
+    if job.find("declared_gpus") not in (None, job.find("world_size")):
+        raise Unknown("instead")
+
+
 def _batches(rows: int) -> Iterator[dict[str, Any]]:
-    """Micro-batches that divide a step's sequences, with their accumulation."""
+    """Yield micro-batches that divide a step's sequences, with their accumulation."""
     for size in range(1, min(rows, MOST) + 1):
         if rows % size == 0:
             yield {"micro_batch": size, "grad_accum": rows // size}
@@ -222,6 +230,7 @@ def _batches(rows: int) -> Iterator[dict[str, Any]]:
 
 def _fastest(job: Job, changes: Iterable[dict[str, Any]], tokens: float) -> Choice:
     """The fastest of several changes that fit, compared with ``tokens``/s."""
+    _check_gpus(job)
     found = [choice for each in changes if (choice := _choice(job, each, tokens))]
     if not found:
         raise Unknown("instead")

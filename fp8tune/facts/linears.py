@@ -1,6 +1,6 @@
 """The linear layers of a decoder, as one rank runs them."""
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 from typing import NamedTuple
 
 BLOCK = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -10,7 +10,7 @@ BLOCK = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_p
 class Gemm(NamedTuple):
     """One kind of linear layer: M tokens by K inputs to N outputs, on one rank.
 
-    ``copies`` is how many of them one micro-batch runs, all pipeline stages together.
+    ``copies`` is how many of them one micro-batch runs, over all pipeline stages.
     ``fp8`` says whether the trainer's FP8 mode converts it. ``passes`` are its GEMMs
     of equal size: forward, two backward, and one more if checkpointing repeats it.
     """
@@ -25,17 +25,17 @@ class Gemm(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Of all passes of all of them [FLOP]."""
+        """FLOPs of all passes of all copies [FLOP]."""
         return 2.0 * self.m * self.k * self.n * self.copies * self.passes
 
     @property
     def weights(self) -> int:
-        """Weights of all of them on one rank."""
+        """Weights of all copies on one rank."""
         return self.k * self.n * self.copies
 
 
 class Decoder(NamedTuple):
-    """The sizes of a dense decoder that its linears follow from."""
+    """The sizes of a dense decoder that determine its linears."""
 
     layers: int
     hidden_size: int

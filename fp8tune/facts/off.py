@@ -1,4 +1,4 @@
-"""What measured runs say that estimates are off by."""
+"""The errors of estimates, from measured runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FAINT = 2.0
 
 
 class Measured(NamedTuple):
-    """A value as predicted and as measured, of one family of configs.
+    """A predicted and a measured value, of one family of configs.
 
-    ``exact`` is how much of what is predicted is arithmetic of number formats: weights,
+    ``exact`` is the part of the prediction that number formats give exactly: weights,
     moments, gradients and logits.
     """
 
@@ -30,18 +30,18 @@ class Measured(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What an estimate is multiplied by: its exact part, and the rest of it."""
+    """The factors for an estimate's exact part and for its rest."""
 
     exact: float = 1.0
     rest: float = 1.0
 
     def of(self, predicted: float, exact: float) -> float:
-        """The estimate as corrected."""
+        """The corrected estimate."""
         return self.exact * exact + self.rest * (predicted - exact)
 
 
 def median(runs: Sequence[Measured]) -> Factors:
-    """One factor for all: the median error, or 1."""
+    """One factor for both parts: the median error, or 1."""
     ratios = sorted(run.measured / run.predicted for run in runs)
     if not ratios:
         return Factors()
@@ -56,11 +56,11 @@ def parts(
     rest: float = REST,
     noise: float = NOISE,
 ) -> Factors:
-    """A factor for each part, by least squares about 1.
+    """A factor for each part, by least squares around 1.
 
-    So a run whose peak is mostly state says little of activations, and one of mostly
-    activations little of state. Deviations are relative, see ``EXACT``. What of the
-    runs that cannot explain is in every part alike.
+    A run whose peak is mostly state then says little about activations, and vice versa.
+    Deviations are relative, see ``EXACT``. The error that this does not explain is
+    applied to every part alike.
     """
     own, other, both = (noise / exact) ** 2, (noise / rest) ** 2, 0.0
     right = [own, other]
@@ -83,11 +83,11 @@ def parts(
 def limited(
     by: Factors, runs: Sequence[Measured], predicted: float, exact: float
 ) -> tuple[float, bool]:
-    """What an estimate is multiplied by, and whether its parts may ask for more.
+    """The factor of an estimate, and whether its parts may need a larger one.
 
-    No correction is larger than the errors of the runs themselves: a run that is
-    mostly state says little about its small rest, and what has ``FAINT`` times as much
-    of it may be further off.
+    No correction exceeds the errors of the runs themselves: a run that is mostly state
+    says little about its small rest, and a job with ``FAINT`` times as much of that may
+    be further off.
     """
     wanted = by.of(predicted, exact) / predicted
     ratios = [1.0, *(run.measured / run.predicted for run in runs)]

@@ -1,4 +1,4 @@
-"""Seconds of a step on a GPU, by its published rates and those that are fitted."""
+"""Time of a step on a GPU, from published and fitted rates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ GH200 are joined in several ways.
 
 
 def is_hopper(gpu: str) -> bool:
-    """Whether the H100 measurements speak for the GPU: Hopper with 700 TFLOPS or more.
+    """Whether H100 measurements apply: Hopper with 700 TFLOPS or more.
 
-    An H20 has a seventh of the matmul rate at more bandwidth: other shapes pay.
+    An H20 has a seventh of the matmul rate at more bandwidth, so other shapes pay.
     """
     from fp8tune.facts.gpus import find
 
@@ -29,10 +29,10 @@ def is_hopper(gpu: str) -> bool:
 def seconds_on(
     gpu: str, step: Any, recipe: str, *, gather: bool = True, slower: float = 1.0
 ) -> Any:
-    """Seconds of one micro-batch by part; raises ``Unknown``.
+    """The time of one micro-batch by part [s]; raises ``Unknown``.
 
-    ``slower`` is how many times as long collectives of weights take as is fitted, and
-    ``gather`` as ``steptime.seconds`` has it.
+    ``slower`` multiplies the fitted time of the collectives of weights; ``gather`` is
+    that of ``steptime.seconds``.
     """
     from fp8tune.facts.gpus import find
     from fp8tune.facts.steptime import Rates, seconds

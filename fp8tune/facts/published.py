@@ -1,7 +1,7 @@
 """Published gains of whole models by tensorwise FP8. No facts.
 
-All over compiled bf16, with FP8 all-gather where weights are sharded. The full table,
-with what is predicted of each, is in ``docs/accuracy.md``.
+All are relative to compiled bf16, with FP8 all-gather if weights are sharded. The full
+table, with predictions, is in ``docs/accuracy.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """A gain [ratio], of a model of which hidden size, and the run in words."""
+    """A published gain [ratio], the model's hidden size, and the run in words."""
 
     gain: float
     hidden_size: int
@@ -70,8 +70,8 @@ OTHERS = {
 
 
 def best(hidden_size: int) -> Published:
-    """The best published gain of models of that hidden size.
+    """The best published gain of models of a hidden size.
 
-    Between two of them that of the larger; gains grow with the hidden size.
+    Between two published sizes it is the larger one's; gains grow with the hidden size.
     """
     return next((one for one in BEST if one.hidden_size >= hidden_size), BEST[-1])

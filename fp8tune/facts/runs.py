@@ -1,4 +1,4 @@
-"""Measured runs of configs: what is stored of them, and for which jobs they speak.
+"""Measured runs of configs: their stored form, and the jobs that they apply to.
 
 Within one family (trainer, precision, kind of model and of parallelism, with or without
 full AC) the error of an estimate is nearly the same. Only runs on the same GPU and
@@ -29,9 +29,9 @@ PLAUSIBLE = 3.0
 
 
 class Run(NamedTuple):
-    """A measured run: memory in GiB, speed in tokens/s of all GPUs.
+    """A measured run: memory in GiB, or speed in tokens/s over all GPUs.
 
-    One out of memory has ``measured`` what there was, and may have needed all of it.
+    For a run that was out of memory ``measured`` is the GPU's memory, a lower bound.
     ``exact`` is as in `Measured`, ``config`` the digest of its config.
     """
 
@@ -46,14 +46,14 @@ class Run(NamedTuple):
 
 
 class BadCalibration(Exception):
-    """A file holds no calibration; ``args[0]`` says where and why."""
+    """A file is not a calibration; ``args[0]`` says where and why."""
 
 
 def config_of(job: Job) -> str:
-    """Digest of a job's values and GPUs, equal for equal configs.
+    """A digest of a job's values and GPUs, equal for equal configs.
 
-    Of those that memory and speed depend on; with experts of all, since data, router
-    and schedule decide how tokens are routed.
+    It covers the values that memory and speed depend on. With experts it covers all
+    values, because data, router and schedule decide how tokens are routed.
     """
     from hashlib import sha256
 
@@ -71,10 +71,10 @@ def family(job: Job, quantity: str) -> str:
 
 
 def _speaks_for(quantity: str, family: str) -> str:
-    """The families that speak for each other, by one of their names.
+    """One name for all families whose runs apply to each other.
 
-    Memory in FP8 is off as in bf16: published pairs differ by 2 % at most. Not where
-    the compiler may keep FP8 weights.
+    Errors of memory are the same in FP8 and bf16 (published pairs differ by 2 % at
+    most), unless the compiler may keep FP8 weights.
     """
     shared = quantity != SPEED and "kept compiled" not in family
     return family.replace(", fp8", ", bf16") if shared else family
@@ -88,9 +88,9 @@ def of_family(
     *,
     any_family: bool = False,
 ) -> list[Run]:
-    """The runs of a family that speak for a job, if its GPU is known.
+    """The runs of a family that apply to a job, if its GPU is known.
 
-    The job's own family if none is named.
+    Without ``kind`` it is the job's own family.
     """
     if not runs or "gpu" not in job:
         return []
@@ -120,11 +120,11 @@ def of_job(
     *,
     ran_out: bool = False,
 ) -> list[Run]:
-    """What was measured of a job, to be stored.
+    """The runs to store for a measured job.
 
-    0 is what was not measured, ``ran_out`` that the GPU's memory was not enough;
-    ``versions`` are those of torch and the like. Raises ``Unknown``, and
-    ``BadCalibration`` for a value that cannot be this job's, or says nothing of others.
+    0 means not measured; ``ran_out``: the GPU's memory was not enough; ``versions`` are
+    those of torch and other software. Raises ``Unknown``, and ``BadCalibration`` for a
+    value that cannot be this job's, or says nothing about other jobs.
     """
     if peak_gib or ran_out:
         _check_steps(job, peak_gib)
@@ -157,7 +157,7 @@ def of_job(
 
 
 def _check_steps(job: Job, peak_gib: float) -> None:
-    """Refuse a peak that may be of the building of the model: no step has so little."""
+    """Raise ``BadCalibration`` for a peak that may be that of building the model."""
     built = job["memory.init_gib"]
     if job["memory.peak_at"] == "init" or 0 < peak_gib <= built * (1 + NOISE):
         raise BadCalibration(
@@ -168,7 +168,7 @@ def _check_steps(job: Job, peak_gib: float) -> None:
 
 
 def is_plausible(run: Run) -> bool:
-    """Whether the value can be of the config that is meant."""
+    """Whether the value is possible for its config."""
     ratio = run.measured / run.predicted
     routed = run.quantity == MEMORY and "mixture of experts" in run.family
     least = 0.0 if routed or run.quantity == OUT else 1 / PLAUSIBLE

@@ -1,7 +1,7 @@
-"""Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
+"""Predicted speed of a step: seconds by part, tokens/s, and FP8's gain.
 
-Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions
-are for dense text models on Hopper GPUs, in nodes of 8 where nothing else is said, with
+The model is fitted to published runs; ``docs/accuracy.md`` compares it with them.
+Predictions are for dense text models on Hopper GPUs, in nodes of 8 by default, with
 NVLink inside and 400 Gb/s per GPU between them.
 """
 

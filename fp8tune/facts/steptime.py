@@ -1,4 +1,4 @@
-"""Seconds of one micro-batch on one rank, part by part.
+"""Time of one micro-batch on one rank, part by part [s].
 
 A sum of simple terms: FLOPs over measured matmul ceilings, bytes over bandwidth, and
 a few rates that ``python -m benchmarks.estimates --fit`` takes from published
@@ -30,10 +30,10 @@ class Chip(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a rank computes and sends in one micro-batch.
+    """The computation and communication of a rank in one micro-batch.
 
     ``weights`` are those of one rank's layers before FSDP shards them. ``forwards`` is
-    4 where activation checkpointing repeats the forward pass, else 3.
+    4 if activation checkpointing repeats the forward pass, else 3.
     """
 
     gemms: tuple[Gemm, ...]
@@ -54,13 +54,13 @@ class Step(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates taken from published runs.
+    """Rates fitted to published runs.
 
-    ``matmul`` and ``attention`` are shares of the matmul ceiling, ``elementwise``,
-    ``eager``, ``sharded`` and ``pipelined`` factors, ``contention`` and ``exposed``
-    what of the time of FSDP's collectives compute does not hide (alone, with tensor
-    parallelism), ``network`` and ``tensor`` bandwidths [GB/s], ``fp8_scale`` and
-    ``fp8_power`` the tensorwise correction of ``gemm_speed``.
+    ``matmul`` and ``attention`` are shares of the matmul ceiling. ``elementwise``,
+    ``eager``, ``sharded`` and ``pipelined`` are factors. ``contention`` and ``exposed``
+    are the share of the time of FSDP's collectives that compute does not hide, without
+    and with tensor parallelism. ``network`` and ``tensor`` are bandwidths [GB/s].
+    ``fp8_scale`` and ``fp8_power`` are the tensorwise correction of ``gemm_speed``.
     """
 
     matmul: float = 0.9134
@@ -78,7 +78,7 @@ class Rates(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Seconds of one micro-batch, by what they go to."""
+    """Seconds of one micro-batch, by cause."""
 
     linears: float
     attention: float
@@ -89,19 +89,18 @@ class Parts(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of all parts."""
         return sum(self)
 
 
 def seconds(
     step: Step, chip: Chip, recipe: str, rates: Rates, *, gather: bool = True
 ) -> Parts:
-    """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise".
+    """The time of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise".
 
-    ``gather`` says whether a tensorwise run gathers its FP8 weights in FP8. That is
-    counted on for no more than the FP8 products save: no gain is published where they
-    lose, and on 64 GPUs one report saw nothing of it
-    (https://github.com/pytorch/torchtitan/issues/653).
+    ``gather`` says whether a tensorwise run gathers its FP8 weights in FP8. That saving
+    is limited to what the FP8 products save: no gain is published if they lose, and on
+    64 GPUs one report measured none (https://github.com/pytorch/torchtitan/issues/653).
     """
     found = _parts(step, chip, recipe, rates, gather=False)
     if recipe != "tensorwise" or not gather:
@@ -153,7 +152,7 @@ def _speedup(gemm: Gemm, recipe: str, rates: Rates) -> float:
 
 
 def _elementwise_bytes(step: Step, rates: Rates) -> float:
-    """Norms, rotations, residuals and activations, and the loss.
+    """The bytes of norms, rotations, residuals, activations and the loss.
 
     Forward 12 x hidden + 6 x FFN bytes per token and block when fused, twice that
     backward; 20 bytes per logit of the loss.
@@ -165,19 +164,19 @@ def _elementwise_bytes(step: Step, rates: Rates) -> float:
 
 
 def _optimizer_bytes(step: Step) -> float:
-    """AdamW in bf16: 14 bytes per sharded weight and step; fp32 accumulation: 12."""
+    """The bytes of AdamW in bf16 (14 per sharded weight), accumulation (12)."""
     accumulation = 12.0 * step.weights * (step.grad_accum - 1)
     return (14.0 * step.weights / step.shards + accumulation) / step.grad_accum
 
 
 def _gathered_bytes(step: Step, *, fp8: bool) -> float:
-    """What FSDP gathers of the weights for one pass: bf16, or FP8 of FP8 linears."""
+    """The bytes that FSDP gathers for one pass: bf16, or FP8 for FP8 linears."""
     halved = sum(gemm.weights for gemm in step.gemms if gemm.fp8)
     return 2 * step.weights - (halved if fp8 else 0)
 
 
 def _fsdp(step: Step, compute: float, gathered: float, rates: Rates) -> float:
-    """Of gathers and reductions of weights: ``gathered`` bytes, twice; fp32."""
+    """The time of FSDP's collectives: ``gathered`` bytes twice, gradients."""
     others = (step.shards - 1) / step.shards
     sent = 2 * gathered + 4.0 * step.weights / step.grad_accum
     moved = others * sent / step.pp
@@ -190,6 +189,6 @@ def _fsdp(step: Step, compute: float, gathered: float, rates: Rates) -> float:
 
 
 def _tensor_parallel(step: Step, recipe: str, rates: Rates) -> float:
-    """12 collectives of 2-byte activations per block; half the bytes in FP8."""
+    """The time of 12 collectives of activations per block; half in FP8."""
     volume = 24.0 * step.tokens * step.hidden_size * step.layers / step.tp / step.pp
     return volume * (0.5 if recipe == "tensorwise" else 1.0) / (rates.tensor * GIGA)

@@ -1,4 +1,4 @@
-"""Measured runs as they are kept: JSON lines that anybody may have written."""
+"""Store measured runs as JSON lines; the file is untrusted when read."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KEPT = MAX_BYTES // 2
 def read(path: str) -> list[Run]:
     """The runs of a file, none if it does not exist; raises ``BadCalibration``.
 
-    A last line without its end counts if it is whole, whoever has typed it; one that
-    was torn when it was written is left out.
+    A last line without line ending counts if it is complete; an incomplete one is
+    ignored.
     """
     *lines, last = _bytes(path).decode(errors="replace").split("\n")
     with contextlib.suppress(ValueError, RecursionError):
@@ -36,7 +36,7 @@ def read(path: str) -> list[Run]:
 def _bytes(path: str) -> bytes:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise BadCalibration(f"{path}: no regular file")
+            raise BadCalibration(f"{path}: not a regular file")
     except FileNotFoundError:
         return b""
     with open(path, "rb") as file:
@@ -47,15 +47,15 @@ def _bytes(path: str) -> bytes:
 
 
 def add(path: str, runs: Iterable[Run]) -> None:
-    """Add runs to a file, but for those it has; raises ``BadCalibration``.
+    """Add runs to a file, except those that it has; raises ``BadCalibration``.
 
-    Readers see it as it was or as it will be, writers wait for each other, and what is
-    oldest goes where it grows too large.
+    The file is replaced atomically, and writers wait for each other. If it grows too
+    large, the oldest runs are dropped.
     """
     read(path)
     studies.make_folder(os.path.dirname(path) or ".")
     with open(f"{path}.lock", "a", opener=atomic.no_link) as lock:
-        with contextlib.suppress(ImportError, OSError):  # systems without such locks
+        with contextlib.suppress(ImportError, OSError):  # systems without file locks
             import fcntl
 
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -81,7 +81,7 @@ def parse(path: str, number: int, line: str) -> Run:
 
 
 def _is_sound(run: Run) -> bool:
-    """Whether all fields are what they should be: anybody may have written them."""
+    """Whether all fields are valid: anybody may have written them."""
     words = (run.gpu, run.family, run.config, *run.versions, *run.versions.values())
     numbers = (run.predicted, run.measured)
     return (

@@ -1,9 +1,9 @@
-"""A baseline: findings that a project lives with for now, and no others.
+"""A baseline: a file of findings that a project accepts for now.
 
-One JSON object per line, sorted, keyed by path, rule and config key (or the words of
-the comment that is at fault), without line numbers, so that it survives edits. Each
-stands for one finding. An entry that is no longer found is stale and fails: the file
-only ever says what is there.
+One JSON object per line, sorted: path, rule and config key (or the text of the faulty
+comment), without line numbers, so that it survives edits. Each entry accepts one
+finding. An entry whose finding is gone is stale and fails the run, so the file never
+lists fixed findings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST = '{"fp8tune-baseline": 1}'
 
 
 class BadBaseline(Exception):
-    """The baseline cannot be used: says which file, where and why."""
+    """The baseline cannot be used; the message names file, place and reason."""
 
 
 class Entry(NamedTuple):
@@ -39,7 +39,7 @@ Book = dict[Entry, list[int]]
 
 
 def read(path: str) -> Book:
-    """The entries of a baseline; raises ``BadBaseline``."""
+    """Return the entries of a baseline; raises ``BadBaseline``."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -72,7 +72,7 @@ def _entry(path: str, number: int, line: str) -> Entry:
 
 
 def hold(report: Report, book: Book) -> Report:
-    """The report without the findings that its baseline holds back."""
+    """Return the report without the findings that its baseline accepts."""
     kept, held = [], list(report.suppressed)
     used: Counter[Entry] = Counter()
     for found in report.diagnostics:
@@ -86,7 +86,7 @@ def hold(report: Report, book: Book) -> Report:
 
 
 def hold_all(report: Report) -> Report:
-    """The report after its findings were written into its baseline."""
+    """Return the report after its findings were written into its baseline."""
     held = map(_suppressed, report.diagnostics)
     return report._replace(diagnostics=[], suppressed=(*report.suppressed, *held))
 
@@ -96,7 +96,7 @@ def _suppressed(found: Diagnostic) -> Suppressed:
 
 
 def stale(path: str, reports: Iterable[Report]) -> Iterator[str]:
-    """A line for each entry that should have been found again and was not."""
+    """Yield a line for each stale entry."""
     mine = [report for report in reports if report.baseline == path]
     used = Counter(entry for report in mine for entry in _held(report))
     state = _State(path, mine)
@@ -108,7 +108,7 @@ def stale(path: str, reports: Iterable[Report]) -> Iterator[str]:
 
 
 def _held(report: Report) -> Iterator[Entry]:
-    """The entries that hold back a finding of a report."""
+    """Yield the entries that accept a finding of a report."""
     for finding, kind, _ in report.suppressed:
         if kind == "external":
             yield _entry_of(report, finding)
@@ -120,7 +120,7 @@ def _entry_of(report: Report, found: Diagnostic) -> Entry:
 
 
 def _comment(report: Report, found: Diagnostic) -> str:
-    """The words of the comment that a finding points at, if it does."""
+    """Return the text of the comment that a finding points at, if any."""
     line, start, _, end = found.region
     words = report.lines.get(line, "")[start - 1 : end - 1]
     return " ".join(words.split()) if words.startswith("#") else ""
@@ -132,7 +132,7 @@ def _relative(baseline: str, path: str) -> str:
 
 
 class _State:
-    """What a run shows about the entries of a baseline that it did not find."""
+    """Decides whether entries that a run did not find are stale."""
 
     def __init__(self, path: str, reports: Iterable[Report]) -> None:
         self.folder = os.path.dirname(os.path.abspath(path))
@@ -143,7 +143,7 @@ class _State:
         }
 
     def stale(self, entry: Entry) -> str:
-        """Why an entry is stale; empty for one that was not judged now."""
+        """Return why an entry is stale; empty if this run did not check it."""
         if not os.path.exists(os.path.join(self.folder, entry.path)):
             return "is gone"
         report = self.reports.get(entry.path)
@@ -160,7 +160,7 @@ class _State:
 
 
 def update(path: str, reports: Iterable[Report]) -> str:
-    """Write what is found now, held back or not; what was not judged now stays.
+    """Write the current findings, accepted or not; keep entries that were not checked.
 
     Returns a line that says what was written. Raises ``BadBaseline``.
     """

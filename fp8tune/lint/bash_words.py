@@ -28,17 +28,17 @@ ARITHMETIC = "is arithmetic"
 
 
 class BadScript(Exception):
-    """The script cannot be split into words: the line and why."""
+    """The script cannot be split into words; has the line and the reason."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"{line}: {reason}")
 
 
 class Part(NamedTuple):
-    """A piece of a word: text, an expansion by ``name``, or what no reader resolves.
+    """A piece of a word: text, an expansion of ``name``, or an unresolvable piece.
 
-    ``every`` is ``@`` or ``*`` behind a name, ``operator`` and ``default`` are of
-    ``${name:-default}``, ``reason`` says why a piece cannot be resolved.
+    ``every`` is the ``@`` or ``*`` after a name, ``operator`` and ``default`` are those
+    of ``${name:-default}``, and ``reason`` says why a piece cannot be resolved.
     """
 
     text: str
@@ -63,18 +63,18 @@ class Token(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The text of a word without quotes and expansions, else ``""``."""
+        """The text of a word that has no quotes and expansions, else ``""``."""
         bare = all(not (p.quoted or p.name or p.reason) for p in self.parts)
         return "".join(part.text for part in self.parts) if bare else ""
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The operators and words of a script; raises ``BadScript``."""
+    """Yield the operators and words of a script; raises ``BadScript``."""
     yield from _Reader(text).tokens()
 
 
 def parts_of(text: str, *, quoted: bool) -> Parts:
-    """The pieces of a default inside ``${name:-default}``; raises ``BadScript``."""
+    """Return the pieces of a default in ``${name:-default}``; raises ``BadScript``."""
     return _Reader(text).inner(quoted=quoted)
 
 
@@ -155,7 +155,7 @@ class _Reader:
         return Token("", tuple(parts), line)
 
     def array(self) -> Iterator[Parts]:
-        """The words of ``(...)`` behind ``NAME=``."""
+        """Yield the words of ``(...)`` after ``NAME=``."""
         self.at += 1
         self.arrays += 1
         if self.arrays > MAX_DEPTH:
@@ -168,7 +168,7 @@ class _Reader:
                 yield token.parts
 
     def piece(self) -> list[Part]:
-        """The next piece of a word outside of quotes."""
+        """Return the next piece of a word outside of quotes."""
         here, start = self.text[self.at], self.at
         if here == "'":
             end = self.find("'", start + 1)
@@ -188,7 +188,7 @@ class _Reader:
         return [Part(self.text[start : self.at])]
 
     def quoted(self) -> list[Part]:
-        """The pieces up to the double quote that ends them."""
+        """Return the pieces up to the closing double quote."""
         start, parts = self.at, list[Part]()
         while self.at < len(self.text):
             here = self.text[self.at]
@@ -209,7 +209,7 @@ class _Reader:
         raise BadScript(self.line(start - 1), "a quote is not closed")
 
     def expansion(self, *, quoted: bool) -> Part:
-        """What begins with ``$`` or a backtick."""
+        """Return an expansion, which begins with ``$`` or a backtick."""
         text, start = self.text, self.at
         if text[start] == "`":
             self.at = self.find("`", start + 1) + 1
@@ -231,7 +231,7 @@ class _Reader:
         return Part(text[start : self.at], quoted, name=name[0])
 
     def inner(self, *, quoted: bool) -> Parts:
-        """The pieces of the whole text, in which blanks and operators are text."""
+        """Return the pieces of the whole text; blanks and operators are text."""
         parts: list[Part] = []
         while self.at < len(self.text):
             here = self.text[self.at]
@@ -251,7 +251,7 @@ class _Reader:
         return end
 
     def closing(self, start: int, sign: str) -> int:
-        """The end of what ``sign`` closes, past quotes and brackets within."""
+        """Return the position of the closing ``sign``, skipping quotes and brackets."""
         stack, at = [sign], start
         opens = {"$((": "))", "$(": ")", "${": "}", "(": ")", "`": "`", '"': '"'}
         while at < len(self.text):
@@ -278,7 +278,7 @@ class _Reader:
 
 
 def _braces(text: str, quoted: bool) -> Part:
-    """The expansion ``${...}``."""
+    """Return the expansion ``${...}``."""
     found = _BRACES.fullmatch(text[2:-1])
     if found is None:
         return Part(text, quoted, reason="is more than a variable with a default")

@@ -1,4 +1,4 @@
-"""What to say of an error that should not be."""
+"""The message for an internal error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fp8tune.lint.rules import Rule
 
 
 def bug(error: Exception) -> str:
-    """One line for a report: the rule, the type of the error and its place."""
+    """Return one line for a bug report: the rule, the error's type and its place."""
     place, rule, trace = "", "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))

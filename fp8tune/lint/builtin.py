@@ -1,4 +1,4 @@
-"""Where rules lie, and the built-in ones: from the wheel's index, else from files."""
+"""Find rule files, and read the built-in rules from the wheel's index or from files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LISTS = r"(?m)^(trainer|versions) = \[(.*)\]$"
 
 
 def builtin_folder() -> str:
-    """The folder of the built-in rules: in the wheel, else next to the package."""
+    """Return the folder of built-in rules: in the wheel, else next to the package."""
     package = os.path.dirname(os.path.dirname(__file__))
     inside = os.path.join(package, "rules")
     return inside if os.path.isdir(inside) else os.path.join(package, "..", "rules")
 
 
 def rule_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Category and path of every rule file below ``folder``, sorted."""
+    """Yield category and path of every rule file below ``folder``, sorted."""
     for category in CATEGORIES:
         place = os.path.join(folder, category)
         if os.path.isdir(place):
@@ -32,7 +32,7 @@ def rule_files(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def read_builtin() -> list[Rule]:
-    """The built-in rules, trusted to be well-formed; tests check them."""
+    """Return the built-in rules; they are not checked here, but by tests."""
     folder = builtin_folder()
     try:
         from fp8tune._index import RULES, TREES
@@ -46,7 +46,7 @@ def read_builtin() -> list[Rule]:
 
 
 def _builtin(path: str, category: str) -> Rule:
-    """A rule of a checkout, of which only the head is looked at."""
+    """Return a rule of a checkout, parsing only the head of its file."""
     text = read_text(path)
     head, _, _ = text.partition("\n[[")
     fields: dict[str, Any] = {m[1]: m[3] for m in re.finditer(_HEAD, head)}
@@ -58,7 +58,7 @@ def _builtin(path: str, category: str) -> Rule:
 
 
 def indexed(path: str, category: str, front: dict[str, Any]) -> Rule:
-    """A rule of an installed wheel; its file is read if its page is asked for."""
+    """Return a rule of an installed wheel; its file is read only for its page."""
     rule = Rule(path, category, front)
     rule.builtin = True
     rule.front = front

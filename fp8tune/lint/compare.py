@@ -1,4 +1,4 @@
-"""Rules on two files: what is wrong only because of another config of the same run.
+"""Rules on two files: wrong only because of another config of the same run.
 
 Such a rule has ``same`` and ``differs`` in addition to its condition. It fires in two
 files that both meet the condition, have the same value of ``same`` and different values
@@ -15,7 +15,7 @@ from fp8tune.lint.diagnostic import Report
 
 
 def conflicts(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
-    """By path, the rules on two files that fire there, each with the other path."""
+    """Return, by path, the rules on two files that fire there, with the other path."""
     groups: dict[tuple[str, str, str], dict[str, bytes]] = {}
     for report in reports:
         for rule, (same, differs) in report.compared.items():
@@ -31,7 +31,7 @@ def conflicts(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
 
 
 def _place(same: str, path: str) -> str:
-    """Where a value means the same thing: a relative path, in one folder of configs.
+    """Return where a value has one meaning: a relative path, within one folder.
 
     ``same`` is the ``repr`` of a value; one that begins with a slash is absolute.
     """
@@ -45,7 +45,7 @@ def _absolute(folder: str) -> str:
 
 
 def merged(reports: list[Report], again: Iterable[Report]) -> Iterator[Report]:
-    """The reports, with what the rules on two files found in a second check."""
+    """Yield the reports, with findings of rules on two files from a second check."""
     found = {report.path: report for report in again}
     for report in reports:
         more = found.get(report.path)

@@ -1,4 +1,4 @@
-"""One config by itself: its text, its job, and where each value was said."""
+"""One config: its text, its job, and where each value was set."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fp8tune.trainers.trainer import Trainer, trainer
 
 
 class NotAConfig(Exception):
-    """The file is no train config; says what it is or where it stops being one."""
+    """The file is not a train config; the message says what it is, or what is wrong."""
 
 
 class Config(NamedTuple):
     """A train config and the job that it describes.
 
-    ``target`` is what the command line and the project say; ``job.target`` has what
-    the header comment says too.
+    ``target`` is from the command line and the project; ``job.target`` also includes
+    the header comment.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Config(NamedTuple):
     overrides: tuple[str, ...] = ()
 
     def line(self, key: str) -> int:
-        """The line of a key, section or value, 0 if it does not stand in the file."""
+        """Return the line of a key, section or value, 0 if it is not in the file."""
         span = self.document.span(tuple(key.split(".")), "value")
         return self.document.lines.position(span[0]).line if span else 0
 

@@ -1,13 +1,13 @@
-"""What the linter found, ready to be shown in any format."""
+"""Findings of the linter, in a form that every output format can show."""
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 from typing import NamedTuple
 
 from fp8tune.document import Span
 
 
 class Region(NamedTuple):
-    """A stretch of text; lines and columns from 1, the end exclusive."""
+    """A region of text; lines and columns count from 1, the end is exclusive."""
 
     line: int
     column: int
@@ -23,10 +23,10 @@ class Marked(NamedTuple):
 
 
 class Label(NamedTuple):
-    """One span of a finding and what it says there.
+    """One span of a finding, and its label.
 
-    Where the value comes from the command line, ``argument`` is that, and ``region`` is
-    where the key stands in the file, else its section, else line 1.
+    If the value comes from the command line, ``argument`` is that argument, and
+    ``region`` is the key in the file, else its section, else line 1.
     """
 
     key: str
@@ -36,7 +36,7 @@ class Label(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One replacement: where it stands, as characters of the text and as lines."""
+    """One replacement: its position in characters and in lines, and the new text."""
 
     start: int
     end: int
@@ -45,11 +45,12 @@ class Change(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """What fixes a finding, all edits or none.
+    """The fix of a finding: all edits or none.
 
     ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
     ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` says that
     the trainer stopped here before it had read all, so that more may show behind.
+    ``not_applied`` is why ``--fix`` or ``--unsafe-fixes`` tried it and left it out.
     """
 
     safety: str
@@ -57,6 +58,7 @@ class Fix(NamedTuple):
     changes: str
     edits: tuple[Change, ...]
     reads_on: bool = False
+    not_applied: str = ""
 
 
 class Diagnostic(NamedTuple):
@@ -86,7 +88,7 @@ class Diagnostic(NamedTuple):
 
 
 class Suppressed(NamedTuple):
-    """A finding that is held back: by a comment (``inSource``) or a baseline."""
+    """A finding suppressed by a comment (``inSource``) or by a baseline."""
 
     finding: Diagnostic
     kind: str
@@ -94,17 +96,17 @@ class Suppressed(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found in one file, and what was done about it.
+    """The findings of one file, and what was done about them.
 
     - ``unjudged``: each rule that lacked a fact, and the fact
     - ``skipped``: what the file is, when it is no train config
     - ``lines``: the source lines that the findings point at
-    - ``suppressed``: findings that a comment or the baseline holds back
-    - ``fixed``: findings that were fixed, or commented away
-    - ``patch``: the diff that would do so; ``text``: the new text of stdin
-    - ``baseline``: the file with findings to live with
-    - ``applied``: the rules selected; ``known``: all rules that there are
-    - ``compared``: by rule on two files, what must be the same and what must differ
+    - ``suppressed``: findings that a comment or the baseline suppresses
+    - ``fixed``: findings that were fixed, or got an ignore comment
+    - ``patch``: the diff that would do this; ``text``: the new text of stdin
+    - ``baseline``: the file of accepted findings
+    - ``applied``: the selected rules; ``known``: all rules
+    - ``compared``: for rules on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not checked
     - ``fail_on``: the lowest severity that fails the run, or ``never``

@@ -14,6 +14,9 @@ from fp8tune.job import Target
 from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
 
+PROJECT = "pyproject.toml"
+"""Source of a GPU or world size that is the project's."""
+
 MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200
@@ -28,13 +31,13 @@ _NAMES = ("gpu", "world-size", "gpus-per-node", "trainer")
 
 
 class BadTarget(Exception):
-    """A GPU that is not known, or no number of GPUs; says what is wrong."""
+    """An unknown GPU, or not a number of GPUs; the message says what is wrong."""
 
 
 class Directive(NamedTuple):
-    """What the header comments say, with the line each figure was said on.
+    """The header comments' content, with the line of each figure.
 
-    ``problems`` are comments that say nothing: the reason and where they stand.
+    ``problems`` are comments without effect: the reason and the place.
     """
 
     gpu: str = ""
@@ -46,7 +49,7 @@ class Directive(NamedTuple):
     trainer: str = ""
 
     def complete(self, target: Target) -> Target:
-        """The target of the command line or project, with this one in between.
+        """Return the target of the command line or project, completed by this one.
 
         The command line wins over the comment, the comment over pyproject.toml.
         """
@@ -95,7 +98,7 @@ def read_directive(text: str) -> Directive:
 
 
 def _contradicts(before: Directive, after: Directive) -> str:
-    """What one comment says otherwise than those above it."""
+    """Return how one comment contradicts those above it."""
     said = (
         ("gpu", before.gpu, after.gpu, before.gpu_line),
         ("world-size", before.world_size, after.world_size, before.world_size_line),
@@ -107,7 +110,7 @@ def _contradicts(before: Directive, after: Directive) -> str:
 
 
 def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:
-    """What the words of one comment add, and the first that says nothing."""
+    """Return what the words of one comment add, and the first without effect."""
     problem = ""
     for word in words.split():
         name, _, value = word.partition("=")
@@ -140,7 +143,7 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
 
 
 def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Target:
-    """The target that ``--gpu`` and ``--world-size`` say; ``BadTarget`` if unknown."""
+    """Return the target of ``--gpu`` and ``--world-size``; raises ``BadTarget``."""
     name = parse_gpu(gpu) if gpu else ""
     size = world_size or 0
     origins = "--gpu" * bool(name), "--world-size" * bool(size)
@@ -148,7 +151,7 @@ def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Ta
 
 
 def parse_gpu(value: str) -> str:
-    """The table's name of a GPU; ``BadTarget`` says what is wrong, kindly."""
+    """Return the table's name of a GPU; raises ``BadTarget`` with a suggestion."""
     from fp8tune.facts.gpus import UnknownGpu, members, resolve
 
     try:
@@ -161,7 +164,7 @@ def parse_gpu(value: str) -> str:
 
 
 def parse_world_size(value: str, name: str = "world-size") -> int:
-    """A number of GPUs; ``BadTarget`` if it is none."""
+    """Return a number of GPUs; raises ``BadTarget``."""
     digits = value.isascii() and value.isdigit() and 0 < len(value) < 9
     if not digits or not 0 < int(value) <= MAX_WORLD_SIZE:
         raise BadTarget(f"{name}={value} is not a number of GPUs")

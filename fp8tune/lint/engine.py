@@ -78,7 +78,7 @@ def check(
 
 
 def _checked_twice(report: Report, first: Report, known: Trainer) -> Report:
-    """The report with what the trainer refuses before it applies the overrides."""
+    """Return the report plus what the trainer refuses before it applies overrides."""
     seen = {found.rule for found in report.diagnostics}
     refused = known.command_line.CHECKED_FIRST - seen
     found = [
@@ -95,10 +95,10 @@ def _order(found: Diagnostic) -> tuple[Region, str]:
 
 
 def _exactly(value: Any) -> bytes:
-    """Return bytes that are equal for equal values of the same types alone."""
+    """Return bytes that are equal only for equal values of the same types."""
     try:
         return marshal.dumps(value, UNSHARED)  # much faster than repr
-    except ValueError:  # a word of a fact, a date
+    except ValueError:  # a name in a fact, a date
         return repr(value).encode(errors="backslashreplace")
 
 
@@ -131,6 +131,7 @@ class _Case:
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
         self.job: Job = known.job(self.loaded, directive.complete(target))
+        self.target = target
         self.alone = None if any(target) else self.job
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
@@ -161,10 +162,10 @@ class _Case:
         )
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
-        """The rules whose silence means that there is nothing to ignore.
+        """Return the rules whose silence means that there is nothing to ignore.
 
-        Not those that rest on a GPU or world size of this one command: with another
-        they may fire. None if this command has overrides.
+        Excludes rules that depend on a GPU or world size of this one command, since
+        with another they may fire. Empty if this command has overrides.
         """
         if self.overrides:
             return frozenset()
@@ -191,9 +192,11 @@ class _Case:
         from fp8tune.lint.claims.contradiction import contradictions
 
         known, loaded, alone = self.known, self.loaded, self.alone
-        if self.overrides:  # a comment speaks of the file alone
+        if self.overrides:  # a comment is about the file alone
             loaded, alone = known.load(self.document.values), None
-        return contradictions(self.document, known, loaded, self.directive, alone)
+        return contradictions(
+            self.document, known, loaded, self.directive, self.target, alone
+        )
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -203,9 +206,9 @@ class _Case:
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        """Findings of conditions; a guard is worked out once for all that have it.
+        """Yield findings of conditions; a guard is evaluated once for all its rules.
 
-        Only of a config without faults is it known which rules it cannot meet.
+        Only for a config without faults is it known which rules cannot fire.
         """
         known, loaded, job = self.rules.conditions(self.known), self.loaded, self.job
         guards: dict[str, bool | None] = {"": None}
@@ -224,23 +227,24 @@ class _Case:
                     yield from self._finding(rule, job, None)
 
     def _compares(self, rule: Rule) -> bool:
-        """Note what a rule on two files compares; whether it may fire with another."""
-        with suppress(Unknown, ValueError, RecursionError):  # repr of what is odd
+        """Record what a rule on two files compares; return whether it may fire."""
+        with suppress(Unknown, ValueError, RecursionError):  # repr of an odd value
             same, differs = (e.evaluate(self.job) for e in rule.compared)
             self.compared[rule.name] = repr(same), _exactly(differs)
         return rule.name in self.others
 
     def _held(self, rule: Rule) -> bool | None:
-        """Whether the guard of a rule holds; ``None`` where that is unknown."""
+        """Return whether the guard of a rule is true; ``None`` if unknown."""
         try:
             return bool(rule.guarding.evaluate(self.job))
         except Unknown:
             return None
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
-        """Note that a rule does not apply for want of a fact.
+        """Record that a rule was not checked because a fact is unknown.
 
-        One that a user can give, or one of memory or speed that no estimate covers.
+        Either a fact that a user can give, or one of memory or speed that no estimate
+        covers.
         """
         name = str(missing.args[0])
         if name in ("gpu", "world_size"):
@@ -256,7 +260,7 @@ class _Case:
     def _finding(
         self, rule: Rule, scope: Any, fault: Fault | None
     ) -> Iterator[Diagnostic]:
-        """The finding, unless its message needs a fact that is unknown."""
+        """Yield the finding, unless its message needs an unknown fact."""
         try:
             message = rule.message.fill(scope) + self._origin(rule)
             if rule.same:
@@ -278,7 +282,7 @@ class _Case:
         yield found._replace(fix=offer and offer.fix)
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
-        """The fix of a finding, or why one is not offered."""
+        """Return the fix of a finding, or why none is offered."""
         if "fix" not in rule.front:
             return None
         from fp8tune.lint.fix import find_fix
@@ -295,7 +299,7 @@ class _Case:
         )
 
     def _origin(self, rule: Rule) -> str:
-        """Where a GPU or world size came from, for a message that rests on it."""
+        """Return where a GPU or world size came from, for messages that need it."""
         if rule.fault:
             return ""
         target = self.job.target
@@ -335,7 +339,7 @@ class _Case:
 
 
 def _filled(template: Template, scope: Any) -> str:
-    """A text that a finding can do without: empty where it needs an unknown fact."""
+    """Return an optional text of a finding; empty if it needs an unknown fact."""
     try:
         return template.fill(scope)
     except Unknown:
@@ -344,7 +348,7 @@ def _filled(template: Template, scope: Any) -> str:
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        from fp8tune.document import Edit
+        from fp8tune.edits import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:

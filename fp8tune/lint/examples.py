@@ -1,9 +1,9 @@
-"""Run the examples that every rule carries: its executed documentation.
+"""Run the examples of every rule.
 
 In a bad example double angle quotes enclose the primary span and single ones each
-further span; the marks are removed before the check. A bad example must fire its
-rule once, at that span, and nothing else but what ``also`` lists; a good one must
-be silent but for ``also``.
+further span; the marks are removed before the check. A bad example must fire its rule
+once, at that span, and no other rule except those in ``also``. A good example must fire
+no rule except those in ``also``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")
 
 
 class Failure(NamedTuple):
-    """One example that does not do what it should."""
+    """One example that does not behave as declared."""
 
     rule: str
     example: str
@@ -49,12 +49,12 @@ def run_examples(rules: Iterable[Rule], against: Rules) -> Iterator[Failure]:
 
 
 def plain_config(example: Example) -> str:
-    """The example's config without marks."""
+    """Return the example's config without marks."""
     return _MARKS.sub("", example.config)
 
 
 def lint_example(example: Example, against: Rules) -> Report:
-    """What the rules find in an example, beside its second config if it has one."""
+    """Return the report on an example, with its second config if it has one."""
     text = plain_config(example).encode()
     arguments = example.arguments
     report = check("example.toml", text, against, Target(), overrides=arguments)
@@ -77,7 +77,7 @@ def _bad(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
 
 
 def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
-    """What is wrong with the fix: it must silence its rule, and make the text said."""
+    """Yield what is wrong with the fix: it must silence its rule and give ``fixed``."""
     from fp8tune.lint.rewrite import fixed_bytes
 
     if found.fix is None:
@@ -138,7 +138,7 @@ def _text(region: Region) -> str:
 
 
 def marked(config: str) -> tuple[list[Region], list[Region]]:
-    """The regions that the marks of a config enclose, primary and others.
+    """Return the regions that the marks of a config enclose, primary and others.
 
     Raises ``ValueError`` for a mark without its partner.
     """

@@ -1,7 +1,7 @@
-"""Experiments: how a rule's claim can be shown on a machine, as data.
+"""Experiments: data on how to demonstrate a rule's claim on a machine.
 
-``[[experiment]]`` in a rule file names a train config, a control, and what has to be
-seen. ``python -m benchmarks.rule_evidence`` runs them; nothing here does.
+``[[experiment]]`` in a rule file names a train config, a control, and the expected
+observation. ``python -m benchmarks.rule_evidence`` runs them; this module does not.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ MACHINE = {
 
 
 class Experiment(NamedTuple):
-    """One way to show a rule.
+    """One experiment of a rule.
 
     ``config`` and ``control`` default to the first bad and the first good example;
-    ``devices`` can show it, with ``ranks`` processes of one device each; ``needs``
-    is a condition on the machine, ``expect`` one on what is seen.
+    ``devices`` can show the claim, with ``ranks`` processes of one device each.
+    ``needs`` is a condition on the machine, ``expect`` one on the observation.
     """
 
     config: str
@@ -85,7 +85,7 @@ class Experiment(NamedTuple):
 
 
 def experiments(rule: Rule) -> list[Experiment]:
-    """The experiments of a rule, with their defaults."""
+    """Return the experiments of a rule, with defaults filled in."""
     return [_experiment(rule, entry) for entry in rule.data.get("experiment", ())]
 
 
@@ -102,7 +102,7 @@ def _experiment(rule: Rule, entry: dict[str, Any]) -> Experiment:
 
 
 def expectation(rule: Rule, source: str) -> Expression:
-    """Compile what is expected: of the observed, and of the config's own figures."""
+    """Compile the expectation on observations and on the config's own figures."""
 
     def knows(name: str) -> bool:
         return name.removeprefix("control.") in OBSERVED or rule.knows(name)
@@ -111,16 +111,16 @@ def expectation(rule: Rule, source: str) -> Expression:
 
 
 def requirement(source: str) -> Expression:
-    """Compile what is needed of the machine."""
+    """Compile the requirement on the machine."""
     return compile_expression(source, MACHINE.__contains__, {})
 
 
 def faults(
     rule: Rule,
 ) -> Iterator[tuple[tuple[str, int, str], ExpressionError, Iterable[str]]]:
-    """The expressions of a rule's experiments that do not compile.
+    """Yield the expressions of a rule's experiments that do not compile.
 
-    For each where it stands, what is wrong, and the names that it may use.
+    Each comes with its place, the error, and the names that it may use.
     """
     for index, entry in enumerate(rule.data.get("experiment", ())):
         try:

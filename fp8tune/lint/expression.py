@@ -1,10 +1,10 @@
 """The language of rule conditions: a small, safe subset of Python expressions.
 
-``precision == "fp8" and tp > 1`` is parsed once, checked against the names that
-rules may use, and compiled to closures; nothing is ever ``eval``-ed. A name whose
-value is unknown makes its comparison unknown; ``and`` is false if any part is
-false and ``or`` true if any part is true, else unknown parts win. Unknown raises
-``Unknown``: the rule does not apply.
+``precision == "fp8" and tp > 1`` is parsed once, checked against the names that rules
+may use, and compiled to closures; nothing is ever ``eval``-ed. A name with an unknown
+value makes its comparison unknown. ``and`` is false if any part is false and ``or`` is
+true if any part is true; otherwise an unknown part makes the whole unknown. An unknown
+result raises ``Unknown``: the rule does not apply.
 """
 
 from __future__ import annotations
@@ -73,11 +73,10 @@ def compile_expression(
 ) -> Expression:
     """Compile ``source``.
 
-    ``knows`` says which names exist; ``on_scope`` are functions of the scope and
-    of one name, such as ``defined(tp)`` and ``key(tp)``; ``keys`` maps names to those
-    that the scope has at hand. Raises
-    ``ExpressionError``, with ``reason`` starting ``unknown name`` for a name that
-    does not exist.
+    ``knows`` says which names exist. ``on_scope`` are functions of the scope and one
+    name, such as ``defined(tp)`` and ``key(tp)``. ``keys`` maps names to those under
+    which the scope stores them. Raises ``ExpressionError``; for a name that does not
+    exist its ``reason`` starts with ``unknown name``.
     """
     return compile_tree(parse(source), source, knows, on_scope, keys)
 
@@ -135,7 +134,7 @@ class _Compiler:
         return every([self._part(part) for part in tree[1:]])
 
     def _part(self, tree: Tree) -> tuple[Compiled, tuple[str, ...]]:
-        """A part of an ``and``, and the names that it cannot do without."""
+        """Return a part of an ``and``, and the names that it requires."""
         before, calls = self.names, self.calls
         self.names = {}
         compiled = self.node(tree)
@@ -187,7 +186,7 @@ class _Compiler:
         return evaluate
 
     def _compare_two(self, tree: Tree) -> Compiled:
-        """One comparison, with a constant on its right as a rule: nearly all are."""
+        """Compile one comparison; usually a constant is on its right."""
         first, compare = self.node(tree[1]), _COMPARE[tree[2]]
         if tree[3][0] == "constant":
             value = tree[3][1]
@@ -261,7 +260,7 @@ _HANDLERS: dict[str, Callable[[_Compiler, Tree], Compiled]] = {
 
 
 def _number(value: Any) -> Any:
-    """Refuse arithmetic on anything but numbers: ``%`` and ``*`` act on text too."""
+    """Return a number, else raise: ``%`` and ``*`` would act on text too."""
     if isinstance(value, (int, float)):
         return value
     raise Unknown("a number")

@@ -1,19 +1,12 @@
-"""The fix of a finding: what its rule says, as edits of one file."""
+"""The fix of a finding: its rule's ``[[fix]]`` as edits of one file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.document import (
-    CannotEdit,
-    ConfigDocument,
-    Edit,
-    InvalidText,
-    Path,
-    apply,
-    in_order,
-)
+from fp8tune.document import ConfigDocument, InvalidText, Path
+from fp8tune.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
@@ -27,9 +20,10 @@ ABOUT_SIZE = ("memory", "slow")
 
 
 class Offer(NamedTuple):
-    """The fix of a finding, if it has one, and why another is not offered.
+    """The fix of a finding, if any, and why another is not offered.
 
-    ``withheld``: the run would not fit the GPU; ``kept``: the command line decides.
+    ``withheld``: the changed run would not fit the GPU. ``kept``: the command line sets
+    the value.
     """
 
     fix: Fix | None = None
@@ -38,7 +32,7 @@ class Offer(NamedTuple):
 
 
 class Overridden(Exception):
-    """The value that a fix would change comes from the command line: which argument."""
+    """The value that a fix would change is set by this command-line argument."""
 
 
 def find_fix(
@@ -51,10 +45,10 @@ def find_fix(
     loaded: Loaded,
     overrides: tuple[str, ...] = (),
 ) -> Offer:
-    """The first fix of a rule that applies to this finding, can be written, and fits.
+    """Return the first fix that applies to this finding, can be written, and fits.
 
-    One that changes the run is not offered where the changed run needs more memory than
-    the GPU has, unless that is so without it too and the fix is not about memory. None
+    A fix that changes the run is not offered if the changed run needs more memory than
+    the GPU has, unless that is already so and the fix is not about memory. No fix
     changes a value that the command line overrides.
     """
     kept = ""
@@ -90,7 +84,7 @@ def _too_much(
     known: Trainer,
     overrides: tuple[str, ...],
 ) -> str:
-    """What the run after some edits needs, if that is too much for the GPU."""
+    """Return the memory that the run needs after some edits, if it is too much."""
     target = job.target
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
@@ -103,7 +97,7 @@ def _too_much(
 
 
 def _fits(job: Job) -> bool:
-    """Whether it is known that a run does not need too much memory."""
+    """Return whether a run is known not to need too much memory."""
     try:
         return job["memory.fit"] not in TOO_MUCH
     except Unknown:
@@ -125,7 +119,7 @@ class _Maker:
         self.loaded = loaded
 
     def edits(self, repair: Repair, scope: Any) -> Iterator[Edit]:
-        """The edits of one repair; those of the fault itself where it says none."""
+        """Yield the edits of one repair, by default those of the fault itself."""
         document = self.document
         values = {self._path(k): v.evaluate(scope) for k, v in repair.set.items()}
         yield from document.set_values(values)
@@ -143,7 +137,7 @@ class _Maker:
             yield from self.fault.edits
 
     def _path(self, name: str) -> Path:
-        """The key that says ``name`` by itself; raises ``CannotEdit`` if none does."""
+        """Return the one key that sets ``name``; raises ``CannotEdit``."""
         if name == "fault" and self.fault is not None:
             if self.fault.argument:
                 raise Overridden(self.fault.argument.text)
@@ -162,7 +156,7 @@ class _Maker:
         return path
 
     def _written(self, names: Iterable[str]) -> Iterator[Path]:
-        """Those of the names that stand in the file."""
+        """Yield the paths of the names that are in the file."""
         for name in names:
             path = self._path(name)
             if path in self.document.spans.values:

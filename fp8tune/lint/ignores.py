@@ -1,16 +1,17 @@
-"""Take ignore comments, or names in them, out of a config; and put them in."""
+"""Remove ignore comments, or names in them, from a config, and add them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.document import ConfigDocument, Edit
+from fp8tune.document import ConfigDocument
+from fp8tune.edits import Edit
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.mark import Ignore, read_ignores
 
 
 def without(text: str, ignore: Ignore, index: int) -> Edit:
-    """The comment without one of its names, or no comment if that was the last."""
+    """Return the edit that removes a name from a comment, or the whole comment."""
     if len(ignore.names) == 1:
         return _without_comment(text, *ignore.span)
     start, end = ignore.places[index]
@@ -30,17 +31,17 @@ def _without_comment(text: str, start: int, end: int) -> Edit:
 
 
 def renamed(ignore: Ignore, index: int, name: str) -> Edit:
-    """The comment with another name in the place of one."""
+    """Return the edit that replaces a name in a comment."""
     return Edit(*ignore.places[index], name)
 
 
 def with_ignores(
     document: ConfigDocument, findings: Iterable[Diagnostic], words: str
 ) -> list[Edit]:
-    """Comments above the lines of findings, or names added to those that are there.
+    """Return edits that add comments above findings, or names to existing comments.
 
-    ``words`` follow the names: the day until which, and the reason. A comment with
-    other words is left alone: it speaks for its own names.
+    ``words`` follow the names: the last day and the reason. A comment with other words
+    is not changed, because its words belong to its own names.
     """
     by_line: dict[int, list[str]] = {}
     for found in findings:

@@ -54,7 +54,7 @@ def _text(parts: dict[str, Any]) -> str:
 
 
 def _compile(rule: Rule) -> None:
-    """Compile all expressions of a rule, so that their trees are known."""
+    """Compile all expressions of a rule, so that their trees are cached."""
     if rule.source:
         _ = rule.when, rule.guard and (rule.guarding, rule.rest)
         _ = rule.same and rule.compared

@@ -1,10 +1,10 @@
 """``and`` and ``or`` of parts that may be unknown.
 
-An ``and`` is false if any part is false, an ``or`` true if any part is true; else
-unknown parts win.
+An ``and`` is false if any part is false, an ``or`` is true if any part is true;
+otherwise an unknown part makes the whole unknown.
 
-Of an unknown part only ``args`` are kept: an exception that a frame holds would hold
-that frame in turn, and with it the whole config.
+Of an unknown part only ``args`` are kept: an exception would keep its frame alive, and
+with it the whole config.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Compiled = Callable[[Any], Any]
 
 
 def some(parts: list[Compiled]) -> Compiled:
-    """An ``or``."""
+    """Return an ``or`` of parts."""
 
     def evaluate(scope: Any) -> bool:
         unknown = None
@@ -37,10 +37,10 @@ def some(parts: list[Compiled]) -> Compiled:
 
 
 def every(parts: list[tuple[Compiled, tuple[str, ...]]]) -> Compiled:
-    """An ``and``, of parts and the names that each cannot do without.
+    """Return an ``and`` of parts, given the names that each part requires.
 
-    What rests on a GPU or world size that was found missing is not worked out: it is
-    unknown too, and may be dear.
+    A part that depends on a missing GPU or world size is not evaluated: it is unknown
+    too, and may be expensive.
     """
 
     def evaluate(scope: Any) -> bool:
@@ -61,7 +61,7 @@ def every(parts: list[tuple[Compiled, tuple[str, ...]]]) -> Compiled:
 
 
 def _rests_on(scope: Any, names: tuple[str, ...], missing: str) -> bool:
-    """Whether one of the names rests on a GPU or world size that is not known."""
+    """Return whether one of the names depends on an unknown GPU or world size."""
     words = getattr(scope, "words", None)
     if words is None or missing not in ("gpu", "world_size"):
         return False

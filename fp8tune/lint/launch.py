@@ -1,4 +1,4 @@
-"""What a launch script runs: the trainer's config, its overrides, and on which GPUs.
+"""Read what a launch script runs: the trainer's config, overrides, and GPUs.
 
 The script is read, never run. GPUs come from ``#SBATCH`` lines, ``srun`` and
 ``torchrun``.
@@ -18,7 +18,7 @@ from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.lint.shell import HOLE, Command, Shell, Word
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import Call
+from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import Trainer, trainer
 
 ORIGIN = "--script"
@@ -54,13 +54,13 @@ _LATER = ("SLURM_", "PMI_", "OMPI_")
 
 
 class CannotLaunch(Exception):
-    """The script does not say what it runs: where, why and what to type instead."""
+    """The script does not say what it runs; the message says where and why."""
 
 
 class Launch(NamedTuple):
     """One run of a trainer: its config, its overrides, and the GPUs it gets.
 
-    ``target`` has what is known of these; ``notes`` say what is odd about them.
+    ``target`` has what is known about the GPUs; ``notes`` say what is odd about them.
     """
 
     config: str
@@ -83,7 +83,7 @@ class Launch(NamedTuple):
 def read_launch(
     path: str, arguments: tuple[str, ...], environment: Mapping[str, str]
 ) -> Launch:
-    """What a script runs with these arguments; raises ``CannotLaunch``.
+    """Return what a script runs with these arguments; raises ``CannotLaunch``.
 
     Raises ``CannotRead`` if there is no such file.
     """
@@ -136,7 +136,7 @@ class _Script:
                         yield self.launch(inner, call, known)
 
     def nested(self, command: Command, depth: int) -> Iterator[Command]:
-        """The command, or those of the text that it hands to ``bash -c``."""
+        """Yield the command, or those in the text that it passes to ``bash -c``."""
         words = command.words
         for number, word in enumerate(words[:-2]):
             shell = word.text.rpartition("/")[2] in ("bash", "sh")
@@ -173,7 +173,7 @@ class _Script:
         return Launch(config, overrides, target, line, tuple(notes))
 
     def config(self, name: str, command: Command) -> str:
-        """The path of the config from here; raises ``CannotLaunch``."""
+        """Return the path of the config from this folder; raises ``CannotLaunch``."""
         line, folder = command.line, command.folder
         path = os.path.relpath(os.path.join(folder.text, os.path.expanduser(name)))
         if folder.unknown and not os.path.isabs(name):
@@ -200,21 +200,21 @@ class _Script:
 
 
 def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
-    """The words of a text; what was not known of the text is not known of them."""
+    """Yield the words of a text; its unknown parts stay unknown in them."""
     for word in words:
         hole = HOLE in word.text and not word.unknown
         yield word._replace(unknown=outer.unknown) if hole else word
 
 
 def _sbatch(text: str) -> dict[str, str]:
-    """The options of the ``#SBATCH`` lines, which end at the first command."""
+    """Return the options of the ``#SBATCH`` lines, which end at the first command."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         stripped = line.strip()
         if line.startswith("#SBATCH"):
             try:
                 found |= _named(shlex.split(line[len("#SBATCH") :], comments=True))
-            except ValueError:  # a quote that is not closed
+            except ValueError:  # an unclosed quote
                 continue
         elif stripped and not stripped.startswith("#"):
             break
@@ -222,7 +222,7 @@ def _sbatch(text: str) -> dict[str, str]:
 
 
 def _options(words: list[Word]) -> dict[str, str]:
-    """The options of ``srun`` in a command."""
+    """Return the options of ``srun`` in a command."""
     names = [word.text.rpartition("/")[2] for word in words]
     if "srun" not in names:
         return {}
@@ -231,7 +231,7 @@ def _options(words: list[Word]) -> dict[str, str]:
 
 
 def _named(words: list[str]) -> dict[str, str]:
-    """The options among words, by their long names."""
+    """Return the options among words, by their long names."""
     found = {}
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
@@ -248,7 +248,7 @@ def _named(words: list[str]) -> dict[str, str]:
 
 
 def _slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
-    """The variables that Slurm sets for a job, as far as its options say them."""
+    """Return the variables that Slurm sets for a job, as far as its options say."""
     found = {
         "SLURM_NNODES": options.get("nodes", ""),
         "SLURM_JOB_NUM_NODES": options.get("nodes", ""),
@@ -264,13 +264,13 @@ def _slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _number(value: str) -> int:
-    """A number of nodes, tasks or GPUs, 0 if it is none."""
+    """Return a number of nodes, tasks or GPUs, 0 if it is not a number."""
     digits = value.isascii() and value.isdigit() and len(value) < 9
     return int(value) if digits and int(value) <= MAX_WORLD_SIZE else 0
 
 
 def _tasks(options: Mapping[str, str]) -> int:
-    """How many tasks a job step has, 0 if that is not known."""
+    """Return how many tasks a job step has, 0 if unknown."""
     if "ntasks" in options:
         return _number(options["ntasks"])
     nodes = _number(options.get("nodes", "1"))
@@ -282,7 +282,7 @@ def _says_tasks(options: Mapping[str, str]) -> bool:
 
 
 def _gpus_per_node(options: Mapping[str, str]) -> int:
-    """The GPUs of a node, 0 if nothing says it."""
+    """Return the GPUs of a node, 0 if unknown."""
     if "gpus-per-node" in options:
         return _number(options["gpus-per-node"].rpartition(":")[2])
     for entry in options.get("gres", "").split(","):
@@ -298,7 +298,7 @@ def _gpus_per_node(options: Mapping[str, str]) -> int:
 
 
 def _gpu(options: Mapping[str, str]) -> str:
-    """The GPU that the options name, ``""`` if none or several do."""
+    """Return the GPU that the options name, ``""`` if none or several are named."""
     found = set()
     typed = (
         options.get(name, "") for name in ("gpus-per-node", "gpus", "gpus-per-task")
@@ -318,13 +318,13 @@ def _gpu(options: Mapping[str, str]) -> str:
 def _target(
     options: Mapping[str, str], words: list[Word], place: str
 ) -> tuple[Target, list[str]]:
-    """The GPUs that a command gets, and what is odd about their number."""
+    """Return the GPUs that a command gets, and notes on odd numbers."""
     nodes, per_node = _number(options.get("nodes", "1")), _gpus_per_node(options)
     names = [word.text.rpartition("/")[2] for word in words]
     torchrun = "torchrun" in names or "torch.distributed.run" in names
     if torchrun:
         size = _torchrun(words, per_node)
-    elif not options:  # a step of a job that is not known
+    elif not options:  # a step of an unknown job
         size = 0
     else:
         alone = "srun" not in names and not _says_tasks(options)
@@ -343,7 +343,7 @@ def _target(
 
 
 def _torchrun(words: list[Word], per_node: int) -> int:
-    """The processes that ``torchrun`` starts, 0 if that is not known."""
+    """Return the number of processes that ``torchrun`` starts, 0 if unknown."""
     found = {"nnodes": "1", "nproc-per-node": "1"}
     texts = [word.text for word in words]
     for number, text in enumerate(texts):

@@ -12,7 +12,7 @@ WIDTH = 100
 
 
 def as_text(rules: list[Rule]) -> str:
-    """One rule per line; a summary that is too long goes on below its column."""
+    """Return one rule per line; a long summary continues below its column."""
     width = max((len(rule.name) for rule in rules), default=0)
     return "\n".join(line for rule in rules for line in _lines(rule, width))
 
@@ -29,7 +29,7 @@ def _lines(rule: Rule, width: int) -> Iterator[str]:
 
 
 def as_json(rules: Iterable[Rule]) -> str:
-    """The heads of the rules as one object."""
+    """Return the heads of the rules as one object."""
     listed = [
         {
             "name": rule.name,

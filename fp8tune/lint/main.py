@@ -1,4 +1,4 @@
-"""The lint command, once its options are read: check, show, exit code."""
+"""Run the lint command: check, show, exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
         result = run(paths or (".",), options)
         _show(result, options, style)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has gone: main() finds it again
+    except BrokenPipeError:  # the reader has gone: main() handles it
         return 2
     except (OSError, Problem):
         raise
@@ -66,11 +66,11 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
         return
     offered = [found.fix.safety for found in result.diagnostics if found.fix]
     safe, unsafe = offered.count("safe"), offered.count("unsafe")
-    parts = [f"{safe} with --fix"] * (safe > 0 and not options.fix)
+    if safe and not options.fix:
+        yield f"can fix {count(safe, 'finding')} with --fix"
     if unsafe and not options.unsafe_fixes:
-        parts.append(f"{unsafe} with --unsafe-fixes, which change the run")
-    if parts:
-        yield f"fixable: {', '.join(parts)}"
+        found = count(unsafe, "finding")
+        yield f"can fix {found} with --unsafe-fixes, which change the run"
 
 
 def baseline_lines(result: Result) -> Iterator[str]:

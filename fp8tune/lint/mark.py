@@ -1,6 +1,6 @@
-"""Comments that are meant to silence a rule, well written or not: what they say."""
+"""Read comments that are meant to silence a rule, correct or not."""
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 import datetime
 import re
 from itertools import islice
@@ -32,9 +32,9 @@ MAX_COMMENTS = 200
 
 
 class Mistake(NamedTuple):
-    """What is wrong with a comment; ``end`` and ``meant`` if that can be fixed.
+    """What is wrong with a comment; with ``end`` and ``meant`` if it can be fixed.
 
-    ``meant`` is the comment as it was meant: the text up to ``end`` is another.
+    ``meant`` is the intended comment, which differs in the text up to ``end``.
     """
 
     problem: str
@@ -43,24 +43,24 @@ class Mistake(NamedTuple):
 
     @property
     def beginning(self) -> str:
-        """What belongs in the place of the text up to ``end``."""
+        """The correct text up to ``end``."""
         return _BEGINNING
 
 
 def speaks(text: str) -> bool:
-    """Whether there is anything for us in a text."""
+    """Return whether a text mentions fp8tune."""
     return ("8t" in text or "8T" in text) and "fp8tune" in text.casefold()
 
 
 def is_ignore(comment: str) -> bool:
-    """Whether a comment silences a rule, or is meant to."""
+    """Return whether a comment silences a rule, or is meant to."""
     return re.match(FORM, comment) is not None or mistake(comment) is not None
 
 
 def mistake(comment: str) -> Mistake | None:
-    """Why a comment that is meant to silence a rule does not; none if it is not meant.
+    """Return why a comment that is meant to silence a rule does not, else ``None``.
 
-    Prose that speaks of us is not.
+    Prose that mentions fp8tune is not meant to.
     """
     found = re.match(_MEANT, comment)
     if found is None or not _is_meant(found):
@@ -87,7 +87,7 @@ def _is_meant(found: re.Match[str]) -> bool:
 
 
 def _reason(found: re.Match[str]) -> str:
-    """Which part of the beginning is not as it must be."""
+    """Return which part of the beginning is wrong."""
     word = found["word"]
     if found["name"] != "fp8tune":
         return "write `fp8tune` in lower case"
@@ -101,10 +101,10 @@ def _reason(found: re.Match[str]) -> str:
 
 
 class Ignore(NamedTuple):
-    """One comment: where it stands, the lines it is for, and what it silences.
+    """One ignore comment: its place, the lines it applies to, and what it silences.
 
-    ``places`` are the spans of the names, ``mistake`` is what keeps a comment from
-    being read at all.
+    ``places`` are the spans of the names; ``mistake`` says why the comment has no
+    effect.
     """
 
     span: Span
@@ -118,16 +118,16 @@ class Ignore(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What follows the names, as ``--add-ignore`` would write it."""
+        """What follows the names, in the form that ``--add-ignore`` writes."""
         return words(str(self.until or ""), self.reason)
 
     def expired(self, today: datetime.date) -> bool:
-        """Whether the comment has lost its effect."""
+        """Return whether the comment has expired."""
         return self.until is not None and today > self.until
 
 
 def words(until: str, reason: str) -> str:
-    """What follows the names in a comment: the last day and the reason, if any."""
+    """Return what follows the names in a comment: last day and reason, if any."""
     return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason)
 
 
@@ -169,7 +169,7 @@ def _ignore(document: ConfigDocument, span: Span) -> Ignore | None:
 def _lines(document: ConfigDocument, span: Span) -> tuple[int, ...]:
     """Its own line; and if it stands alone, the one below and that of the next key.
 
-    The one below is the first that is no ignore comment itself.
+    The next line is the first that is not an ignore comment.
     """
     line = document.lines.position(span[0]).line
     if not document.lines.line(line).lstrip().startswith("#"):

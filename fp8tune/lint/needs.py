@@ -1,9 +1,9 @@
-"""Which keys a config has to write before a rule can fire on it.
+"""Find the keys that a config must set before a rule can fire on it.
 
-Most conditions are false on a config that writes nothing, and a config writes few keys.
-A part of an ``and`` that is false or unknown by default stays so while no key that it
-rests on is written, so the rule need not be looked at. The keys are found once, when
-the wheel is built.
+Most conditions are false on an empty config, and a config sets few keys. A part of an
+``and`` that is false or unknown by default stays so until a key that it depends on is
+set. Until then the rule need not be evaluated. The keys are computed once, when the
+wheel is built.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def needs(rule: Rule, known: Trainer) -> list[list[str]]:
     for (tree, part), mine in zip(parts, keys, strict=True):
         try:
             holds = not mine or part.evaluate(job)
-        except Unknown:  # so does the rule, but it may also want a GPU to be named
+        except Unknown:  # so is the rule, but it may also need a named GPU
             holds = not all(keys)
         if not holds:
             found.append(_one_value(known, tree) or _brought_by(known, mine))
@@ -47,19 +47,19 @@ def needs(rule: Rule, known: Trainer) -> list[list[str]]:
 
 
 def _parts(tree: Tree) -> tuple[Tree, ...]:
-    """The parts of a condition that all have to hold."""
+    """Return the parts of a condition that must all be true."""
     return tree[1:] if tree[0] == "and" else (tree,)
 
 
 def _keys(part: Expression, words: Vocabulary) -> set[str]:
-    """The config keys that a part rests on; empty if it rests on anything else."""
+    """Return the config keys that a part depends on; empty if not only on keys."""
     keys = {key for name in part.names for key in words.origins(name)}
     asks = any(map(words.asks_job, part.names))
     return keys if keys <= words.keys and not asks else set()
 
 
 def _one_value(known: Trainer, tree: Tree) -> list[str]:
-    """The key and the value of ``name == "value"``, if the name is a key's."""
+    """Return the key and the value of ``name == "value"``, if the name is a key's."""
     match tree:
         case ("compare", ("name", str(name), _), "==", ("constant", str(value))):
             key = known.vocabulary.key(name)
@@ -70,9 +70,9 @@ def _one_value(known: Trainer, tree: Tree) -> list[str]:
 
 
 def _brought_by(known: Trainer, keys: set[str]) -> list[str]:
-    """Keys, and the tables that give them a default where they are not written.
+    """Return the keys, and the tables that give them a default if they are not set.
 
-    A section may bring the defaults of another one that is optional as well.
+    A section may also bring the defaults of another, optional one.
     """
     tables = {key.rpartition(".")[0] for key in keys if key.count(".") > 1}
     sections = {key.partition(".")[0] for key in keys}

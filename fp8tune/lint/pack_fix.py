@@ -1,4 +1,4 @@
-"""What is wrong with a ``[[fix]]`` of a rule."""
+"""Check a ``[[fix]]`` of a rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAFETIES = ("safe", "unsafe")
 
 
 def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with a ``[[fix]]`` other than its expressions, and where."""
+    """Yield what is wrong with a ``[[fix]]``, expressions aside, and where."""
     if entry["safety"] not in SAFETIES:
         near = meant(closest(entry["safety"], SAFETIES))
         yield ("safety",), f"safety is safe or unsafe{near}"
@@ -38,7 +38,7 @@ def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 
 def _wrong(rule: Rule, name: str) -> str:
-    """Why a fix cannot write what ``name`` means."""
+    """Return why a fix cannot write the key of ``name``, else ``""``."""
     if name == "fault":
         return "" if rule.fault else "only a rule with `fault` speaks of one"
     keys = {key for known in rule.known() for key in known.vocabulary.keys}
@@ -50,5 +50,5 @@ def _wrong(rule: Rule, name: str) -> str:
 
 
 def meant(near: str) -> str:
-    """A question about a name, if there is one."""
+    """Return a suggestion for a name, if there is one."""
     return f"; did you mean `{near}`?" if near else ""

@@ -1,4 +1,4 @@
-"""Rule packs of users: untrusted, so every part is checked before use."""
+"""Users' rule packs: untrusted, so every part is checked before use."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def read_pack(folder: str) -> list[Rule]:
     if len(files) > MAX_FILES:
         raise BadRule(f"{folder}: more than {MAX_FILES} rules")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python's, on an odd condition
+        warnings.simplefilter("ignore")  # raised by Python on an odd condition
         return [read_rule(path, category) for category, path in files]
 
 
 def _stray(folder: str) -> None:
-    """Refuse rules in a folder whose name is no category."""
+    """Refuse rules in a folder whose name is not a category."""
     for name in sorted(os.listdir(folder)):
         place = os.path.join(folder, name)
         if name in CATEGORIES or name.startswith(".") or not os.path.isdir(place):

@@ -1,4 +1,4 @@
-"""Where a finding stands in its file."""
+"""Find the place of a finding in its file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOP = Region(1, 1, 1, 1)
 
 
 class Places:
-    """Finds the spans of one document and its overrides that findings point at."""
+    """Finds the spans that findings point at, in one document and its overrides."""
 
     def __init__(self, document: ConfigDocument, job: Job, loaded: Loaded) -> None:
         self.document = document
@@ -20,15 +20,15 @@ class Places:
         self.loaded = loaded
 
     def argument(self, key: str, mark: str) -> Marked | None:
-        """The argument that sets a key, if one does."""
+        """Return the argument that sets a key, if one does."""
         argument = self.loaded.argument(tuple(key.split(".")))
         return argument and marked(argument, mark)
 
     def of(self, at: At) -> tuple[str, Region, str]:
-        """The key of a span, where it stands, and a note if it does not stand.
+        """Return the key of a span, its region, and a note if the file does not set it.
 
-        A key that is not written points at the first of the other names that is,
-        else at its section, else at line 1.
+        A key that is not set points at the first of its other names that is set, else
+        at its section, else at line 1.
         """
         wanted = self.job.key(at.names[0])
         for name in at.names:
@@ -45,7 +45,7 @@ class Places:
         return wanted, section or TOP, f"`{wanted}` is not set: "
 
     def of_fault(self, fault: Fault, mark: str) -> Region:
-        """Where a fault stands: its key, or the nearest table that is written."""
+        """Return the region of a fault: its key, or the nearest table in the file."""
         if fault.span is not None:
             return self._at(fault.span)
         for length in range(len(fault.path), 0, -1):
@@ -65,5 +65,5 @@ class Places:
 
 
 def marked(argument: Argument, mark: str) -> Marked:
-    """An argument with the span of its key or of its value."""
+    """Return an argument with the span of its key or of its value."""
     return Marked(argument.text, argument.key if mark == "key" else argument.value)

@@ -1,4 +1,4 @@
-"""Reads the trees of expressions with Python's own parser."""
+"""Parse expressions with Python's own parser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CONSTANTS = {"true": True, "false": False}
 
 
 def read(source: str) -> Tree:
-    """The tree of one expression; raises ``ExpressionError``."""
+    """Return the tree of one expression; raises ``ExpressionError``."""
     node = _parsed(source)
     try:
         return _Reader(source).tree(node)
@@ -47,7 +47,7 @@ def _parsed(source: str) -> ast.expr:
         raise ExpressionError("empty", 0)
     try:
         tree = ast.parse(f"({source}\n)", mode="eval")
-        if _closes(source):  # maybe the bracket that was put around it
+        if _closes(source):  # possibly the bracket that was added around it
             ast.parse(" ".join(source.split()), mode="eval")
     except SyntaxError as error:
         raise _syntax_error(source, error) from None
@@ -57,7 +57,7 @@ def _parsed(source: str) -> ast.expr:
 
 
 class _Reader:
-    """Makes trees of what Python's parser found, and refuses what is not ours."""
+    """Converts Python's trees, and refuses syntax outside the language."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -131,7 +131,7 @@ class _Reader:
         return ExpressionError(reason, self._offset(node))
 
     def _offset(self, node: ast.AST) -> int:
-        """Where a node starts in the source [characters]."""
+        """Return where a node starts in the source [characters]."""
         line = getattr(node, "lineno", 1)
         text = f"({self.source}".split("\n")[line - 1].encode()
         column = len(text[: getattr(node, "col_offset", 0)].decode())
@@ -154,7 +154,7 @@ _HANDLERS: dict[type[ast.expr], Callable[[_Reader, Any], Tree]] = {
 
 
 def _closes(source: str) -> bool:
-    """Whether a bracket closes that was not opened, be it in a string or not."""
+    """Return whether a bracket closes that was not opened, strings included."""
     depth = 0
     for part in source.split(")")[:-1]:
         depth += part.count("(") - 1
@@ -164,7 +164,7 @@ def _closes(source: str) -> bool:
 
 
 def _syntax_error(source: str, error: SyntaxError) -> ExpressionError:
-    """The error where it stands in ``source``, without Python's advice."""
+    """Return the error with its place in ``source``, without Python's advice."""
     try:
         ast.parse(f"({source}\n)", mode="eval")
     except SyntaxError as inside:
@@ -176,7 +176,7 @@ def _syntax_error(source: str, error: SyntaxError) -> ExpressionError:
 
 
 def _offset_in(source: str, line: int, column: int) -> int:
-    """The offset into ``source`` of a place in the text that Python parsed."""
+    """Return the offset in ``source`` of a place in the text that Python parsed."""
     lines = f"({source}\n".split("\n")
     offset = sum(len(text) + 1 for text in lines[: line - 1]) + column - 1
     return max(0, min(offset, len(source)))

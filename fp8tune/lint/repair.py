@@ -1,4 +1,4 @@
-"""What a rule says of its fixes, one ``[[fix]]`` each."""
+"""The ``[[fix]]`` entries of a rule, compiled."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ VERBS = ("set", "rename", "move", "header")
 
 
 class Repair(NamedTuple):
-    """What fixes a finding: one ``[[fix]]`` of a rule, compiled.
+    """One ``[[fix]]`` of a rule, compiled.
 
-    The verbs map a key, a job's field or ``fault`` to its new value, its new name,
-    its new place (``section.key``), and the section that belongs above it.
+    ``set``, ``rename``, ``move`` and ``header`` map a key, a job's field or ``fault``
+    to its new value, its new name, its new place (``section.key``), and the section
+    that belongs above it.
     """
 
     when: Expression | None
@@ -31,7 +32,7 @@ class Repair(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether the edits are those that the fault brings along."""
+        """Whether the edits are those of the fault itself."""
         return not (self.set or self.rename or self.move or self.header or self.remove)
 
 
@@ -57,7 +58,7 @@ def compile_repair(
 
 
 def parts(entry: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The parts of a ``[[fix]]`` that hold expressions, each by itself."""
+    """Yield the parts of a ``[[fix]]`` that contain expressions, one by one."""
     for field in ("when", "title", "changes"):
         if field in entry:
             yield (field,), {field: entry[field]}

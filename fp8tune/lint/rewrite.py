@@ -1,4 +1,4 @@
-"""Apply fixes to a file: in memory until nothing is left to fix, then at once."""
+"""Apply fixes to a file: in memory until none is left, then written at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.document import CannotEdit, Edit, InvalidText, Unreadable, apply
+from fp8tune.document import InvalidText, Unreadable
+from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
@@ -27,9 +28,10 @@ Look = Callable[[bytes], Report]
 
 
 class Rewritten(NamedTuple):
-    """The bytes after all fixes, what is still found in them, and what was fixed.
+    """The bytes after all fixes, the remaining findings, and the fixed ones.
 
-    ``passes`` are the findings that were fixed together, each in the text before.
+    ``passes`` are the findings that were fixed together, with places in the text
+    before.
     """
 
     data: bytes
@@ -43,7 +45,7 @@ class Rewritten(NamedTuple):
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
-    """Fix a file, or show how, or comment its findings away; raises ``CannotRead``."""
+    """Fix a file, show how, or add ignore comments; raises ``CannotRead``."""
     if options.add_ignore:
         result = ignore(data, look, options.ignore_words)
     else:
@@ -54,6 +56,9 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)
+    if not options.add_ignore:
+        left = explained(result, look, unsafe=options.unsafe_fixes)
+        report = report._replace(diagnostics=left)
     if found.path == "-":
         return report._replace(text=result.data)
     if result.data != data:
@@ -68,7 +73,7 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 def apply_fixes(data: bytes, look: Look, *, unsafe: bool) -> Rewritten:
     """Apply fixes until none is left, stage by stage.
 
-    Fixes that go in circles, or find no end, leave the file as it was.
+    If fixes go in circles or do not end, the file stays unchanged.
     """
     start = now = Rewritten(data, look(data))
     seen = {data}
@@ -91,7 +96,7 @@ UNIGNORABLE = frozenset(
 
 
 def ignore(data: bytes, look: Look, words: str) -> Rewritten:
-    """Put an ignore comment above each finding; ``words`` follow the rule's name."""
+    """Add an ignore comment above each finding; ``words`` follow the rule's name."""
     from fp8tune.lint.ignores import with_ignores
 
     report = look(data)
@@ -110,9 +115,10 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
 
 
 def _stage(rule: str, fix: Fix) -> int:
-    """When a fix has its turn, so that nothing is fixed that should be left alone.
+    """Return the stage in which a fix is applied, so that earlier fixes come first.
 
-    Names in ignore comments, safe ones, what lets the trainer read on, the rest.
+    The order is: names in ignore comments, safe fixes, fixes after which the trainer
+    reads further, and the rest.
     """
     if fix.safety == "safe":
         return 0 if rule in ("bad-ignore", "unknown-ignore") else 1
@@ -120,7 +126,7 @@ def _stage(rule: str, fix: Fix) -> int:
 
 
 def _pass(now: Rewritten, look: Look, stage: int) -> Rewritten | None:
-    """As many fixes of a report at once as hold together; none if none does."""
+    """Apply as many fixes of a report together as possible; ``None`` if none works."""
     waiting = [
         found
         for found in now.report.diagnostics
@@ -138,7 +144,7 @@ def _pass(now: Rewritten, look: Look, stage: int) -> Rewritten | None:
 
 
 def _needed(now: Rewritten, chosen: list[Diagnostic], look: Look) -> list[Diagnostic]:
-    """Those fixes that change the run and whose findings the others leave there."""
+    """Return the run-changing fixes whose findings remain after the other fixes."""
     kept = chosen
     for found in reversed(chosen):
         others = [other for other in kept if other is not found]
@@ -151,7 +157,7 @@ def _needed(now: Rewritten, chosen: list[Diagnostic], look: Look) -> list[Diagno
 def _seen(
     now: Rewritten, chosen: list[Diagnostic], look: Look
 ) -> tuple[bytes, Report] | None:
-    """The file after these fixes and what is found in it; none if they break it."""
+    """Return the file after these fixes and its report; ``None`` if they break it."""
     try:
         data = fixed_bytes(now.data, chosen)
         parse(data)
@@ -161,7 +167,7 @@ def _seen(
 
 
 def _largest(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten | None:
-    """The file after these fixes, or after the first half of them that holds."""
+    """Return the file after these fixes, or after the first half that works."""
     after = _applied(now, chosen, look)
     if after is not None or len(chosen) == 1:
         return after
@@ -171,7 +177,7 @@ def _largest(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten 
 
 
 def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Findings whose fixes do not touch each other, first come first served."""
+    """Return findings whose fixes do not overlap, earlier ones first."""
     chosen: list[Diagnostic] = []
     taken: list[tuple[int, int]] = []
     for found in wanted:
@@ -183,12 +189,11 @@ def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _applied(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten | None:
-    """The file after these fixes, if it is better for each of them.
+    """Return the file after these fixes if each of them improves it.
 
-    The text must still parse, each finding must be gone, and no error may come in its
-    place: none at all, but for those to which the trainer only now reads on, and they
-    may not be about a key that a fix wrote. What is safe says what was meant: one error
-    may come for another, which the mistake had hidden.
+    The text must still parse, each finding must be gone, and no new error may appear.
+    Exceptions are errors that the trainer only now reaches, unless they are about a key
+    that a fix wrote. A safe fix may reveal one error that the mistake had hidden.
     """
     after = _seen(now, chosen, look)
     if after is None or after[1].skipped:
@@ -203,7 +208,7 @@ def _applied(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten 
 def _worse(
     now: Rewritten, data: bytes, report: Report, chosen: list[Diagnostic]
 ) -> bool:
-    """Whether the fixes bring in errors."""
+    """Return whether the fixes cause errors."""
     before, after = _tally(_errors(now.report)), _tally(_errors(report))
     new = after - before
     if not all(found.fix and found.fix.reads_on for found in chosen):
@@ -213,8 +218,33 @@ def _worse(
     return any(key.rpartition(".")[2] in written for _, key in new)
 
 
+def explained(result: Rewritten, look: Look, *, unsafe: bool) -> list[Diagnostic]:
+    """The findings left, where each fix that was tried says why it was not applied."""
+    return [
+        one._replace(fix=one.fix._replace(not_applied=_objection(result, one, look)))
+        if one.fix and (unsafe or one.fix.safety == "safe")
+        else one
+        for one in result.report.diagnostics
+    ]
+
+
+def _objection(now: Rewritten, found: Diagnostic, look: Look) -> str:
+    """Why the fix of one finding cannot be applied to this text."""
+    after = _seen(now, [found], look)
+    if after is None or after[1].skipped:
+        return "the file would be no train config"
+    data, report = after
+    if _tally([found]) & _tally(report.diagnostics):
+        return "it does not remove the finding"
+    if not _worse(now, data, report, [found]):
+        return "the fixes of this file undo each other"
+    new = _tally(_errors(report)) - _tally(_errors(now.report))
+    error = next(e for e in _errors(report) if (e.rule, e.key) in new)
+    return f"lint would then report: error[{error.rule}] {error.message}"
+
+
 def _names(values: dict[str, Any]) -> Iterator[str]:
-    """The names of all keys, whatever table they stand in."""
+    """Yield the names of all keys, in any table."""
     for name, value in values.items():
         yield name
         if isinstance(value, dict):
@@ -222,7 +252,7 @@ def _names(values: dict[str, Any]) -> Iterator[str]:
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
-    """The bytes of a file after the fixes of some findings."""
+    """Return the bytes of a file after the fixes of some findings."""
     document = parse(data)
     edits = {
         Edit(change.start, change.end, change.text)
@@ -245,18 +275,18 @@ def _tally(findings: Iterable[Diagnostic]) -> Counter[tuple[str, str]]:
 
 
 class Changed(Exception):
-    """The file is no longer what was read from it."""
+    """The file has changed since it was read."""
 
 
 def replace(path: str, before: bytes, after: bytes) -> None:
-    """Put ``after`` in a file's place at once, with its mode, owner and attributes.
+    """Replace a file atomically, keeping its mode, owner and attributes.
 
-    A link stays a link: what it points at is replaced; further hard links keep the
-    old bytes. Raises ``Changed`` where the file does not hold ``before``, and
+    A symbolic link stays, and the file that it points at is replaced; other hard links
+    keep the old bytes. Raises ``Changed`` if the file's content is not ``before``, and
     ``OSError``.
     """
     place = os.path.realpath(path)
-    with open(place, "r+b") as file:  # refuses a file that may not be written
+    with open(place, "r+b") as file:  # fails if the file is not writable
         if file.read(len(before) + 1) != before:
             raise Changed(path)
     atomic.write(place, after, like=place)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 
 class At(NamedTuple):
-    """A span of the finding: what it is about, which part of it, and its label.
+    """A span of the finding: its name, which part of it, and its label.
 
-    Of several names the first that stands in the file gives the span. The finding is
-    about the first name, written or not, unless ``any`` makes them equals.
+    Of several names the first one in the file gives the span. The finding is about the
+    first name, in the file or not, unless ``any`` makes all names equal.
     """
 
     names: list[str]
@@ -21,9 +21,9 @@ class At(NamedTuple):
 class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
-    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one;
-    ``beside`` is a second config of the same run, for a rule on several files, and
-    ``arguments`` are what the trainer gets behind the config.
+    ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
+    a second config of the same run, for a rule on two files. ``arguments`` are the
+    trainer's overrides.
     """
 
     config: str
@@ -34,7 +34,7 @@ class Example(NamedTuple):
 
 
 def at(entry: dict[str, Any]) -> At:
-    """A span, from its table in the file."""
+    """Read a span from its table in the file."""
     names = entry["any"] if "any" in entry else entry["key"]
     return At(
         [names] if isinstance(names, str) else list(names),
@@ -45,7 +45,7 @@ def at(entry: dict[str, Any]) -> At:
 
 
 def example(entry: dict[str, Any]) -> Example:
-    """An example, from its table in the file."""
+    """Read an example from its table in the file."""
     return Example(
         entry["config"],
         entry.get("also", []),

@@ -1,7 +1,7 @@
 """Rules: one TOML file each, read from ``rules/<consequence>/<name>.toml``.
 
-The folder names the category, the file the rule. Built-in rules are compiled
-when first used; packs of users are checked whole when they load.
+The folder is the category, the file name the rule. Built-in rules are compiled on first
+use; users' packs are fully checked when they load.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BadRule(Exception):
 
 
 class Rule:
-    """One rule, as its file says it.
+    """One rule, as its file defines it.
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
@@ -86,7 +86,7 @@ class Rule:
         self._given = text
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process gets: nothing that is compiled or read when needed."""
+        """Return the state for another process, without compiled or cached parts."""
         lazy = {k for k, v in vars(Rule).items() if isinstance(v, cached_property)}
         return {k: v for k, v in self.__dict__.items() if k not in lazy}
 
@@ -101,16 +101,16 @@ class Rule:
 
     @cached_property
     def front(self) -> dict[str, Any]:
-        """What a finding needs of the file: all that stands before its examples."""
+        """The part of the file that a finding needs: everything before the examples."""
         if not self.builtin or "data" in self.__dict__:
             return self.data
         return parsed(self._text.partition("\n[[bad]]")[0])
 
     @cached_property
     def guard(self) -> str:
-        """The first part of a condition that is an ``and``: false, and so is the rule.
+        """The first part of a condition that is an ``and``; if false, so is the rule.
 
-        Empty where the condition is no plain ``and``; else ``rest`` is what follows.
+        Empty if the condition is not a plain ``and``; else ``rest`` is what follows.
         """
         head, found, _ = self.source.partition(" and ")
         closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
@@ -119,7 +119,7 @@ class Rule:
 
     @property
     def _is_and(self) -> bool:
-        """Whether no ``or`` and no ``if`` stands outside of brackets."""
+        """Return whether no ``or`` and no ``if`` is outside of brackets."""
         flat, inner = self.source, ""
         while flat != inner and (" or " in flat or " if " in flat):
             flat, inner = re.sub(_BRACKETS, "", flat), flat
@@ -127,17 +127,17 @@ class Rule:
 
     @property
     def summary(self) -> str:
-        """One line that reads well in a list."""
+        """A summary of one line, for lists."""
         return str(self.data["summary"])
 
     @property
     def confidence(self) -> str:
-        """How sure the evidence makes us: certain, high or medium."""
+        """How strong the evidence is: certain, high or medium."""
         return str(self.data["confidence"])
 
     @property
     def since(self) -> str:
-        """The version of fp8tune that had the rule first."""
+        """The first version of fp8tune that had the rule."""
         return str(self.data["since"])
 
     @property
@@ -152,7 +152,7 @@ class Rule:
 
     @property
     def references(self) -> list[str]:
-        """Where the evidence stands."""
+        """The sources of the evidence."""
         return list(self.front.get("references", []))
 
     @cached_property
@@ -172,7 +172,7 @@ class Rule:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The guard of a condition, if it has one, and what follows."""
+        """The guard of a condition, if it has one, and the rest."""
         rest = self.source[len(self.guard) :].removeprefix(" and ")
         return (self.guard, rest) if self.guard else ()
 
@@ -245,13 +245,13 @@ class Rule:
         return tuple(name for name in ("gpu", "world_size") if name in found)
 
     def _condition_names(self) -> tuple[str, ...]:
-        """The names of the condition, from its parts where they are compiled."""
+        """The names in the condition, from its compiled parts if there are any."""
         if self.guard:
             return (*self.guarding.names, *self.rest.names)
         return self.when.names if self.source else ()
 
     def knows(self, name: str) -> bool:
-        """Whether the rule may speak of ``name``."""
+        """Return whether the rule may use ``name``."""
         if name.startswith("fault."):
             return name.removeprefix("fault.") in self._fault_facts()
         if self.trainers:
@@ -287,13 +287,13 @@ def _anything(_: str) -> bool:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The values of a rule file; a wheel has those of its own rules at hand."""
+    """Return the values of a rule file; a wheel has those of its rules precomputed."""
     import tomllib
 
     return tomllib.loads(text)
 
 
 def read_text(path: str) -> str:
-    """The text of a file of ours."""
+    """Return the text of one of fp8tune's own files."""
     with open(path, "rb", buffering=0) as file:
         return file.read().decode()

@@ -1,4 +1,4 @@
-"""The rules that a run selected, by what makes them fire."""
+"""The selected rules of a run, by what makes them fire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with that value).
 
 
 class Rules:
-    """The rules of a run, by what makes them fire.
+    """The selected rules of a run, by what makes them fire.
 
     ``names`` are those of all rules, selected or not, with their codes;
     ``known`` are the names alone. ``needs_of`` says what rules need of a config, if not
@@ -95,7 +95,7 @@ def _needs_by_wheel(known: Trainer) -> Needs:
 class _Conditions:
     """The rules with a condition on the jobs of one trainer.
 
-    Each list of keys of which a rule needs one is a bit, the same for all rules.
+    Each list of keys of which a rule needs one is a bit, shared by all rules.
     """
 
     def __init__(self, rules: Iterable[Rule], known: Trainer, by_name: Needs) -> None:
@@ -116,7 +116,7 @@ class _Conditions:
         self._valued = {key.partition("=")[0] for key in self._brings if "=" in key}
 
     def needing(self, loaded: Loaded) -> list[Rule]:
-        """The rules that find what they need among the keys that a config writes."""
+        """Return the rules whose needed keys a config sets."""
         there, brings = 0, self._brings
         for key in loaded.written & brings.keys():
             there |= brings[key]

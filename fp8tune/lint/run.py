@@ -34,8 +34,8 @@ MAX_WORKERS = 8
 class Result(NamedTuple):
     """Reports of all files, what could not be read, and lines about the baseline.
 
-    ``stale`` are its entries that are no longer found, ``notes`` what became of it;
-    ``rules`` are those that fired, by name.
+    ``stale`` are the baseline's entries whose findings are gone; ``notes`` say what was
+    done with the baseline. ``rules`` are those that fired, by name.
     """
 
     reports: list[Report]
@@ -51,9 +51,9 @@ class Result(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether a file has a finding that fails the run, or a baseline is stale.
+        """Whether a finding fails the run, or a baseline is stale.
 
-        A stale baseline fails on any level.
+        A stale baseline fails at every level.
         """
         if self.stale and any(report.fail_on != "never" for report in self.reports):
             return True
@@ -65,7 +65,7 @@ class Result(NamedTuple):
 
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
-    """Check everything that ``paths`` mean; raises ``Problem``."""
+    """Check all files that ``paths`` name; raises ``Problem``."""
     files = discover(paths)
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
@@ -82,7 +82,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
 
 
 def _with_others(found: list[Found], result: Result, options: Options) -> Result:
-    """Add the findings of rules on two files, which no file shows alone."""
+    """Add the findings of rules on two files."""
     if not any(report.compared for report in result.reports):
         return result
     from fp8tune.lint.compare import conflicts, merged
@@ -102,7 +102,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
 
 
 def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> Result:
-    """The result with what became of the baselines: written again, or stale."""
+    """Return the result after rewriting the baselines, or checking their entries."""
     from fp8tune.lint import baseline
 
     reports = result.reports
@@ -118,7 +118,7 @@ def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> R
 
 
 def _run_all(found: list[Found], runner: _Runner) -> Result:
-    """Check files; many are shared out over processes, with rules that are compiled."""
+    """Check files; many files are distributed over processes with compiled rules."""
     workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
     alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
     if workers < 2 or alone:
@@ -138,7 +138,7 @@ def _run_all(found: list[Found], runner: _Runner) -> Result:
 
 
 def cores() -> int:
-    """Cores that this process may use; macOS does not report them, so all."""
+    """Return the number of cores that this process may use; on macOS all."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -173,14 +173,14 @@ class _Runner:
         self._builtin = read_builtin()
 
     def check_options(self) -> None:
-        """Find fault with the selection and the packs even if no file needs them."""
+        """Check selection and packs even if no file needs them."""
         try:
             self.rules(settings_for(os.getcwd()), ".")
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
 
     def fired(self, reports: list[Report]) -> dict[str, Rule]:
-        """The rules that have a finding, be it held back."""
+        """Return the rules that have a finding, suppressed ones included."""
         names = {found.rule for report in reports for found in report.diagnostics}
         names |= {held.finding.rule for report in reports for held in report.suppressed}
         known = (
@@ -190,9 +190,9 @@ class _Runner:
         return {rule.name: rule for rule in known if rule.name in names}
 
     def judged(self, found: Found) -> tuple[Report | None, str]:
-        """The report of one file, or a line that says why it could not be checked.
+        """Return the report of one file, or a line that says why it was not checked.
 
-        Whatever goes wrong with one file, the others are checked.
+        An error in one file does not keep the others from being checked.
         """
         try:
             report = self.report(found)
@@ -213,11 +213,11 @@ class _Runner:
         if report is None or not (report.skipped and found.explicit):
             return report, ""
         reason = f"no train config of a known trainer: {report.skipped}"
-        kept = None if report.text is None else report  # stdin is handed through
+        kept = None if report.text is None else report  # stdin is passed through
         return kept, f"{report.path}: {reason}"
 
     def report(self, found: Found) -> Report | None:
-        """The report of one file, or ``None`` for an excluded one."""
+        """Return the report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
         folder = os.path.dirname(os.path.abspath(path))
         settings = settings_for(folder)
@@ -258,7 +258,7 @@ class _Runner:
         return look(data)
 
     def _held(self, report: Report) -> Report:
-        """The report without what its baseline holds back."""
+        """Return the report without the findings that its baseline accepts."""
         from fp8tune.lint import baseline
 
         path = report.baseline
@@ -271,14 +271,14 @@ class _Runner:
         return baseline.hold(report, self._books[path])
 
     def _passed(self, found: Found, path: str) -> Report | None:
-        """The report of an excluded file: none, but that stdin comes out as it is."""
+        """Return the report of an excluded file: none, but stdin is passed through."""
         writes = self.options.fix or self.options.add_ignore
         if found.path != "-" or not writes or self.options.diff:
             return None
         return Report(path, [], skipped="excluded", text=read("-"))
 
     def rules(self, settings: Settings, path: str) -> Rules:
-        """The rules for a file, after selection."""
+        """Return the selected rules for a file."""
         ignored = tuple(
             rule
             for pattern, rules in settings.per_file_ignores

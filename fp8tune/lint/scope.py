@@ -1,4 +1,4 @@
-"""What the expressions of a rule see: the job, and the facts of one fault."""
+"""The scope of a rule's expressions: the job, and the facts of one fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fp8tune.trainers.faults import Fault
 
 
 class Scope:
-    """A job with the facts of one fault, as a rule's message sees it."""
+    """A job plus the facts of one fault, for a rule's message."""
 
     def __init__(self, job: Job, facts: dict[str, Any]) -> None:
         self.job = job
@@ -27,7 +27,7 @@ PROSE = frozenset(
 
 
 def of_fault(job: Job, fault: Fault) -> Scope:
-    """What a rule on a fault sees; words of ours are shown without quotes."""
+    """Return the scope of a rule on a fault; fp8tune's own words get no quotes."""
     facts = {
         name: _prose(value) if name in PROSE else value
         for name, value in fault.facts.items()

@@ -1,4 +1,4 @@
-"""Which rules a run checks: by the command line and by the settings of a project."""
+"""Select the rules of a run, by the command line and the project's settings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fp8tune.suggest import closest
 
 
 class Problem(Exception):
-    """The run cannot be done: bad options, settings or rules."""
+    """The run is impossible: bad options, settings or rules."""
 
 
 def select(
     rules: list[Rule], options: Options, settings: Settings, ignored: tuple[str, ...]
 ) -> Rules:
-    """The rules that are checked, with their severities; raises ``Problem``.
+    """Return the rules to check, with their severities; raises ``Problem``.
 
-    ``ignored`` are those that the settings leave out for the file.
+    ``ignored`` are rules that the settings exclude for the file.
     """
     _unique(rules)
     select = options.select or settings.select
@@ -45,7 +45,7 @@ def select(
 
 
 def selected(rule: Rule, by: str) -> bool:
-    """Whether a name, a code or its beginning, or a category means the rule."""
+    """Return whether a name, a code or its beginning, or a category selects a rule."""
     name = RENAMED.get(by, by)
     return name in (rule.name, rule.category) or (
         by.isupper() and rule.code.startswith(by)
@@ -53,7 +53,7 @@ def selected(rule: Rule, by: str) -> bool:
 
 
 def _known(selector: str, rules: Iterable[Rule], setting: str = "") -> None:
-    """Raise ``Problem`` for what selects no rule, with the setting that says it."""
+    """Raise ``Problem`` if a selector matches no rule, naming its setting."""
     names = [name for rule in rules for name in (rule.name, rule.code)]
     if not any(selected(rule, selector) for rule in rules) and (
         selector not in CATEGORIES

@@ -1,6 +1,6 @@
-"""What a run is asked for: by ``[tool.fp8tune]`` of a project, and by options."""
+"""Settings of a run: ``[tool.fp8tune]`` of the project, and options."""
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 import os
 import stat
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
+from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
@@ -17,14 +17,14 @@ from fp8tune.trainers.about import misnamed
 
 
 class BadSettings(Exception):
-    """``[tool.fp8tune]`` cannot be used; says where and why."""
+    """``[tool.fp8tune]`` cannot be used; the message says where and why."""
 
 
 class Options(NamedTuple):
-    """What the command line asks for.
+    """The options of the command line.
 
     ``overrides`` are the trainer's own arguments, ``script`` the GPUs that a launch
-    script asks for.
+    script requests.
     """
 
     gpu: str = ""
@@ -49,7 +49,7 @@ class Options(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a project asks for; ``folder`` is where its pyproject.toml stands."""
+    """The settings of a project; ``folder`` contains its pyproject.toml."""
 
     folder: str = ""
     gpu: str = ""
@@ -68,7 +68,7 @@ class Settings(NamedTuple):
 
     @property
     def selectors(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """What names rules, with the file and the setting that it stands in."""
+        """Yield the settings that select rules, with their file and name."""
         place = f"{os.path.join(self.folder, 'pyproject.toml')}: [tool.fp8tune]"
         yield f"{place} `select`", self.select
         yield f"{place} `ignore`", self.ignore
@@ -78,12 +78,11 @@ class Settings(NamedTuple):
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""
-        origin = "pyproject.toml"
         if self.gpu and not target.gpu:
-            target = target._replace(gpu=self.gpu, gpu_origin=origin)
+            target = target._replace(gpu=self.gpu, gpu_origin=PROJECT)
         if self.world_size and not target.world_size:
             size = self.world_size
-            target = target._replace(world_size=size, world_size_origin=origin)
+            target = target._replace(world_size=size, world_size_origin=PROJECT)
         if self.gpus_per_node and not target.gpus_per_node:
             target = target._replace(gpus_per_node=self.gpus_per_node)
         return target
@@ -109,7 +108,7 @@ _KEYS = (
 
 @cache
 def settings_for(folder: str) -> Settings:
-    """The settings that hold for files in ``folder`` (an absolute path).
+    """Return the settings for files in ``folder`` (an absolute path).
 
     Raises ``BadSettings``.
     """
@@ -124,7 +123,7 @@ def settings_for(folder: str) -> Settings:
 
 @cache
 def _settings_in(folder: str) -> Settings | None:
-    path = os.path.join(folder, "pyproject.toml")
+    path = os.path.join(folder, PROJECT)
     table = _table(path)
     return None if table is None else _Reader(path, table).settings()
 
@@ -184,7 +183,7 @@ class _Reader:
         )
 
     def search_config(self, folder: str) -> str:
-        """The config that a search without a path takes."""
+        """Return the config that a search without a path uses."""
         table = self.table.get("search", {})
         if not isinstance(table, dict):
             raise self.fail("`search` is a table")

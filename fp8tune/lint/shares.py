@@ -1,4 +1,4 @@
-"""Share work out over forked processes, where a system has them: not on Windows."""
+"""Distribute work over forked processes (not on Windows)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Made = TypeVar("Made")
 
 
 def shared_out(work: Callable[[Share], Made], shares: list[Share]) -> list[Made]:
-    """What ``work`` makes of each share, in order; the first share is done here.
+    """Return the results of ``work`` on each share, in order; the first runs here.
 
-    An error of the work is raised here, and the other processes are ended.
+    An error of the work is raised in this process, and the others are ended.
     """
     children = [_Child(work, share) for share in shares[1:]]
     try:
@@ -27,7 +27,7 @@ def shared_out(work: Callable[[Share], Made], shares: list[Share]) -> list[Made]
 
 
 class _Child(Generic[Share, Made]):
-    """A process that does one share and sends what it made through a pipe."""
+    """A process that does one share and sends its result through a pipe."""
 
     def __init__(self, work: Callable[[Share], Made], share: Share) -> None:
         read, write = os.pipe()
@@ -55,12 +55,12 @@ class _Child(Generic[Share, Made]):
 
     def end(self) -> None:
         self.pipe.close()
-        os.kill(self.pid, signal.SIGKILL)  # it is done, or nobody waits for it
+        os.kill(self.pid, signal.SIGKILL)  # it is done, or its result is not needed
         os.waitpid(self.pid, 0)
 
 
 def _do(work: Callable[[Share], Any], share: Share, write: int) -> NoReturn:
-    """Do a share, send what it made or the error, and end without cleaning up."""
+    """Do a share, send the result or the error, and end without cleanup."""
     try:
         import pickle
 

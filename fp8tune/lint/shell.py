@@ -1,7 +1,8 @@
-"""The commands of a bash script, with what is known of their words; nothing is run.
+"""Read the commands of a bash script, resolving words without running anything.
 
-Assignments, arguments, arrays and defaults are resolved. What only a run shows, such as
-the output of a command or a variable that a loop sets, is named instead.
+Assignments, arguments, arrays and defaults are resolved. Values that only a run
+determines, such as the output of a command or a variable set in a loop, are named
+instead.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ HOLE = "\ufffc"
 
 
 class Unknown(NamedTuple):
-    """What cannot be resolved: as written, and why."""
+    """An unresolvable piece: its text, and why."""
 
     text: str
     reason: str
 
 
 class Word(NamedTuple):
-    """One word of a command; a ``HOLE`` in it stands for what is ``unknown``."""
+    """One word of a command; each ``HOLE`` in it is a piece in ``unknown``."""
 
     text: str
     unknown: Unknown | None = None
@@ -61,14 +62,14 @@ def _hole(text: str, reason: str) -> Word:
 
 
 def _join(words: Iterable[Word], between: str = "") -> Word:
-    """One word of several."""
+    """Join several words into one."""
     known = list(words)
     unknown = next((word.unknown for word in known if word.unknown), None)
     return Word(between.join(word.text for word in known), unknown)
 
 
 class Command(NamedTuple):
-    """A simple command: its words, its line, and the folder that ``cd`` led to."""
+    """A simple command: its words, its line, and the current folder after ``cd``."""
 
     words: list[Word]
     line: int
@@ -80,7 +81,7 @@ Value = Word | list[Word]
 
 
 class Shell:
-    """Reads scripts; ``variables`` and ``arguments`` are what is known from outside."""
+    """Reads scripts, given ``variables`` and ``arguments`` from outside."""
 
     def __init__(self, arguments: Iterable[str], variables: Mapping[str, str]) -> None:
         self.arguments: Value = list(map(Word, arguments))
@@ -100,14 +101,14 @@ class Shell:
         }
 
     def commands(self, text: str) -> Iterator[Command]:
-        """The simple commands of a script in order; raises ``BadScript``."""
+        """Yield the simple commands of a script in order; raises ``BadScript``."""
         for command in self._statements(text):
             yield from self._run(command)
 
     def _statements(self, text: str) -> Iterator[list[Token]]:
-        """The tokens of each simple command; those of its blocks are applied."""
+        """Yield the tokens of each simple command; block keywords are applied."""
         command: list[Token] = []
-        skipped = ""  # what ends the head of a loop or of a case
+        skipped = ""  # the end of the head of a loop or case
         for token in tokens(text):
             word = token.plain
             if skipped:
@@ -139,7 +140,7 @@ class Shell:
             self._forget()
 
     def _operator(self, sign: str) -> str:
-        """Open or close what an operator does; what ends a head that follows."""
+        """Apply an operator to the blocks; return what ends a head that follows."""
         self.conditional = sign in ("&&", "||")
         if sign == "(":
             self._open("(")
@@ -151,7 +152,7 @@ class Shell:
         return ""
 
     def _skipped(self, until: str, token: Token) -> str:
-        """Pass over the head of a loop or of a case; what ends it."""
+        """Skip the head of a loop or case; return what ends it."""
         if until == "name":
             self._set(token.plain, _hole(f"${token.plain}", _LOOP))
             return "\n"
@@ -164,7 +165,7 @@ class Shell:
         return "" if token.operator in ends else until
 
     def _leaves(self, command: list[Token]) -> bool:
-        """Whether the script ends here."""
+        """Return whether the script ends here."""
         name = command[0].plain
         ends = name == "exit" or (name == "exec" and len(command) > 1)
         return ends and not self.blocks and not self.conditional
@@ -173,7 +174,7 @@ class Shell:
         self.blocks.append((kind, set()))
 
     def _close(self) -> None:
-        """End a block: what it has set holds on a condition alone."""
+        """End a block: its assignments may not have happened."""
         if self.blocks:
             self._forget()
             _, names = self.blocks.pop()
@@ -188,7 +189,7 @@ class Shell:
         return any(kind in kinds for kind, _ in self.blocks)
 
     def _set(self, name: str, value: Value) -> None:
-        """Give a variable a value, as far as it is sure that the line is run."""
+        """Set a variable if the line certainly runs; else it becomes unknown."""
         if self.blocks:
             self.blocks[-1][1].add(name)
         length = self._count(value)
@@ -201,7 +202,7 @@ class Shell:
         self.variables[name] = value
 
     def _run(self, command: list[Token]) -> Iterator[Command]:
-        """Apply what a command does to the state, or hand it out."""
+        """Apply a command to the state, or yield it."""
         self.line = command[0].line
         first = command[0].plain
         if first in _DECLARES or all(map(_is_assignment, command)):
@@ -260,19 +261,19 @@ class Shell:
             self.arguments = _hole("$@", "depends on a `shift` that is not resolved")
 
     def _replace_arguments(self, words: list[Word]) -> None:
-        """What ``set -- ...`` does; its other options change nothing here."""
+        """Apply ``set -- ...``; other options of ``set`` change nothing here."""
         if words and words[0].text == "--":
             unknown = any(word.unknown for word in words)
             sure = not (self.blocks or self.conditional or unknown)
             self.arguments = words[1:] if sure else _hole("$@", _CONDITION)
 
     def _text(self, parts: Parts, depth: int = 0) -> Word:
-        """The one word of parts that are not split."""
+        """Return the word of parts that are not split."""
         values = (self._value(part, depth) for part in parts)
         return _join(v if isinstance(v, Word) else _join(v, " ") for v in values)
 
     def _fields(self, parts: Parts) -> list[Word]:
-        """The words that one word of the script becomes."""
+        """Return the words that one word of the script expands to."""
         done: list[Word] = []
         last: Word | None = None
         for part in parts:
@@ -294,7 +295,7 @@ class Shell:
         return done if last is None else [*done, last]
 
     def _value(self, part: Part, depth: int = 0) -> Value:
-        """What one piece of a word stands for."""
+        """Return the value of one piece of a word."""
         if part.reason:
             return _hole(part.text, part.reason)
         if not part.name:
@@ -322,7 +323,7 @@ class Shell:
         return value
 
     def _count(self, value: Value | None) -> int:
-        """Return the length of a value; raise ``BadScript`` where all are too much."""
+        """Return the length of a value; raise ``BadScript`` if all are too long."""
         words = value if isinstance(value, list) else [value] if value else []
         length = sum(len(word.text) + 1 for word in words)
         self.expanded += length
@@ -331,7 +332,7 @@ class Shell:
         return length
 
     def _variable(self, part: Part) -> Value | None:
-        """The value of a variable, ``None`` if it is not set."""
+        """Return the value of a variable, ``None`` if it is not set."""
         name, arguments = part.name, self.arguments
         if name in ("@", "*", "#") or name.isdigit():
             if self._inside("function"):

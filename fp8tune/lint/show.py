@@ -1,4 +1,4 @@
-"""Show the result of a run: to people here, to programs by ``formats``."""
+"""Show the result of a run to people; ``formats`` has those for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SUPPLY = {
 
 
 class Style(NamedTuple):
-    """How to show a result; ``file`` takes the findings in place of stdout."""
+    """How to show a result; ``file`` gets the findings instead of stdout."""
 
     output_format: str
     file: str = ""
@@ -34,30 +34,30 @@ class Style(NamedTuple):
 
     @property
     def summed(self) -> bool:
-        """Whether there is a summary: not where programs alone read."""
+        """Whether there is a summary: not for output that only programs read."""
         read = self.file or self.output_format in ("full", "concise", "github")
         return bool(read) and not self.quiet
 
     def notes(self, out: TextIO, err: TextIO) -> TextIO:
-        """Where the summary goes: to the findings only if people read both."""
+        """Return the summary's stream: the findings' only if people read both."""
         together = self.output_format in ("full", "github") and not self.file
         return out if together else err
 
     def safe(self, line: str) -> str:
-        """A line in which the runner of GitHub Actions finds no command of old form."""
+        """Return a line without old-style commands of GitHub Actions."""
         return line.replace("##[", "## [") if self.output_format == "github" else line
 
 
 def default_format(file: str) -> str:
-    """Full text; in the log of a GitHub action, annotations."""
+    """Return the default format: full text, or annotations in GitHub Actions."""
     actions = os.environ.get("GITHUB_ACTIONS") == "true"
     return "github" if actions and not file else "full"
 
 
 def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
-    """Write the findings, and what else there is to say.
+    """Write the findings and the summary.
 
-    Raises ``Problem`` if they are to go to a file that cannot be written.
+    Raises ``Problem`` if their file cannot be written.
     """
     show_unread(result, style, err)
     if style.file:
@@ -78,13 +78,13 @@ def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
 
 
 def show_unread(result: Result, style: Style, err: TextIO) -> None:
-    """Say what could not be read."""
+    """Print what could not be read."""
     for line in result.unread:
         print(style.safe(f"fp8tune: {plain(line)}"), file=err)
 
 
 def save(path: str, text: str) -> None:
-    """Write a file at once; what is no regular file, such as a pipe, is written to.
+    """Write a file atomically; a pipe or device is written to directly.
 
     Raises ``Problem``.
     """
@@ -148,7 +148,7 @@ def _full(result: Result, out: TextIO, *, colour: bool) -> None:
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Colour on a terminal; NO_COLOR and FORCE_COLOR decide before that."""
+    """Return whether to use colour: by NO_COLOR, FORCE_COLOR, else on a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -157,7 +157,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def summary(result: Result) -> Iterator[str]:
-    """Findings, skipped files, and what was not checked, each counted."""
+    """Yield the numbers of findings, skipped files, and checks not made."""
     checked = [report for report in result.reports if not report.skipped]
     levels = Counter(found.severity for found in result.diagnostics)
     files = count(len(checked), "file")
@@ -207,7 +207,7 @@ def _unchecked(result: Result) -> Iterator[str]:
 
 
 def _gaps(result: Result) -> Iterator[str]:
-    """What no estimate covers: memory, speed or both; why; and in how many files."""
+    """Yield what no estimate covers (memory, speed), why, and in how many files."""
     files: Counter[tuple[str, str]] = Counter()
     for report in result.reports:
         found: dict[str, set[str]] = {}
@@ -220,5 +220,5 @@ def _gaps(result: Result) -> Iterator[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
+    """Return ``1 file``, ``2 files``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

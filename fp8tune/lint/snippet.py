@@ -1,4 +1,4 @@
-"""A finding with its source lines, carets and labels, as a terminal shows it."""
+"""Render a finding with its source lines, carets and labels, for a terminal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Painter:
         self.colour = colour
 
     def paint(self, text: str, *codes: str) -> str:
-        """The text in bold or colour, if there is colour."""
+        """Return the text in bold or colour, if colour is on."""
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colour else text
 
     def finding(self, found: Diagnostic, lines: dict[int, str]) -> str:
-        """One finding as a block of lines, with an empty line at its end."""
+        """Return one finding as a block of lines, with an empty line at its end."""
         level = self.paint(
             f"{found.severity}[{found.rule}]", _BOLD, _LEVEL[found.severity]
         )
@@ -100,7 +100,7 @@ class Painter:
 
 
 def _on_command_line(found: Diagnostic) -> Iterator[tuple[Label, str]]:
-    """Labels on arguments as labels of a line, which is the argument."""
+    """Yield labels on arguments as labels of a line that is the argument."""
     for label in found.labels:
         if label.argument is not None:
             text, (start, end) = label.argument
@@ -109,7 +109,9 @@ def _on_command_line(found: Diagnostic) -> Iterator[tuple[Label, str]]:
 
 
 def _offer(fix: Fix) -> str:
-    """What a fix does and the option that asks for it."""
+    """What a fix does, and the option that asks for it or why it was not applied."""
+    if fix.not_applied:
+        return f"{plain(fix.title)}: not applied, because {plain(fix.not_applied)}"
     if fix.safety == "safe":
         return f"{plain(fix.title)} (--fix)"
     return f"{plain(fix.title)} (--unsafe-fixes; {plain(fix.changes)})"
@@ -126,7 +128,7 @@ def _mark(label: Label, line: str, start: int, indent: int, sign: str) -> str:
 
 
 def _window(line: str, labels: list[Label]) -> tuple[int, int]:
-    """Which characters of a long line to show: those around its first label."""
+    """Return the part of a long line to show: around its first label."""
     if len(line) <= WIDTH:
         return 0, len(line)
     first = min(label.region.column for label in labels) - 1
@@ -135,7 +137,7 @@ def _window(line: str, labels: list[Label]) -> tuple[int, int]:
 
 
 def _cells(text: str) -> tuple[str, int]:
-    """Text that is safe to print, and the terminal cells that it takes."""
+    """Return text that is safe to print, and the terminal cells that it takes."""
     safe = plain(text.replace("\t", "    "))
     if safe.isascii():
         return safe, len(safe)

@@ -1,4 +1,4 @@
-"""How often each rule fired, and in how many files."""
+"""Count how often each rule fired, and in how many files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fp8tune.lint.run import Result
 
 
 class Total(NamedTuple):
-    """Findings in all, and the files that have one."""
+    """The number of findings, and of files that have one."""
 
     findings: int
     files: int
 
 
 class Row(NamedTuple):
-    """Findings of one rule at one level, and the files that have one."""
+    """The findings of one rule at one level, and the files that have one."""
 
     rule: str
     code: str
@@ -27,13 +27,13 @@ class Row(NamedTuple):
 
 
 def total(result: Result) -> Total:
-    """The sum over all rules."""
+    """Return the sum over all rules."""
     files = sum(bool(report.diagnostics) for report in result.reports)
     return Total(sum(1 for _ in result.diagnostics), files)
 
 
 def totals(result: Result) -> list[Row]:
-    """One row per rule that fired, the most frequent first."""
+    """Return one row per rule that fired, the most frequent first."""
     paths: dict[tuple[str, str, str, str], list[str]] = {}
     for found in result.diagnostics:
         rule = (found.rule, found.code, found.category, found.severity)
@@ -43,7 +43,7 @@ def totals(result: Result) -> list[Row]:
 
 
 def table(result: Result) -> Iterator[str]:
-    """The rows as aligned lines, with the total last; no lines if nothing fired."""
+    """Yield the rows as aligned lines, the total last; nothing if no rule fired."""
     rows = totals(result)
     if not rows:
         return

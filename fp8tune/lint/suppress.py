@@ -1,7 +1,7 @@
-"""Comments that silence a finding, and what is wrong with them.
+"""Apply ignore comments to findings, and check the comments.
 
 ``tp = 3  # fp8tune: ignore[rule-name] until=2027-01-31 -- reason``, on the line of any
-span of the finding, or on a line of its own above. There is no form for all rules.
+span of the finding, or on its own line above. There is no form for all rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fp8tune.trainers.faults import Fault
 
 
 class Sieve:
-    """Holds findings back, and reports which comments held back nothing."""
+    """Suppresses findings, and reports comments that suppressed nothing."""
 
     def __init__(self, document: ConfigDocument, today: datetime.date) -> None:
         self.text = document.text
@@ -32,7 +32,7 @@ class Sieve:
         self.there: dict[Span, list[Diagnostic]] = {}
 
     def keeps(self, found: Diagnostic) -> bool:
-        """Whether no comment in force silences the finding."""
+        """Return whether no valid comment silences the finding."""
         lines = {label.region.line for label in found.labels}
         silent: Ignore | None = None
         for ignore in self.ignores:
@@ -49,11 +49,10 @@ class Sieve:
     def faults(
         self, known: Mapping[str, str], judged: frozenset[str]
     ) -> Iterator[Fault]:
-        """What is wrong with the comments.
+        """Yield what is wrong with the comments.
 
-        ``known`` are the names of all rules with their codes, ``judged`` those that
-        were applied to this file, so that their silence means that there is nothing to
-        ignore.
+        ``known`` are the names of all rules with their codes. ``judged`` are those that
+        were checked in this file: if they found nothing, there is nothing to ignore.
         """
         for ignore in self.broken:
             yield _bad(ignore)
@@ -66,7 +65,7 @@ class Sieve:
                     yield self._fault(kind, ignore, index, facts)
 
     def _unknown(self, ignore: Ignore, index: int, known: Mapping[str, str]) -> Fault:
-        """A name that no rule has, with the names that may have been meant."""
+        """Return the fault of an unknown name, with names that may have been meant."""
         name = ignore.names[index]
         there = self.there.get(ignore.span, ())
         facts = {
@@ -95,13 +94,13 @@ class Sieve:
 
 
 def _bad(ignore: Ignore) -> Fault:
-    """A comment that is not read, with the beginning that it should have."""
+    """Return the fault of a comment without effect, with its correct beginning."""
     facts: dict[str, Any] = {"reason": ignore.problem}
     facts["hint"] = "name each rule: an ignore comment cannot cover all rules"
     wrong, start = ignore.mistake, ignore.span[0]
     if wrong is None or not wrong.meant:
         return Fault("bad-ignore", (), facts, ignore.span)
-    from fp8tune.document import Edit
+    from fp8tune.edits import Edit
 
     facts |= {"hint": f"write `{wrong.meant}`", "meant": Words(wrong.meant)}
     edit = Edit(start, start + wrong.end, wrong.beginning)
@@ -111,7 +110,7 @@ def _bad(ignore: Ignore) -> Fault:
 def _meant(
     name: str, known: Mapping[str, str], there: Iterable[Diagnostic]
 ) -> dict[str, Any]:
-    """Facts for help and fix: the rules that a name stands for, or is close to."""
+    """Return facts for help and fix: the rules that a name means or resembles."""
     from fp8tune.lint.rules import CATEGORIES
     from fp8tune.trainers.meant import same_word
 

@@ -1,7 +1,7 @@
 """The syntax of rule conditions: a small part of Python's.
 
-The text of an expression becomes a tree of plain tuples, so that the trees of the
-built-in rules can lie ready in a wheel. Nothing is ever ``eval``-ed.
+An expression becomes a tree of plain tuples, so that a wheel can contain the trees of
+the built-in rules. Nothing is ever ``eval``-ed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KNOWN: dict[str, Tree] = {}
 
 
 class ExpressionError(Exception):
-    """The expression is not of the language; ``offset`` counts characters."""
+    """The expression is not in the language; ``offset`` counts characters."""
 
     def __init__(self, reason: str, offset: int) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class ExpressionError(Exception):
 
 
 def parse(source: str) -> Tree:
-    """The tree of one expression; raises ``ExpressionError``."""
+    """Return the tree of one expression; raises ``ExpressionError``."""
     if source not in KNOWN:
         from fp8tune.lint.python_syntax import read
 

@@ -1,4 +1,4 @@
-"""Messages with values filled in, and values as people write them in TOML."""
+"""Fill values into messages, and write values as in TOML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Template:
         self.names = names
 
     def fill(self, scope: Any) -> str:
-        """The text for one config; raises ``Unknown`` where a value is unknown."""
+        """Return the text for one config; raises ``Unknown`` if a value is unknown."""
         return "".join(
             part if isinstance(part, str) else _formatted(part[0](scope), part[1])
             for part in self.parts
@@ -83,7 +83,7 @@ def _formatted(value: Any, spec: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as TOML would write it, on one line and of bounded length."""
+    """Return a value as in TOML, on one line and of bounded length."""
     if isinstance(value, Prose):
         return plain(value)
     text = _text(value, 4)
@@ -96,9 +96,9 @@ def counted(number: int, what: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text with control and direction characters escaped, and what is no Unicode.
+    """Return text with control, direction and invalid characters escaped.
 
-    Safe on a terminal and in a comment of TOML.
+    The result is safe on a terminal and in a TOML comment.
     """
     if text.isprintable():
         return text

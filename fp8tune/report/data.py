@@ -1,6 +1,6 @@
-"""What a report shows of a study: its answer in words, and each setting once.
+"""The data of a report: a study's answer in words, and each tried setting once.
 
-No other module of the report reads the fields of an outcome.
+This is the only module of the report that reads the fields of an outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fp8tune.search.outcome import (
     Ending,
     Estimate,
     Finding,
-    Outcome,
+    SearchOutcome,
     decide,
     gain_of,
     machine_findings,
@@ -44,14 +44,14 @@ from fp8tune.trials.trial import (
     uncharged_seconds,
 )
 
-ROLES = {
+STANDINGS = {
     "chosen": "chosen",
     "baseline": "your config",
     "bf16-baseline": "bf16 baseline",
     "runner-up": "runner-up",
 }
-"""The roles that a setting may have, as the page names them."""
-CUT_OFF = "cut off by the budget"
+"""What a setting may be in the answer, as the page names it."""
+CUT_OFF = FAILURES["cut-off"]
 """The outcome of a setting whose trials the end of the budget cut off."""
 BEFORE_ANSWER = (
     *("fp8-may-diverge", "fp8-rejected", "setting-rejected"),
@@ -64,21 +64,21 @@ MAX_SENTENCE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One point that was tried.
+    """One setting that was tried.
 
     ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
-    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
-    how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
-    ``value`` is what it reaches of the objective, on the scale of the chosen setting's
-    figure in the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the
-    highest of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that
-    may be chosen reaches more in as much memory.
+    ``standings`` are keys of ``STANDINGS``. ``outcome`` is ``ok`` if one run succeeded,
+    else how the last one failed. ``why_not`` says why a setting that ran may not be
+    chosen. ``value`` is its objective, on the scale of the chosen setting's figure in
+    the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all
+    its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen
+    is better and needs no more memory.
     """
 
     point: Point
     label: str
     short_label: str
-    roles: tuple[str, ...]
+    standings: tuple[str, ...]
     precision: str
     outcome: str
     runs: int
@@ -92,8 +92,8 @@ class Setting:
 
     @property
     def role_names(self) -> str:
-        """Its roles in words, or ``""``."""
-        return " = ".join(ROLES[role] for role in self.roles)
+        """Its standings in words, or ``""``."""
+        return " = ".join(STANDINGS[name] for name in self.standings)
 
     @property
     def key_value(self) -> float:
@@ -103,14 +103,14 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A study with its answer and its settings.
+    """A study, its answer and its settings.
 
     ``history`` has the trials that count, in tokens/s. ``is_running`` says whether the
-    search is at work now; ``None`` if locks cannot tell.
+    search is running now; ``None`` if the file system has no locks.
     """
 
     study: SavedStudy
-    outcome: Outcome
+    outcome: SearchOutcome
     settings: Sequence[Setting]
     history: History
     is_running: bool | None
@@ -185,14 +185,14 @@ class Report:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the same search with more time would tell more."""
+        """Whether the same search with a larger budget could find more."""
         is_open = not self.outcome.is_conclusive or self.output is None
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
 
-    def with_role(self, role: str) -> Setting | None:
+    def with_standing(self, name: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
-        return next((s for s in self.settings if role in s.roles), None)
+        return next((s for s in self.settings if name in s.standings), None)
 
     def trials_of(self, point: Point) -> list[Trial]:
         """Return the timed trials of a setting, as they were recorded."""
@@ -200,7 +200,7 @@ class Report:
         return [t for t in timed(self.study.trials) if at(t.record.knobs) == point]
 
     def gain_over(self, other: Point) -> Estimate | None:
-        """Return how much more the chosen setting reaches than another one."""
+        """Return the chosen setting's objective relative to another one's."""
         return gain_of(self.history_in_objective, self.chosen, other)
 
 
@@ -220,8 +220,8 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
-    """Return the outcome of the trials, with what the search noted at its end."""
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOutcome:
+    """Return the outcome of the trials, with what the search recorded at its end."""
     trials, plan = study.trials, study.plan
     free_s = uncharged_seconds(trials, last_process(trials))
     spent = sum(t.record.cost_s for t in trials) - free_s
@@ -231,7 +231,7 @@ def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
 
 
 def _ending(about: Mapping[str, Any]) -> Ending:
-    """Return how the search ended, by what it noted."""
+    """Return how the search ended, by its record."""
     if not isinstance(about.get("output"), str):
         return Ending(SAME_COMMAND)
     match about.get("ending"):
@@ -244,9 +244,9 @@ def _ending(about: Mapping[str, Any]) -> Ending:
     return Ending()
 
 
-def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
+def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
-    roles = _roles(plan, history, outcome)
+    standings = _standings(plan, history, outcome)
     speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
@@ -264,7 +264,9 @@ def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
             point=point,
             label=setting_label(space.knobs, point),
             short_label=setting_label(space.knobs, point, varied or None),
-            roles=tuple(role for role, marked in roles.items() if marked == point),
+            standings=tuple(
+                name for name, marked in standings.items() if marked == point
+            ),
             precision=str(space.value(point, "precision") or ""),
             outcome=_outcome(own),
             runs=len(own),
@@ -285,7 +287,9 @@ def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
     ]
 
 
-def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | None]:
+def _standings(
+    plan: Plan, history: History, outcome: SearchOutcome
+) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
     in_bf16 = [
@@ -301,7 +305,9 @@ def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | 
     }
 
 
-def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estimate]:
+def _decided(
+    plan: Plan, outcome: SearchOutcome, objective: str
+) -> dict[Point, Estimate]:
     """Return the figures of the outcome by their settings."""
     measured = outcome.energy if objective == ENERGY else outcome.speed
     figures = {outcome.chosen: measured.chosen, plan.baseline: measured.baseline}
@@ -315,26 +321,18 @@ def _on_one_scale(
 ) -> dict[Point, Estimate]:
     """Return how fast each setting is, so that all compare with the chosen one.
 
-    The machine may have changed between the search and the confirmation. A setting
-    that was only measured before it is scaled by how the chosen one has changed since.
-    In a rehearsal each setting keeps what its own runs measured: runs on a CPU differ
-    too much for such a scale.
+    The machine may have changed between the search and the confirmation. A setting's
+    speed is therefore the chosen one's, times the gap between the two by runs of one
+    time: plots show the ratios that the outcome states.
     """
-    if history.is_rehearsal:
-        chosen = None
-    before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
-    scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
     speeds = dict(decided)
-    for point, own in history.settings.items():
+    for point in history.settings:
         measured = history.speed(point)
         if point in speeds or measured is None:
             continue
-        ratio = history.gap(point, chosen) if own.confirmed else None
-        if ratio and mine:
-            factor = mine.value * ratio.value / measured.value
-        else:
-            factor = 1.0 if own.confirmed else scale
+        gap = history.gap(point, chosen)
+        factor = mine.value * gap.value / measured.value if mine and gap else 1.0
         speeds[point] = Estimate(*(factor * end for end in measured))
     return speeds
 
@@ -345,9 +343,9 @@ def _outcome(own: Runs) -> str:
 
 
 def _why_not(
-    plan: Plan, outcome: Outcome, point: Point, own: Runs, free: set[Point]
+    plan: Plan, outcome: SearchOutcome, point: Point, own: Runs, free: set[Point]
 ) -> str:
-    """Return why a setting that ran may not be chosen, if that is not by its memory."""
+    """Return why a setting that ran may not be chosen, memory aside."""
     if failed := outcome.broken.get(point):
         return f"failed in another run: {FAILURES[failed]}"
     ran = plan.space.allows(point, plan.baseline) and _outcome(own) == "ok"
@@ -355,19 +353,19 @@ def _why_not(
 
 
 def _drift(history: History) -> str:
-    """Say that settings no longer ran at their speed, and how; else ``""``."""
+    """Return by how much the machine's speed changed during the search, else ``""``."""
     if history.changed_apart:
         least, most = min(history.changes), max(history.changes)
         return (
-            "Settings did not keep their speed: measured again, one ran at "
-            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. It takes "
-            "more runs to tell bad ones from a machine that changed."
+            "The settings' speeds changed: when repeated, one ran at "
+            f"{100 * least:.0f} % of its first speed, another at {100 * most:.0f} %. "
+            "More runs would show whether single runs were bad or the machine changed."
         )
     if history.speed_changed:
         return (
-            "The machine changed on the way: settings that were measured again ran at "
-            f"{100 * history.drift:.0f} % of their speed before. Only trials of the "
-            "stage confirm compare with each other."
+            "The machine's speed changed during the search: settings that were "
+            f"repeated ran at {100 * history.drift:.0f} % of their first speed. "
+            "Compare only trials of the confirmation."
         )
     return ""
 
@@ -384,7 +382,7 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def headline(report: Report) -> str:
-    """Return the answer in one line: the first finding that is no warning."""
+    """Return the answer in one line: the first finding that is not a warning."""
     if not report.study.trials:
         return "No trial has ended yet"
     if report.outcome.find("fp8-may-diverge"):
@@ -400,12 +398,12 @@ def _answer(report: Report) -> Finding:
 
 
 def warnings(report: Report) -> Iterator[str]:
-    """Yield what must be known before the answer is believed."""
+    """Yield what a reader must know before trusting the answer."""
     learns, trials = report.outcome.learns, report.study.trials
     if report.is_rehearsal:
         yield (
-            "A rehearsal on a CPU. The trials are real FP8 training, but nothing here "
-            "tells how fast a GPU is, nor whether FP8 pays."
+            "A rehearsal on a CPU. The trials are real FP8 training, but they do not "
+            "show how fast a GPU is, nor whether FP8 pays."
         )
     if report.is_replay:
         yield (
@@ -422,14 +420,14 @@ def warnings(report: Report) -> Iterator[str]:
     if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {verdict_line(learns)}."
     if report.output is None:
-        states = {True: "still runs", False: "was cut off before its end"}
-        doubt = "still runs, or was cut off"
+        states = {True: "is still running", False: "was cut off before its end"}
+        doubt = "is still running, or was cut off"
         state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
 
 
 def sentences(report: Report) -> Iterator[str]:
-    """Yield the findings as sentences, and what only the page says."""
+    """Yield the findings as sentences, and those that only the page has."""
     outcome, study = report.outcome, report.study
     if report.chosen not in (None, report.plan.baseline):
         yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."
@@ -438,7 +436,7 @@ def sentences(report: Report) -> Iterator[str]:
         findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     if chosen is None:
         return
     if chosen.peak_gib:

@@ -106,7 +106,7 @@ def draw_plots(report: Report) -> list[Plot]:
 
 
 def render(report: Report, plots: Sequence[Plot]) -> str:
-    """Return the page: it loads nothing, and all text of others is escaped."""
+    """Return the page: it loads nothing, and all text from outside is escaped."""
     pages = Environment(
         loader=PackageLoader("fp8tune.report"),
         autoescape=True,
@@ -141,11 +141,11 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
 
 
 def next_commands(report: Report) -> Iterator[str]:
-    """Yield the commands that go on from a study, one a line."""
+    """Yield the commands that continue from a study, one per line."""
     config, output = report.plan.config.path, report.output
     path, is_live, options = _quoted(config), not report.is_replay, _options(report)
     if report.is_running:
-        yield f"fp8tune report {_study(report)}  # again: the search still runs"
+        yield f"fp8tune report {_study(report)}  # again: the search is still running"
         return
     first, again = (
         f"fp8tune search {path} --budget {max(2, math.ceil(spent / 3600 + 1))}h"
@@ -156,10 +156,10 @@ def next_commands(report: Report) -> Iterator[str]:
     behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
     if report.is_rehearsal:
         if is_live and report.goes_on:
-            yield f"{again}{options}{behind}  # goes on from here"
+            yield f"{again}{options}{behind}  # continues the search"
         yield f"{first}{options.replace(' --device cpu', '')}{behind}  # on a GPU"
     elif is_live and report.goes_on:
-        yield f"{again}{options}{behind}  # goes on from here"
+        yield f"{again}{options}{behind}  # continues the search"
     elif is_live and report.bf16_wins and "precision" not in allowed:
         yield f"{first}{options} --allow precision{behind}"
     elif output and not is_same(output, config):
@@ -172,14 +172,14 @@ def next_commands(report: Report) -> Iterator[str]:
 
 
 def _study(report: Report) -> str:
-    """Return the study as ``fp8tune report`` takes it."""
+    """Return the study's name or path as ``fp8tune report`` takes it."""
     folder = os.path.relpath(report.study.folder)
     is_default = os.path.dirname(folder).endswith(".fp8tune")
     return _quoted(report.study.name if is_default else folder)
 
 
 def _options(report: Report) -> str:
-    """Return the options that the last search of a study was typed with."""
+    """Return the options of a study's last search."""
     kept = report.study.about.get("options")
     words = [""]
     for name, value in kept.items() if isinstance(kept, dict) else ():
@@ -229,18 +229,18 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _check_is_page(path: str) -> None:
-    """Raise ``CannotSearch`` if there is another file: a tuned config, records."""
+    """Raise ``CannotSearch`` if the path is a file that is not a report."""
     if not os.path.isfile(path):
         return
     with open(path, "rb") as file:
         start = file.read(len(START))
     if start not in (START, b""):
-        lost = "a file that is no page"
+        lost = "a file that is not a report"
         raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
 
 
 def _mark(report: Report) -> str:
-    """Return what a plot's file must say if it is no measurement, else ``""``."""
+    """Return the note on a plot's file if it shows no GPU measurement, else ``""``."""
     marks = [
         "Rehearsal on a CPU" * report.is_rehearsal,
         "Replay of recorded trials" * report.is_replay,

@@ -1,4 +1,4 @@
-"""Plot what each knob did: lines join settings that differ in that knob alone."""
+"""Plot the effect of each knob: lines join settings that differ in that knob alone."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.report.text import clean, median, number, value_label
+from fp8tune.search.outcome import Estimate
 from fp8tune.search.wording import change, percent
 from fp8tune.trials.space import Knob, Point, shown
 
@@ -33,10 +34,10 @@ MAX_TICKS = 26
 
 
 class Line(NamedTuple):
-    """Settings that differ in one knob: what they reach, by the place of its value.
+    """Settings that differ in one knob: their objective, by the position of its value.
 
-    ``is_chosen``: all other knobs are as chosen. ``failed`` has how those ended that
-    reached nothing.
+    ``is_chosen``: all other knobs are as chosen. ``failed`` says how settings without a
+    figure ended.
     """
 
     is_chosen: bool
@@ -45,10 +46,9 @@ class Line(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one knob did: its values in words, its lines, and what they say.
+    """The effect of one knob: its values in words, its lines, and a sentence.
 
-    ``gain`` is the ratio that ``sentence`` states. ``won``: it is the gain of the
-    chosen value over the baseline's, which is another one.
+    ``gain`` is the ratio that ``sentence`` states and the lines show.
     """
 
     name: str
@@ -56,7 +56,6 @@ class Effect(NamedTuple):
     lines: tuple[Line, ...]
     sentence: str
     gain: float
-    won: bool
 
 
 def knobs_plot(report: Report) -> Plot:
@@ -78,12 +77,11 @@ def knobs_plot(report: Report) -> Plot:
         for effect in effects
         for line in effect.lines
     )
-    best = effects[0]
-    won = f"{best.name.rpartition('.')[2]} gained most: {best.sentence}"
+    first = effects[0]
     return Plot(
         NAME,
         CONTENTS,
-        won if best.won else TITLE,
+        f"{first.name.rpartition('.')[2]} matters most: {first.sentence}",
         note,
         f"{report.unit} by the value of each knob. "
         + " ".join(f"{effect.name}: {effect.sentence}." for effect in effects),
@@ -94,16 +92,13 @@ def knobs_plot(report: Report) -> Plot:
 
 
 def knob_effects(report: Report) -> list[Effect]:
-    """Return the effects of the knobs that have one, what gained most first.
-
-    Knobs whose chosen value is the baseline's follow.
-    """
+    """Return the effects of the knobs that have one, the largest first."""
     every = filter(None, (_effect(report, place) for place in _places(report)))
-    return sorted(every, key=lambda e: (not e.won, -abs(math.log(e.gain))))
+    return sorted(every, key=lambda effect: -abs(math.log(effect.gain)))
 
 
 def _places(report: Report) -> list[int]:
-    """Return the knobs to show: a rehearsal tells nothing of the precision."""
+    """Return the knobs to show; a rehearsal does not show the precision."""
     return [
         place
         for place, knob in enumerate(report.plan.space.knobs)
@@ -135,15 +130,9 @@ def _effect(report: Report, place: int) -> Effect | None:
         )
         for line in lines
     )
-    sentence, gain, won = found
-    return Effect(
-        clean(knob.key, 60),
-        tuple(labels[at] for at in used),
-        tuple(drawn),
-        sentence,
-        gain,
-        won,
-    )
+    sentence, gain = found
+    values = tuple(labels[at] for at in used)
+    return Effect(clean(knob.key, 60), values, tuple(drawn), sentence, gain)
 
 
 def _without(point: Point, place: int) -> Point:
@@ -172,30 +161,43 @@ def _value(knob: Knob, at: int) -> str:
 
 def _chosen_change(
     report: Report, place: int, lines: Sequence[Line], labels: Sequence[str]
-) -> tuple[str, float, bool] | None:
-    """Return what the chosen value does against the baseline's, else the best other."""
-    chosen, baseline = report.chosen, report.plan.baseline[place]
-    line = next((line for line in lines if line.is_chosen), None)
-    if chosen is None or line is None or chosen[place] not in line.values:
+) -> tuple[str, float] | None:
+    """Compare the chosen value with the baseline's, else with the best other.
+
+    All other knobs are as chosen if such settings ran with both values.
+    """
+    if report.chosen is None:
         return None
-    others = {at: v for at, v in line.values.items() if at != chosen[place]}
-    if not others:
+    mine, baseline = report.chosen[place], report.plan.baseline[place]
+    usable = [line for line in lines if {mine} < line.values.keys()]
+    with_both = [
+        line for line in usable if mine != baseline and baseline in line.values
+    ]
+    line = max(
+        with_both or [line for line in usable if line.is_chosen],
+        key=lambda line: (line.is_chosen, line.values[mine]),
+        default=None,
+    )
+    if line is None:
         return None
+    others = {at: value for at, value in line.values.items() if at != mine}
     other = baseline if baseline in others else max(others, key=others.__getitem__)
-    ratio = line.values[chosen[place]] / others[other]
-    gain = report.gain_over((*chosen[:place], other, *chosen[place + 1 :]))
+    gain = Estimate(line.values[mine] / others[other])
+    if line.is_chosen:
+        same_rest = *report.chosen[:place], other, *report.chosen[place + 1 :]
+        gain = report.gain_over(same_rest) or gain
     oom = [labels[at] for at, how in line.failed.items() if how == "oom"]
     sentence = (
-        f"{labels[chosen[place]]} against {labels[other]}: "
-        f"{change(gain) if gain else percent(ratio)}"
+        f"{labels[mine]} against {labels[other]}: {change(gain)}"
+        f"{'' if line.is_chosen else ' (other settings)'}"
         f"{f'; {chr(44).join(oom)} out of memory' if oom else ''}"
     )
-    return sentence, ratio, other == baseline and ratio > 1
+    return sentence, gain.value
 
 
 def _median_change(
     lines: Sequence[Line], labels: Sequence[str]
-) -> tuple[str, float, bool] | None:
+) -> tuple[str, float] | None:
     """Return the median change between the two values that were compared most often."""
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
     for line in lines:
@@ -207,7 +209,7 @@ def _median_change(
     ratio, count = median(ratios[low, high]), len(ratios[low, high])
     pairs = f"median of {count} pairs" if count > 1 else "one pair"
     sentence = f"{labels[high]} against {labels[low]}: {percent(ratio)} ({pairs})"
-    return sentence, ratio, False
+    return sentence, ratio
 
 
 def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:

@@ -37,7 +37,7 @@ class LossRuns:
     """Runs of one setting in FP8 and in bf16 on the same seeds, in the seeds' order.
 
     Losses [nats per token] and gradient norms by step; a run that diverged may be
-    shorter. ``finding`` is what they show.
+    shorter. ``finding`` is their result.
     """
 
     label: str
@@ -49,7 +49,7 @@ class LossRuns:
 
     @property
     def gaps(self) -> tuple[Series, ...]:
-        """FP8's loss above bf16's of the same seed at each step, relative."""
+        """FP8's loss relative to bf16's of the same seed, minus 1, at each step."""
         pairs = zip(self.fp8, self.bf16, strict=True)
         return tuple(
             [a / b - 1 if b else 0.0 for a, b in zip(fp8, bf16, strict=False)]
@@ -127,7 +127,7 @@ def _mean(values: Series) -> str:
 
 
 def _at(runs: Sequence[Series], step: int) -> list[float]:
-    """Return the values of a step, of the runs that came so far."""
+    """Return the values at a step, of the runs that reached it."""
     return [run[step] for run in runs if step < len(run)]
 
 

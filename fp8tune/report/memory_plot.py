@@ -19,7 +19,7 @@ from fp8tune.report.text import gib, interval, number
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}
-"""The marker of a setting by the first of its roles."""
+"""The marker of a setting by the first of its standings."""
 
 
 def memory_plot(report: Report) -> Plot:
@@ -53,7 +53,7 @@ def memory_plot(report: Report) -> Plot:
 
 
 def _title(report: Report, placed: list[Setting]) -> str:
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     if chosen is None or chosen not in placed:
         return (
             f"Throughput against memory of {counted(len(report.settings), 'setting')}"
@@ -69,9 +69,9 @@ def _title(report: Report, placed: list[Setting]) -> str:
 
 
 def _scale_note(report: Report) -> str:
-    """Return how the settings compare if some were only measured before others."""
+    """Return how settings compare if some were not measured in the confirmation."""
     repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
-    if report.is_rehearsal or not any(repeated) or all(repeated):
+    if not any(repeated) or all(repeated):
         return ""
     return (
         "Settings that were not measured again in the confirmation are scaled by how "
@@ -84,7 +84,7 @@ def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
     _draw_frontier(axes, placed, style)
     _draw_settings(axes, placed, style)
     axes.margins(x=0.12, y=0.18)
-    _draw_roles(axes, placed, style)
+    _draw_marked(axes, placed, style)
     _draw_capacity(axes, report, style)
     _draw_out_of_memory(axes, report, style)
     of = "of the process" if report.is_rehearsal else "allocated on one GPU"
@@ -106,7 +106,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
             color=style.colours.muted,
             linewidth=1.2,
             linestyle=(0, (4, 2)),
-            label="frontier: no setting is faster in less",
+            label="frontier: no other is faster in less memory",
             zorder=1.5,
         )
 
@@ -133,10 +133,10 @@ def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
             axes.plot(setting.peak_gib, setting.key_value, **look)
 
 
-def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
-    """Draw the settings that have a role larger, with name and interval."""
+def _draw_marked(axes: Axes, placed: list[Setting], style: Style) -> None:
+    """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
-        if not setting.roles or not setting.value:
+        if not setting.standings or not setting.value:
             continue
         value, low, high = setting.value
         look = style.of_precision(setting.precision)
@@ -152,9 +152,9 @@ def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
         axes.plot(
             setting.peak_gib,
             value,
-            MARKERS[setting.roles[0]],
+            MARKERS[setting.standings[0]],
             linestyle="none",
-            markersize=17 if "chosen" in setting.roles else 10,
+            markersize=17 if "chosen" in setting.standings else 10,
             color=look["color"],
             fillstyle="none" if setting.why_not else "full",
             markeredgecolor=style.colours.ink,
@@ -165,7 +165,7 @@ def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
 
 
 def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
-    """Draw the end of the GPU's memory if the settings come near it."""
+    """Draw the GPU's memory limit if settings come near it."""
     high, capacity = axes.get_xlim()[1], report.capacity_gib
     if capacity and capacity < 1.5 * high:
         name = f"all memory of the GPU, {capacity:.1f} GiB"
@@ -174,7 +174,7 @@ def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
 
 
 def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
-    """Mark what ran out of memory at its predicted peak, else at the right edge."""
+    """Mark settings without memory at their predicted peak, else at the right edge."""
     low, high = axes.get_xlim()
     edge = high - 0.015 * (high - low)
     places = [

@@ -1,4 +1,4 @@
-"""What all plots share: colours, layout, and how they become SVG and PNG.
+"""Shared by all plots: colours, layout, export to SVG and PNG.
 
 A plot is drawn once in placeholder colours, which become CSS variables of the page, so
 that it serves light and dark; the files of ``--plots`` get the light ones.
@@ -26,7 +26,7 @@ from fp8tune.report.text import precision_label
 
 
 class Colours(NamedTuple):
-    """Colours by what they mean; colour-blind eyes can tell FP8 and bf16 apart."""
+    """Colours by meaning; FP8 and bf16 differ for colour-blind readers too."""
 
     ink: str
     muted: str
@@ -54,7 +54,7 @@ WIDE, NARROW = 10.0, 5.2
 
 
 class Style(NamedTuple):
-    """How a plot is drawn; ``title`` is written into it if no page says it.
+    """How a plot is drawn; ``title`` is drawn into plots outside the page.
 
     ``width`` is that of the figure [inch].
     """
@@ -77,7 +77,7 @@ class Plot(NamedTuple):
     """A section of the page: a plot with its numbers as a table.
 
     ``contents`` names it in the table of contents, ``about`` describes it to those who
-    cannot see it, ``note`` is what everybody must know. If ``draw`` is ``None`` there
+    cannot see it, ``note`` is a caveat for every reader. If ``draw`` is ``None`` there
     is nothing to draw, and ``note`` says why.
     """
 
@@ -201,7 +201,7 @@ def to_svg(plot: Plot, width: float = WIDE) -> str:
 
 
 def _points(figure: Figure) -> str:
-    """Return an invisible circle for each point of a figure, with its values."""
+    """Return an invisible circle for each point, with its values to show on hover."""
     wide, high = (72 * inches for inches in figure.get_size_inches())
     to_figure = figure.transFigure.inverted()
     circles: list[str] = []
@@ -222,7 +222,7 @@ def _points(figure: Figure) -> str:
 def _point_text(
     figure: Figure, axes: Axes, line: Line2D, value: tuple[float, float]
 ) -> str:
-    """Return what a point is, and its values by the names of the axes."""
+    """Return the name of a point, and its values by axis."""
     name = str(line.get_label())
     rows = [] if name.startswith(UNNAMED) else [name.removeprefix("_")]
     if line.get_transform() == axes.transData:
@@ -241,7 +241,7 @@ def _point_text(
 
 
 def _with_unique_ids(text: str, prefix: str) -> str:
-    """Drop the ids that nothing refers to, and make the others unique in a page."""
+    """Drop unused ids, and make the others unique in a page."""
     used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', text))
     text = re.sub(
         r' id="([\w.-]+)"',
@@ -252,9 +252,9 @@ def _with_unique_ids(text: str, prefix: str) -> str:
 
 
 def to_files(plot: Plot, mark: str = "") -> dict[str, bytes]:
-    """Return a plot as PNG and SVG, with its title, by the ends of their file names.
+    """Return a plot as PNG and SVG, with its title, by file name suffix.
 
-    ``mark`` is what a reader must know who does not see the page.
+    ``mark`` is a caveat for readers who do not see the page.
     """
     assert plot.draw
     title = f"{mark}: {plot.title}" if mark else plot.title

@@ -67,7 +67,7 @@ def quantities(report: Report) -> list[Quantity]:
 def prediction_plot(report: Report) -> Plot:
     """Return the plot, or why there is none."""
     if report.is_rehearsal:
-        why = "Predictions are for GPUs; a rehearsal on a CPU says nothing of them."
+        why = "Predictions are for GPUs; a rehearsal on a CPU cannot check them."
         return Plot(NAME, CONTENTS, TITLE, why)
     if not any(setting.speed for setting in report.settings):
         return Plot(NAME, CONTENTS, TITLE, "No trial succeeded.")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import ROLES, Report, Setting
+from fp8tune.report.data import STANDINGS, Report, Setting
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -34,8 +34,8 @@ MIN_STEPS = 2
 class StepTimes:
     """The step times of one run of a setting.
 
-    ``steps`` are a step's number from 0, its time [ms], and why it did not count, or
-    ``""``. ``added_ms`` is predicted communication.
+    ``steps`` has each step's number from 0, its time [ms], and why it did not count, or
+    ``""``. ``added_ms`` is predicted communication [ms], which is added to each step.
     """
 
     setting: Setting
@@ -62,7 +62,7 @@ class StepTimes:
 
 def step_times(report: Report) -> list[StepTimes]:
     """Return the last run with step times of each setting that has a role."""
-    settings = {s.point: s for role in ROLES if (s := report.with_role(role))}
+    settings = {s.point: s for name in STANDINGS if (s := report.with_standing(name))}
     every = (_step_times(report, setting) for setting in settings.values())
     return [times for times in every if times]
 

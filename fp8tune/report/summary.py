@@ -1,4 +1,4 @@
-"""Studies in two lines each: what `fp8tune studies` prints."""
+"""Summarize studies in two lines each, for `fp8tune studies`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fp8tune.search.study import load_study
 
 
 class Summary(NamedTuple):
-    """A study: its folder, and what its report says in short.
+    """A study's folder and a short form of its report.
 
     ``state`` is ``running``, ``finished``, ``stopped`` (the same command continues
     it) or ``unknown``, where the file system has no locks. ``spent_s`` is the time of

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import CUT_OFF, Report
+from fp8tune.report.data import Report
 from fp8tune.report.text import clean, gib, interval, number, setting_label
 from fp8tune.search.budget import show_duration
-from fp8tune.search.outcome import Estimate
+from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.statistics import speed
-from fp8tune.search.wording import percent
+from fp8tune.search.wording import FAILURES, percent
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
@@ -55,7 +55,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         str(trial.number),
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
-        CUT_OFF if trial.cut_off else record.outcome,
+        "ok" if record.ok and not trial.cut_off else FAILURES[failure_code(trial)],
         interval(_speed(record, spread)) if timed else "-",
         number(joules) if timed and joules else "-",
         gib(record.peak_gib),
@@ -90,7 +90,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
 
 
 def _uneven(record: Record) -> str:
-    """Return that a long run is slower than the median step, if it is."""
+    """Return by how much a long run is slower than its median step, else ``""``."""
     times = record.step_ms
     middle = statistics.median(times) if len(times) >= MIN_STEPS else 0.0
     ratio = statistics.fmean(times) / middle if middle else 1.0
@@ -100,7 +100,7 @@ def _uneven(record: Record) -> str:
 
 
 def environment(report: Report) -> list[tuple[str, str]]:
-    """Return what the trials ran on and with, by name."""
+    """Return the hardware and software of the trials, by name."""
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []
     count = (
@@ -122,7 +122,7 @@ def environment(report: Report) -> list[tuple[str, str]]:
 
 
 def _reported(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
-    """Yield what the trials reported, with how many did so if they differ."""
+    """Yield what the trials reported, with counts if they differ."""
     places = Counter(clean(trial.record.environment) for trial in trials)
     versions = Counter(_versions(trial.record) for trial in trials)
     for name, values in (("trials ran on", places), ("versions", versions)):

@@ -1,4 +1,4 @@
-"""Text and numbers as the report writes them; text of others is made harmless here."""
+"""Format text and numbers of a report; text from outside is made harmless here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clean(text: str, most: int = 300) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with a capital first letter; ``bf16`` has none."""
+    """Return a text with a capital first letter, except ``bf16``."""
     return text if text.startswith("bf16") else f"{text[:1].upper()}{text[1:]}"
 
 

@@ -1,1 +1,1 @@
-"""What executes a trial: our own model, the user's trainer, or recorded trials."""
+"""Runners: execute trials on the built-in model, or replay recorded trials."""

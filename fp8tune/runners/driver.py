@@ -1,6 +1,6 @@
-"""Find the GPU that trials run on and watch its state, in a process that stays.
+"""Find the GPU that trials run on and watch its state, in a long-lived process.
 
-NVML is asked first (``nvml``), then nvidia-smi (``smi``), then torch (``probe``), which
+It asks NVML first (``nvml``), then nvidia-smi (``smi``), then torch (``probe``), which
 knows the GPU but not its state.
 """
 
@@ -26,7 +26,7 @@ ANSWER_S = 10.0
 until the driver answers again."""
 KEPT = 20_000
 """Samples that are kept: those of 80 minutes."""
-UNWATCHED = "neither NVML nor nvidia-smi shows its state"
+UNWATCHED = "neither NVML nor nvidia-smi reports its state"
 OF_SLICE = "nvidia-smi shows whole GPUs, not a slice (MIG)"
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """Variables that decide which driver answers, and about which GPU."""
@@ -36,8 +36,8 @@ class Driver:
     """A GPU whose state is not watched.
 
     ``failed`` says why no GPU is known, ``""`` if there is none. ``answered`` says that
-    NVML or nvidia-smi gave an answer. ``unwatched`` says why the state of the GPU is
-    unknown, ``""`` while it is known.
+    NVML or nvidia-smi answered. ``unwatched`` says why the GPU's state is unknown,
+    ``""`` while it is known.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Driver:
         self.answered = answered
 
     def look(self, wait: float = ANSWER_S) -> Sample:  # noqa: ARG002
-        """Return the GPU's state as of now; an empty sample after ``wait`` seconds."""
+        """Return the GPU's current state; an empty sample after ``wait`` seconds."""
         return Sample()
 
     def samples(self, start: float, end: float) -> list[Sample]:  # noqa: ARG002
@@ -66,7 +66,7 @@ class Driver:
 
 
 class Watched(Driver):
-    """A GPU whose state a process prints line by line.
+    """A GPU whose state another process prints line by line.
 
     ``read`` parses a line: the GPU, a sample of its state, or why there is none.
     """
@@ -83,7 +83,7 @@ class Watched(Driver):
         self._news = threading.Condition()
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._ended = self._silent = False
-        # a session of its own: Ctrl-C ends the search, which still measures
+        # its own session: it must survive Ctrl-C, which ends only the search
         self._process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
             command,
             stdin=subprocess.DEVNULL,
@@ -133,7 +133,7 @@ class Watched(Driver):
         """Return the first sample taken from now on; an empty one if none comes."""
         asked = time.time()
         with self._news:
-            # a driver that starts for its first sample needs longer for it
+            # the first sample takes longer if the driver has to start
             patience = wait if self._samples else START_S
             patience = 0.0 if self._silent else patience
             self._news.wait_for(lambda: self._ended or self._last() >= asked, patience)
@@ -162,7 +162,7 @@ class Watched(Driver):
 
 
 class WatchedBySmi(Watched):
-    """A GPU that nvidia-smi watches; its processes are listed at each ``look``."""
+    """A GPU watched by nvidia-smi; its processes are listed at each ``look``."""
 
     def __init__(self, found: Smi) -> None:
         every_ms = round(1000 * nvml.EVERY_S)
@@ -179,7 +179,7 @@ class WatchedBySmi(Watched):
 
 
 def watched() -> Driver:
-    """Return the GPU as NVML, else nvidia-smi, knows it; the caller closes it."""
+    """Return the GPU by NVML, else by nvidia-smi; the caller closes it."""
     first = Watched([*nvml.COMMAND, str(os.getpid())], nvml.read)
     if first.answered:
         return first
@@ -212,7 +212,7 @@ _current: tuple[tuple[str | None, ...], Driver] | None = None
 def current() -> Driver:
     """Return the driver of the GPU that trials run on.
 
-    It is looked for once in this process, and again after ``ENVIRONMENT`` changed.
+    It is looked up once per process, and again after ``ENVIRONMENT`` changed.
     """
     global _current
     key = tuple(map(os.environ.get, ENVIRONMENT))

@@ -38,7 +38,7 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 class Gpu(NamedTuple):
-    """The GPU, or the slice (MIG) of one, that torch takes as its first.
+    """The first GPU that torch sees, or a slice (MIG) of it.
 
     Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
     answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
@@ -63,9 +63,9 @@ class Process(NamedTuple):
 class Sample(NamedTuple):
     """The state of a GPU at one moment; unknown values are ``None``.
 
-    ``time`` is in seconds since 1970, ``energy_j`` what the GPU has used since its
-    driver was loaded [J], ``busy`` the share of the last moments in which something
-    computed, ``used_gib`` what processes hold, without the driver's own memory.
+    ``time`` is in seconds since 1970, ``energy_j`` the energy used since the driver was
+    loaded [J], ``busy`` the share of recent time in which something computed,
+    ``used_gib`` the memory of processes, without the driver's own.
     """
 
     time: float | None = None
@@ -80,14 +80,14 @@ class Sample(NamedTuple):
 
 
 def named_reasons(bits: int) -> list[str]:
-    """Return the names of the reasons that are set."""
+    """Return the names of the reasons whose bits are set."""
     return [name for bit, name in REASONS.items() if bits & bit]
 
 
 def able_to_compute(processes: Iterable[Process]) -> list[Process]:
     """Return the processes that are large enough to hold a CUDA context.
 
-    One whose memory is hidden is among them.
+    Includes processes whose memory is hidden.
     """
     return [one for one in processes if one.gib is None or one.gib >= CONTEXT_GIB]
 

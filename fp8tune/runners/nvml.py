@@ -1,4 +1,4 @@
-"""Print the state of the GPU by NVML, in a process that lives as long as a search.
+"""Print the state of the GPU by NVML, in a process that runs as long as a search.
 
 ``python -m fp8tune.runners.nvml PARENT`` prints one JSON object per line: ``gpu``, or
 ``failed`` with the reason, then a ``sample`` every ``EVERY_S``. It reads no input.
@@ -86,7 +86,7 @@ class NvmlGpu:
         self._handles: dict[str, Any] = {}
         self._listed: list[Listed] = []
         for index in range(nvml.nvmlDeviceGetCount()):
-            # those that this job may not use do not count: torch does not see them
+            # GPUs that this job may not use are skipped, as torch does not see them
             with suppress(nvml.NVMLError):
                 self._list(nvml.nvmlDeviceGetHandleByIndex(index))
         self.visible = visible_gpu(first_visible_name(), self._listed)
@@ -114,7 +114,7 @@ class NvmlGpu:
         return otherwise
 
     def print_states(self) -> None:
-        """Print what the GPU is, then its state again and again."""
+        """Print the GPU, then its state periodically."""
         if self.visible is None:
             say(failed="", absent=False)
             return
@@ -122,7 +122,7 @@ class NvmlGpu:
         own = self._handles[self.visible.uuid or self.visible.name]
         say(gpu=self._gpu(whole, own)._asdict())
         while True:
-            # clocks, watts and use are of the whole GPU, not of its slice
+            # clocks, watts and use are known for the whole GPU, not for a slice
             state = Sample() if self.visible.profile else self._state(whole)
             state = state._replace(time=time.time(), used_gib=self._used(own))
             say(sample=state._replace(processes=self._processes(own))._asdict())
@@ -154,7 +154,7 @@ class NvmlGpu:
         )
 
     def _used(self, gpu: Any) -> float | None:
-        """Return what processes hold [GiB], without what the driver reserves."""
+        """Return the memory of processes [GiB], without the driver's own."""
         nvml = self._nvml
         newer = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
         memory = self._or(None, *newer)

@@ -1,4 +1,4 @@
-"""End a worker process together with its parent, so that it does not keep the GPU."""
+"""End a worker process when its parent ends, so that it does not keep the GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ask torch about the machine in a separate process, since a broken torch may hang.
 
 ``python -m fp8tune.runners.probe DEVICE PARENT STAGE...`` prints one JSON object per
-line: the stage that begins, then what was found in it; it ends where something fails.
+line: a stage when it begins, then its result. It stops at the first failure.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def ask(
 ) -> tuple[dict[str, Any], tuple[str, str]]:
     """Return torch's answers, and the stage that failed with its reason.
 
-    No ``stages`` means all of them. ``command`` is what the other process runs,
-    ``silence`` how long one stage may take [s].
+    Without ``stages`` it asks all of them. ``command`` is the other process's command,
+    ``silence`` the longest time of one stage [s].
     """
     stages = stages or tuple(_STAGES)
     deadlines = dict.fromkeys(("start", *stages), silence)
@@ -59,7 +59,7 @@ def ask(
 
 
 def gpu(answers: dict[str, Any]) -> Gpu:
-    """Return the GPU in torch's answers; an empty one if it reaches none."""
+    """Return the GPU in torch's answers; an empty one if torch can use none."""
     if "capability" not in answers:
         return Gpu()
     return Gpu(
@@ -78,7 +78,7 @@ def say(**fields: Any) -> None:
 
 def main(device: str, stages: Sequence[str]) -> None:
     """Print what torch, the device, torchao and FP8 answer, for the named stages."""
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as NVML counts GPUs
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the order of NVML
     stage = ""
     try:
         for stage, look in _STAGES.items():
@@ -86,7 +86,7 @@ def main(device: str, stages: Sequence[str]) -> None:
                 continue
             say(stage=stage)
             say(**look(device))
-    except BaseException as error:  # whatever it is, the parent must know
+    except BaseException as error:  # the parent must learn about any error
         text = " ".join(str(error).split())[:300]
         say(failed={"stage": stage, "error": type(error).__name__, "message": text})
         raise SystemExit(1) from None

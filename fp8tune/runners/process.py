@@ -1,4 +1,4 @@
-"""Run a worker process: read its lines of JSON under deadlines, then kill all of it."""
+"""Run a worker process: read its lines of JSON under deadlines, then kill it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RUN = (
 def module_command(module: str) -> tuple[str, ...]:
     """Return the command that runs a module of this installation of fp8tune.
 
-    Not with ``-m``: that would import files of the current folder.
+    It does not use ``-m``, which would import files of the current folder.
     """
     home = str(Path(__file__).parents[2])
     return (sys.executable, "-P", "-c", _RUN, home, module)
@@ -53,9 +53,9 @@ def module_command(module: str) -> tuple[str, ...]:
 class WorkerResult(NamedTuple):
     """The lines that a worker printed, and how it ended.
 
-    ``ended`` is ``exit`` with its ``code``, ``late`` after a deadline, ``flood`` after
-    too much output, or ``mute`` if it closed its output and went on. ``stage`` is the
-    last one that it named.
+    ``ended`` is ``exit`` (with its ``code``), ``late`` after a deadline, ``flood``
+    after too much output, or ``mute`` if it closed its output and kept running.
+    ``stage`` is the last stage that it named.
     """
 
     events: list[dict[str, Any]]
@@ -75,14 +75,10 @@ def run_worker(
 ) -> WorkerResult:
     """Run a worker to its end or to a deadline, then kill all its processes.
 
-    Args:
-        command: the worker.
-        stages: longest time between two lines, by stage [s].
-        total: longest time of the whole worker [s].
-        errors: where its stderr goes.
-        on_event: gets each line when it is read.
-        extra_seconds: returns, by a line, for how long the worker surely goes on [s];
-            ``total`` grows to that.
+    Args: command: the worker. stages: longest time between two lines, by stage [s].
+    total: longest time of the whole worker [s]. errors: where its stderr goes.
+    on_event: called with each line when it is read. extra_seconds: returns, for a line,
+    how much longer the worker needs at most [s]; ``total`` is extended to that.
     """
     start = _now()
     mark = uuid.uuid4().hex
@@ -160,7 +156,7 @@ class _Reader:
                 self._take(line)
 
     def _take(self, line: bytes) -> None:
-        """Take a line that is an event; ignore what libraries print."""
+        """Record a line that is an event; ignore the output of libraries."""
         if not line.startswith(b"{"):
             return
         try:
@@ -212,5 +208,5 @@ def _members(session: int, mark: bytes) -> list[int]:
 def _has(folder: Path, mark: bytes) -> bool:
     try:
         return mark in (folder / "environ").read_bytes().split(b"\0")
-    except OSError:  # another user's, or gone
+    except OSError:  # another user's process, or gone
         return False

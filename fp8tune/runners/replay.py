@@ -12,7 +12,7 @@ from fp8tune.trials.space import Point, Space
 
 
 class Replay:
-    """A runner that returns recorded trials, each setting's in turn, again and again.
+    """A runner that returns recorded trials, cycling through those of each setting.
 
     ``card_gib`` is the memory of the GPU that the config is for, 0 if unknown. Records
     without ``capacity_gib`` get it, so that the limit on reserved memory applies.

@@ -1,6 +1,6 @@
-"""How much of training a trial measures: which part of a step, and how many steps.
+"""Decide how much a trial measures: which part of a step, and how many steps.
 
-Standard library only: trials and simulations of them both go by it.
+Standard library only, because trials and simulations both use it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ the second finds memory beside it."""
 
 
 class Sampling(NamedTuple):
-    """When the steps of a trial suffice.
+    """The rule that decides when the steps of a trial suffice.
 
-    After ``warm_steps`` more than step 0 they count; from ``min_steps`` on they suffice
-    once half of their median's interval is at most ``precise`` of it, and ``max_steps``
-    suffice in any case. After ``enough_s`` seconds of steps the fewest that show a
-    level suffice. In any case they go on for ``least_s`` seconds.
+    Steps count after step 0 and ``warm_steps`` more. At least ``min_steps`` suffice
+    once half the interval of their median is at most ``precise`` (relative);
+    ``max_steps`` always suffice. After ``enough_s`` seconds of steps the fewest that
+    show a level suffice. Steps continue for at least ``least_s`` seconds.
     """
 
     min_steps: int = 6
@@ -42,8 +42,8 @@ class Sampling(NamedTuple):
 def micro_batches(accumulated: int, micro_ms: Sequence[float]) -> int:
     """Return how many micro-batches a step runs, of those it accumulates.
 
-    As many as take ``PART_S``, by the fastest so far of ``micro_ms``; the fewest where
-    none has run.
+    As many as take ``PART_S``, by the fastest of ``micro_ms`` so far; the fewest before
+    any has run.
     """
     fastest = min(micro_ms, default=math.inf)
     enough = math.ceil(PART_S * 1e3 / max(fastest, 1e-3))
@@ -53,7 +53,8 @@ def micro_batches(accumulated: int, micro_ms: Sequence[float]) -> int:
 def whole_step_ms(micro_ms: Sequence[float], accumulated: int) -> float:
     """Return the time of a step with all its micro-batches from those that ran [ms].
 
-    Each one that did not run takes the median of those between the first and the last.
+    Each one that did not run counts as the median of those between the first and the
+    last.
     """
     missing = accumulated - len(micro_ms)
     between = statistics.median(micro_ms[1:-1]) if missing else 0.0
@@ -70,9 +71,9 @@ class Steps:
         self._events: dict[int, str] = {}
 
     def add(self, ran_ms: float, whole_ms: float, event: str = "") -> None:
-        """Take a step that ran for so long and stands for a whole one.
+        """Add a step: its own time, and the time of a whole step [ms].
 
-        ``event`` is what happened in it that a steady step does not have, if anything.
+        ``event`` names what happened in it and not in a steady step, if anything.
         """
         if event:
             self._events[len(self.whole_ms)] = event
@@ -81,18 +82,18 @@ class Steps:
 
     @property
     def warm_up(self) -> int:
-        """Steps that never count; fewer where steps are long."""
+        """The number of steps that never count; fewer if steps are long."""
         rule = self.sampling
         fewest = 1 + rule.warm_steps + rule.min_steps
         long = fewest * min(self._ran_ms) > rule.enough_s * 1e3
         return min(LONG_WARM_UP, 1 + rule.warm_steps) if long else 1 + rule.warm_steps
 
     def steady(self) -> Steady:
-        """Return the first step that counts, and what was left out before it."""
+        """Return the first step that counts, and the steps left out before it."""
         return steady(self.whole_ms, self._events, self.warm_up)
 
     def suffice(self) -> bool:
-        """Whether what was measured is known as precisely as it has to be."""
+        """Whether the measurement is precise enough."""
         rule, first = self.sampling, self.warm_up
         if math.fsum(self._ran_ms[first:]) < rule.least_s * 1e3:
             return False

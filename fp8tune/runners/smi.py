@@ -1,7 +1,7 @@
 """Read the GPU and its state from nvidia-smi, if NVML gives no answer.
 
-Its CSV is read by its header, so that neither order nor units matter. Fields are those
-of ``nvidia-smi --help-query-gpu``; one that a driver lacks or a container hides is
+The CSV is read by its header, so that order and units do not matter. Fields are those
+of ``nvidia-smi --help-query-gpu``; a field that a driver lacks or a container hides is
 unknown.
 """
 
@@ -45,10 +45,10 @@ class Answer(NamedTuple):
 
 
 class Smi:
-    """``nvidia-smi`` of this machine, for the GPU that torch takes as its first.
+    """``nvidia-smi`` of this machine, for the first GPU that torch sees.
 
-    ``failed`` says in its own words why it shows no GPU: ``""`` if it is not
-    ``installed``, or if there is none.
+    ``failed`` is its own message on why it shows no GPU; ``""`` if it is not
+    ``installed``, or if there is no GPU.
     """
 
     def __init__(self, deadline: float) -> None:
@@ -84,7 +84,7 @@ class Smi:
         return bool(self.visible and self.visible.profile)
 
     def stream(self, every_ms: int, deadline: float) -> list[str]:
-        """Return the command that prints the GPU's state again and again, as CSV."""
+        """Return the command that prints the GPU's state periodically, as CSV."""
         names = list(STATE)
         if self.ask("gpu", names, deadline).text is None:
             names = [OLD_NAMES.get(name, name) for name in names]
@@ -151,7 +151,7 @@ def _output(line: Sequence[str], deadline: float) -> Answer:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a process; wait only shortly, since a driver may hold it for ever."""
+    """Kill a process; wait only briefly, since a driver may block it forever."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)

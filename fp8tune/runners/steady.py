@@ -1,15 +1,15 @@
-"""Which steps of a run count: those after the last event and the last change of level.
+"""Find the steps of a run that count: after the last event and change of level.
 
-A recompile, and memory that the allocator asks the driver for, take time that a long
-run does not spend again. Then the level may still change (clocks, caches, autotuning),
-and it may do so late: fewer than half of benchmarks settle as a fixed number of
-warm-up steps assumes (Barrett et al., "Virtual Machine Warmup Blows Hot and Cold",
-OOPSLA 2017). As there, the steps are cut where their level changes, and the last
-stretch counts. A cut has to shorten the absolute deviations from the stretches' medians
-by more than a penalty that grows with the logarithm of the steps, as binary
-segmentation with an information criterion does (Killick, Fearnhead and Eckley, JASA
-2012); medians, so that a single slow step is no change of level. Standard library
-only: trials and their parent both read steps by it.
+Events are recompiles and new memory from the driver; a long run does not repeat their
+cost. Afterwards the level of step times may still change (clocks, caches, autotuning),
+possibly late: fewer than half of benchmarks settle as a fixed number of warm-up steps
+assumes (Barrett et al., "Virtual Machine Warmup Blows Hot and Cold", OOPSLA 2017). As
+in that paper, steps are split where their level changes, and the last segment counts. A
+split must reduce the absolute deviations from the segments' medians by more than a
+penalty that grows with the logarithm of the steps, as in binary segmentation with an
+information criterion (Killick, Fearnhead and Eckley, JASA 2012). Medians are used so
+that a single slow step is not a change of level. Standard library only: trials and
+their parent both use it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_LEAD = 0.9
 
 
 class Left(NamedTuple):
-    """Steps that do not count: the first and the last of them, and why."""
+    """A range of steps that do not count: first, last, and the reason."""
 
     first: int
     last: int
@@ -54,9 +54,9 @@ class Left(NamedTuple):
 
 
 class Steady(NamedTuple):
-    """The first step that counts, and what was left out before it.
+    """The first step that counts, and the ranges left out before it.
 
-    ``settled`` is false where no level was reached: too few steps after an event.
+    ``settled`` is false if no level was reached: too few steps after an event.
     """
 
     start: int
@@ -65,9 +65,10 @@ class Steady(NamedTuple):
 
 
 def steady(times: Sequence[float], events: Mapping[int, str], warm: int) -> Steady:
-    """The steady end of a run's step times, from step 0.
+    """Return the steady end of a run, given its step times from step 0.
 
-    ``events`` are what happened in which step; the first ``warm`` steps never count.
+    ``events`` maps steps to what happened in them; the first ``warm`` steps never
+    count.
     """
     first = min(warm, max(0, len(times) - 1))
     left = [Left(0, first - 1, "warm-up")] if first else []
@@ -83,7 +84,7 @@ def steady(times: Sequence[float], events: Mapping[int, str], warm: int) -> Stea
 
 
 def last_change(times: Sequence[float]) -> int:
-    """Where the last level of some step times begins; 0 where there is but one."""
+    """Return where the last level of step times begins; 0 if there is only one."""
     logs = [math.log(max(time, 1e-9)) for time in times]
     start = 0
     while cut := _cut(logs[start:]):
@@ -92,7 +93,7 @@ def last_change(times: Sequence[float]) -> int:
 
 
 def _cut(logs: Sequence[float]) -> int:
-    """Where a change of level shortens the deviations most; 0 where none is sure."""
+    """Return the split that reduces the deviations most; 0 if none is significant."""
     count = len(logs)
     if count <= TAIL:
         return 0
@@ -112,16 +113,16 @@ def _deviation(logs: Sequence[float]) -> float:
 
 
 def _noise(logs: Sequence[float]) -> float:
-    """The mean deviation of steps of one level, from neighbours: levels cancel."""
+    """Return the mean deviation within a level, from neighbouring steps."""
     steps = [abs(b - a) for a, b in itertools.pairwise(logs)]
     return max(QUIET, statistics.median(steps) * 0.84)
 
 
 def interval(times: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median of step times.
+    """Return the 95 % interval of the median of step times.
 
-    By order statistics, and wider where steps follow each other's lead, since these
-    are worth fewer.
+    It uses order statistics, and is wider if neighbouring steps are correlated, because
+    these count as fewer.
     """
     middle = statistics.median(times)
     if len(times) < 2 or not min(times):
@@ -133,7 +134,7 @@ def interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def _of_few(ordered: Sequence[float]) -> tuple[float, float]:
-    """Around the mean, as their range tells it; few steps do not hold 95 % between."""
+    """Return an interval around the mean, by the range of a few steps."""
     first = ordered[0]
     middle = first * math.exp(
         math.fsum(math.log(t / first) for t in ordered) / len(ordered)
@@ -143,7 +144,7 @@ def _of_few(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def _of_order(ordered: Sequence[float]) -> tuple[float, float]:
-    """From the one to the other end of the steps that hold the median so often."""
+    """Return the interval between the order statistics that contain the median."""
     place, by = _place(len(ordered))
     ends = ordered, ordered[::-1]
     low, high = ((1 - by) * end[place] + by * end[place + 1] for end in ends)
@@ -152,11 +153,11 @@ def _of_order(ordered: Sequence[float]) -> tuple[float, float]:
 
 @cache
 def _place(count: int) -> tuple[int, float]:
-    """How far from the ends of so many ordered steps the median is with 95 %.
+    """Return how far from both ends the 95 % interval of the median begins.
 
-    The step, and the part of the way to the next one (Hettmansperger and Sheather,
-    "Confidence intervals based on interpolated order statistics", Statistics &
-    Probability Letters 4, 1986).
+    The result is a step, and the fraction of the way to the next one (Hettmansperger
+    and Sheather, "Confidence intervals based on interpolated order statistics",
+    Statistics & Probability Letters 4, 1986).
     """
     tail = list(itertools.accumulate(_binomial(count, k) for k in range(count // 2)))
     place = max(k for k in range(count // 2) if 2 * tail[k] <= OUTSIDE)
@@ -166,13 +167,13 @@ def _place(count: int) -> tuple[int, float]:
 
 
 def _binomial(count: int, k: int) -> float:
-    """The chance that ``k`` of so many steps are below the median."""
+    """Return the probability that ``k`` of ``count`` steps are below the median."""
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
     return math.exp(ways - count * math.log(2))
 
 
 def _lead(times: Sequence[float]) -> float:
-    """How far a step follows the one before it: their correlation, from 0 on."""
+    """Return the correlation of neighbouring steps, at least 0."""
     middle = statistics.fmean(times)
     apart = [time - middle for time in times]
     squares = math.fsum(a * a for a in apart)
@@ -181,6 +182,6 @@ def _lead(times: Sequence[float]) -> float:
 
 
 def half_width(times: Sequence[float]) -> float:
-    """Half of the median's interval, relative to the median."""
+    """Return half the interval of the median, relative to the median."""
     low, high = interval(times)
     return (high - low) / 2 / statistics.median(times)

@@ -24,10 +24,10 @@ class Listed(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """A GPU as ``nvidia-smi -i`` names it, and the slice of it.
+    """A GPU as ``nvidia-smi -i`` names it, and its slice if one is used.
 
-    ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU. Of a GPU with
-    slices the driver gives watts, clocks and use of all of them together.
+    ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU. For a GPU with
+    slices the driver reports watts, clocks and use of all slices together.
     """
 
     name: str
@@ -46,7 +46,7 @@ def visible_gpu(name: str, gpus: Iterable[Listed]) -> Visible | None:
     for number, uuid, slices in gpus:
         named = name == number or uuid.startswith(name)
         for profile, own in slices:
-            # a GPU with slices cannot be used whole: torch takes the first
+            # a GPU with slices cannot be used whole: torch uses the first slice
             if named or own.startswith(name):
                 return Visible(number, profile, own)
         if named:

@@ -1,4 +1,4 @@
-"""Wait for a free GPU before a trial, and read its clocks and heat while it runs."""
+"""Wait for a free GPU before a trial, and read its clocks and temperature meanwhile."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ BUSY = 0.25
 """Share of the time in which something computes, from which it slows a trial."""
 LOOKS = 4
 """Samples to take until a GPU is idle: it may still show the use of the last trial."""
-SHARE = 0.1
+SLOWED_SHARE = 0.1
 """Share of the steady time from which a harmful slowdown makes a trial throttled."""
 
 
 class Guard:
-    """Waits until trials have the GPU to themselves, or reports who else uses it."""
+    """Waits until no other process uses the GPU, or reports those that do."""
 
     def __init__(self, driver: Driver, wait: float = WAIT_S) -> None:
         self.driver = driver
@@ -40,9 +40,9 @@ class Guard:
     def free(
         self, limit: float, before: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Wait for the memory of ended trials; return fields for the record.
+        """Wait for memory of ended trials to be freed; return fields of the record.
 
-        Called while no trial runs: ahead of one, and after it with the fields from
+        It is called while no trial runs: before one, and after it with the fields from
         ``before``. It waits at most ``limit`` [s] once the driver answers.
         """
         until = time.monotonic() + min(self._wait, limit)
@@ -53,7 +53,7 @@ class Guard:
         if seen.used_gib is None:
             why = self.driver.unwatched or "the memory in use is not known"
             return {**(before or {}), "unwatched": why}
-        self._idle_gib = seen.used_gib  # what stays is another process's
+        self._idle_gib = seen.used_gib  # the rest belongs to another process
         return self._with_others(seen, before or {})
 
     def _holds_more(self, seen: Sample) -> bool:
@@ -63,7 +63,7 @@ class Guard:
         return seen.used_gib > self._idle_gib + SLACK_GIB
 
     def _with_others(self, seen: Sample, before: dict[str, Any]) -> dict[str, Any]:
-        """Return the earlier fields with who else is on the GPU now, and its use."""
+        """Return the earlier fields plus other processes on the GPU, and its use."""
         known = {other["pid"]: other for other in before.get("others", [])}
         large = able_to_compute(seen.processes or ())
         known = {process.pid: process._asdict() for process in large} | known
@@ -76,7 +76,7 @@ class Guard:
         }
 
     def _busy(self, seen: Sample) -> float:
-        """Return the share of the time in which others compute; no trial runs now."""
+        """Return the share of the time in which other processes compute."""
         least = _use_by_others(seen)
         for _ in range(LOOKS - 1):
             if least <= BUSY:
@@ -87,7 +87,7 @@ class Guard:
 
 
 def _use_by_others(seen: Sample) -> float:
-    """Return the GPU's use if a process is there that can compute, else 0.
+    """Return the GPU's use if another process can compute on it, else 0.
 
     A driver that has just started reports 99 % on an idle GPU.
     """
@@ -97,15 +97,15 @@ def _use_by_others(seen: Sample) -> float:
 
 
 def is_throttled(sample: Sample) -> bool:
-    """Return whether a sample has a harmful reason for lower clocks."""
+    """Return whether a sample has a harmful reason for reduced clocks."""
     return sample.reasons is not None and bool(sample.reasons & HARMFUL)
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Return a record's fields on the GPU in the steady time, without unknown ones.
+    """Return a record's known fields on the GPU during the steady steps.
 
-    ``slowed`` is the share of the time with a harmful reason for lower clocks,
-    ``sm_mhz_thirds`` the medians of the clock in the first and the last third.
+    ``slowed`` is the share of the time with a harmful reason for reduced clocks;
+    ``sm_mhz_thirds`` are the median clocks in the first and in the last third.
     """
     fields: dict[str, Any] = {}
     if clocks := [s.sm_mhz for s in samples if s.sm_mhz is not None]:
@@ -129,27 +129,27 @@ def with_gpu_state(
 ) -> Record:
     """Return a record with the state of the GPU, which may change its outcome.
 
-    Memory that another process held, a GPU that slowed itself down and one that others
-    computed on do not count against the setting: all may pass.
+    Memory that another process held, a GPU that others computed on, and lowered clocks
+    do not count against the setting: another trial may not meet them.
     """
     found = from_data({**found.data(), **before, **steady})
     if driver and found.versions:
         found = found._replace(versions={**found.versions, "driver": driver})
     others = process_names(found.others)
     used = before.get("gpu_used_gib", 0.0)
-    crowded = used > CROWDED_GIB
-    taken = others or f"{used:.1f} GiB of a process that is not shown"
-    if found.outcome == "oom" and crowded:
+    others_hold_memory = used > CROWDED_GIB
+    taken = others or f"{used:.1f} GiB of a hidden process"
+    if found.outcome == "oom" and others_hold_memory:
         message = f"out of memory with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
-    if found.ok and crowded and found.alloc_retries:
+        return found._replace(outcome="shared", message=message)
+    if found.ok and others_hold_memory and found.alloc_retries:
         message = f"allocator retries with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
+        return found._replace(outcome="shared", message=message)
     if found.ok and (busy := before.get("gpu_busy", 0.0)):
-        who = others or "a process that is not shown"
+        who = others or "a hidden process"
         message = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
-        return found._replace(outcome="throttled", message=message)
-    if found.ok and steady.get("slowed", 0.0) > SHARE:
+        return found._replace(outcome="shared", message=message)
+    if found.ok and steady.get("slowed", 0.0) > SLOWED_SHARE:
         reasons = ", ".join(steady["clock_reasons"])
         message = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
         return found._replace(outcome="throttled", message=message)

@@ -1,4 +1,4 @@
-"""A search's time: as people type it, what is left of it, what a trial may take."""
+"""The time budget of a search: parsing, what is left, how long a trial may take."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def parse_duration(text: str) -> float:
     """
     match = _FORM.fullmatch(text.strip().replace(" ", ""))
     if match is None or not any(match.groups()):
-        raise CannotSearch(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+        raise CannotSearch(f"{text!r} is not a duration; write 90s, 30m, 2h or 1h30m")
     parts = zip(match.groups(), UNITS_S.values(), strict=True)
     seconds = sum(float(number) * unit for number, unit in parts if number)
     if not 0 < seconds <= MAX_S:
-        raise CannotSearch(f"{text!r}: more than nothing and at most 30 days")
+        raise CannotSearch(f"{text!r}: must be more than 0 and at most 30 days")
     return seconds
 
 
 def whole_budget(seconds: float) -> float:
-    """Return a budget of so many seconds or more, in minutes; from ten on in fives."""
+    """Return a budget of at least ``seconds``: whole minutes, from 10 in steps of 5."""
     minutes = math.ceil(seconds / 60)
     return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
 
@@ -68,11 +68,11 @@ def typed(seconds: float) -> str:
 
 
 class Budget:
-    """The wall time of a search: how much of it is left, and how much is kept.
+    """The wall time of a search [s]: how much is left, and how much is reserved.
 
-    ``seconds`` is all of it. ``reserve`` is kept for comparing what FP8 and bf16 learn.
-    ``uncharged`` is what earlier processes took in which no setting ran. The search
-    sets both after each trial. Time counts on the runner's clock. All in seconds.
+    ``seconds`` is the whole budget. ``reserve`` is kept for comparing the losses of FP8
+    and bf16. ``uncharged`` is the time of earlier processes in which no setting ran.
+    The search sets both after each trial. Time is read from the runner's clock.
     """
 
     def __init__(
@@ -86,25 +86,25 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Seconds that trials took."""
+        """Time that trials took [s]."""
         return self._now() - self._begun - self.uncharged
 
     @property
     def left(self) -> float:
-        """Seconds that are left for trials; a little is for writing the answer."""
+        """Time left for trials [s]; a little is kept for writing the answer."""
         return self.seconds - WRITE_S - self.spent
 
     @property
     def left_for_speed(self) -> float:
-        """Seconds that are left for trials that measure speed."""
+        """Time left for trials that measure speed [s]."""
         return self.left - self.reserve
 
 
 def trial_limits(history: History, point: Point, left: float) -> TrialLimits:
-    """Return how long a trial of a setting may take of the ``left`` seconds.
+    """Return the limits of a trial of a setting, when ``left`` seconds are left.
 
-    Until a trial has run, one may go on for as long as it makes steps: a large model
-    that steps slowly does not hang.
+    Until a trial has succeeded, one may continue as long as it makes steps: a large
+    model is slow, but does not hang.
     """
     has_run = any(trial.record.ok for trial in history.timed)
     return TrialLimits(
@@ -115,10 +115,10 @@ def trial_limits(history: History, point: Point, left: float) -> TrialLimits:
 
 
 def trial_deadline(history: History, point: Point, left: float) -> float:
-    """Return how long a trial of a setting may take, at most the ``left`` seconds.
+    """Return the time limit of a trial of a setting [s], at most ``left``.
 
-    Trials are alike if both are compiled or neither is. Until one like it has run, a
-    trial gets a third of the time left.
+    The limit follows from the trials that are compiled as this one is. Before the first
+    of these, a trial gets a third of the time left.
     """
     trials = history.timed
     like = _costs(history, point)
@@ -138,7 +138,8 @@ def trial_deadline(history: History, point: Point, left: float) -> float:
 def budget_for_longer_trial(history: History, point: Point) -> float:
     """Return a budget [s] that gives a first trial twice as long as any trial had.
 
-    No trial has ended, so nothing tells how long one takes. 0 if no budget is enough.
+    For a search in which no trial has ended, so that the time of one is unknown. 0 if
+    no budget is enough.
     """
     fresh = History(history.space, history.baseline, ())
     longest = max(trial.record.cost_s for trial in history.trials)
@@ -150,14 +151,14 @@ def budget_for_longer_trial(history: History, point: Point) -> float:
 
 
 def typical_cost(history: History, point: Point) -> float:
-    """Return what a trial of a setting is likely to take [s]; 0 if unknown."""
+    """Return the expected time of a trial of a setting [s]; 0 if unknown."""
     own = [record.cost_s for record in history.runs(point).succeeded]
     every = [t.record.cost_s for t in history.timed if t.record.ok]
     return max(own or _costs(history, point) or every or [0.0])
 
 
 def _costs(history: History, point: Point) -> list[float]:
-    """Return what the trials like one of a setting took [s]."""
+    """Return the times of the trials that are compiled as this setting is [s]."""
     place = history.space.place("compile")
     return [
         trial.record.cost_s
@@ -174,14 +175,14 @@ def _counted_matmuls(history: History, point: Point) -> int:
 
 
 def is_cut_off(record: Record, left: float) -> bool:
-    """Whether a trial took all ``left`` seconds of the budget and did not end."""
-    return record.meaning.late and record.cost_s >= left
+    """Return whether a trial was stopped because the budget ended."""
+    return record.meaning.if_given_up and record.cost_s >= left
 
 
 def time_to_model(trials: Iterable[Trial]) -> float:
-    """Return the seconds in which no trial gets as far as its model; 0 if unknown.
+    """Return the time that a trial needs before it builds its model [s]; 0 if unknown.
 
-    The shortest import, or the longest of those that did not end.
+    That is the shortest import of torch, or the longest of those that did not end.
     """
     known = list(trials)
     imports = [t.record.import_s for t in known if t.record.import_s]
@@ -190,6 +191,6 @@ def time_to_model(trials: Iterable[Trial]) -> float:
 
 
 def never_begins(trials: Sequence[Trial]) -> bool:
-    """Whether the last trials show that none starts any more: a GPU may break."""
+    """Return whether the last trials show that none starts, as on a broken GPU."""
     last = [trial.record.never_began for trial in trials[-TRIES:]]
     return len(last) == TRIES and all(last)

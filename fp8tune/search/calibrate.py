@@ -1,8 +1,7 @@
-"""What trials measured, as runs that correct the estimates of similar configs.
+"""Use the measurements of trials to correct the estimates of similar configs.
 
-Within a study the sampler's models correct the estimate as trials come in. What
-outlives the study is kept with the GPU and the versions, for ``fp8tune estimate`` and
-for the next search.
+Within a study the sampler's models correct the estimate. This module stores measured
+runs, with GPU and versions, for ``fp8tune estimate`` and for later searches.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ MOST = 400
 
 
 def measured(job: Job, records: Iterable[Record]) -> list[Run]:
-    """Return what trials of a config measured, once for each setting.
+    """Return the measured runs of a config, one for each setting.
 
-    Rehearsals on a CPU say nothing of a GPU. A rank by itself and a trial on another
-    GPU say nothing of speed, runs for their losses nothing at all. A trial that ran out
-    of memory says that it needs more than there is.
+    Rehearsals on a CPU and loss runs give none. A single rank and a trial on another
+    GPU give memory but no speed. A trial that ran out of memory gives a lower bound of
+    its peak.
     """
     last: dict[str, Record] = {}
     for record in records:
@@ -38,9 +37,9 @@ def measured(job: Job, records: Iterable[Record]) -> list[Run]:
 
 
 def _runs(job: Job, record: Record) -> Iterator[Run]:
-    """Yield what one trial measured without what is impossible or was not predicted.
+    """Yield what one trial measured, if it is possible and was predicted.
 
-    Synthetic data routes tokens to other experts than the config's data do.
+    Synthetic data routes tokens to other experts than the config's data does.
     """
     accumulation = {"grad_accum": record.grad_accum} if record.grad_accum else {}
     changed = job.keep_tokens(accumulation | record.knobs)
@@ -58,7 +57,7 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
 
 
 def _is_elsewhere(job: Job, record: Record) -> bool:
-    """Whether a trial ran on another GPU than its config is for."""
+    """Return whether a trial ran on another GPU than its config is for."""
     device = record.environment.partition(", torch ")[0]
     return bool(device) and is_another(device, job["gpu"])
 
@@ -72,7 +71,7 @@ def _versions(record: Record) -> dict[str, str]:
 
 
 def stored(studies: str, gpu: str, versions: Mapping[str, str]) -> list[Run]:
-    """Return the newest kept runs of a GPU and these versions.
+    """Return the newest stored runs of a GPU with these versions.
 
     Raises ``BadCalibration``.
     """
@@ -94,7 +93,7 @@ def _without_build(version: str) -> str:
 
 
 def keep(studies: str, job: Job, records: Iterable[Record]) -> str:
-    """Keep what trials measured; return why that failed, or ``""``."""
+    """Store the measurements of trials; return why that failed, or ``""``."""
     try:
         add(os.path.join(studies, NAME), measured(job, records))
     except (BadCalibration, OSError) as error:

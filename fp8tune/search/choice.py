@@ -1,4 +1,4 @@
-"""Which setting the trials speak for, and how sure that is; nothing here is worded."""
+"""Choose the best setting from the trials, and decide how certain that is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fp8tune.search.statistics import Speed, settled, verdict
 from fp8tune.trials.space import Point
 
 MOST = 14
-"""Runs of the baseline and its rival, while it is not clear which is faster."""
+"""Pairs of runs of the baseline and the best candidate, until one is clearly faster."""
 PAIRS = 2
 """Fewest pairs of interleaved runs by which two settings are compared."""
 WIDEST = 10.0
@@ -26,8 +26,8 @@ PRECISIONS = ("fp8", "bf16")
 class Chosen(NamedTuple):
     """The chosen setting and the verdict on it, compared with the baseline.
 
-    ``point`` is ``None`` where no setting that may be chosen ran. ``runner_up`` is the
-    best of the others. ``searched_all`` says whether every promising setting was tried.
+    ``point`` is ``None`` if no setting that may be chosen ran. ``runner_up`` is the
+    second best. ``searched_all`` says whether every promising setting was tried.
     """
 
     point: Point | None
@@ -52,7 +52,7 @@ class Fp8Comparison(NamedTuple):
 
 
 def choose(history: History) -> Chosen:
-    """Choose the best setting, or the baseline where nothing is surely better."""
+    """Choose the best setting, or the baseline if none is clearly better."""
     baseline, whole = history.baseline, _searched_all(history)
     point, likely = _best(history)
     if point == baseline:
@@ -65,15 +65,15 @@ def choose(history: History) -> Chosen:
 
 
 def is_enough(gain: Speed, pairs: int) -> bool:
-    """Tell whether a comparison may be called more than inconclusive."""
+    """Return whether a comparison has enough pairs of runs for a verdict."""
     return pairs >= PAIRS and gain.high < WIDEST * gain.low
 
 
 def overlooked(history: History, points: Sequence[Point]) -> Point | None:
     """Return the best setting that ran once, if one bad run may explain its speed.
 
-    By the trials before the confirmation. ``None`` where it is one of ``points``, which
-    are confirmed in any case.
+    It is judged by the trials before the confirmation. ``None`` if it is one of
+    ``points``, which are confirmed anyway.
     """
     found = history.before_confirmation
     others = [point for point in found.eligible if point != found.baseline]
@@ -87,9 +87,9 @@ def overlooked(history: History, points: Sequence[Point]) -> Point | None:
 
 
 def left_open(history: History, one: Point | None, other: Point | None) -> float:
-    """Return the relative error of predicted communication where it decides; else 0."""
+    """Return the error of predicted communication if it decides the verdict, else 0."""
     found, known = history.measured_gap(one, other), history.gap(one, other)
-    same = history.usual.same
+    same = history.noise.same
     if not found or not known or verdict(found, same) == verdict(known, same):
         return 0.0
     return math.expm1(history.communication_error(one, other))
@@ -100,8 +100,8 @@ def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
 
     The chosen setting is compared with the fastest bf16 setting that ran, if its own
     bf16 version ran too. The baseline is compared with its own bf16 version, because
-    neither is tuned. Both ran in the confirmation, or both before it: in between the
-    GPU may have become slower.
+    neither is tuned. Both must have run in the confirmation, or both before it, because
+    the GPU may have become slower in between.
     """
     space, baseline = history.space, history.baseline
     points = [chosen, baseline] if chosen else [baseline]
@@ -126,13 +126,13 @@ def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
 def _fastest(
     history: History, points: Sequence[Point], speeds: Mapping[Point, Speed]
 ) -> Point | None:
-    """Return the fastest setting, of those with enough memory if there are any."""
+    """Return the fastest setting, preferably one with enough memory."""
     fit = [point for point in points if not history.runs(point).is_unfit]
     return max(fit or points, key=lambda point: speeds[point].value, default=None)
 
 
 def _best(history: History) -> tuple[Point | None, str]:
-    """Return the setting to take, and the verdict on it by the runs alone."""
+    """Return the setting to choose, and the verdict by the runs alone."""
     best, baseline = history.ranked, history.baseline
     if not best:
         return None, "inconclusive"
@@ -141,7 +141,7 @@ def _best(history: History) -> tuple[Point | None, str]:
     gain = history.gap(best[0], baseline)
     if gain is None:
         return best[0], "inconclusive"
-    likely = verdict(gain, history.usual.same)
+    likely = verdict(gain, history.noise.same)
     unfit = history.is_rejected(baseline) or history.runs(baseline).is_unfit
     if likely in ("same", "slower") and not unfit:
         return baseline, "same"
@@ -150,9 +150,9 @@ def _best(history: History) -> tuple[Point | None, str]:
 
 
 def _none_is_better(history: History) -> bool:
-    """Tell whether the best of the other settings is surely not faster."""
+    """Return whether the best other setting is clearly not faster."""
     other, baseline = next(iter(history.others), None), history.baseline
-    gain, same = history.measured_gap(other, baseline), history.usual.same
+    gain, same = history.measured_gap(other, baseline), history.noise.same
     if other is None or gain is None or left_open(history, other, baseline):
         return other is None
     if verdict(gain, same) == "slower":
@@ -162,23 +162,31 @@ def _none_is_better(history: History) -> bool:
 
 
 def _runner_up(history: History, chosen: Point | None) -> Point | None:
-    """Return the fastest of the other settings, confirmed or not."""
+    """Return the fastest of the other settings, one that ran beside it if possible.
+
+    If only the baseline did, a setting that was faster in the search comes before it.
+    """
     gaps = {p: own.value for p in history.ranked if (own := history.gap(p, chosen))}
     fit = {p: not history.runs(p).is_unfit for p in gaps}
-    return max(gaps, key=lambda p: (fit[p], gaps[p]), default=None)
+    sure = [point for point in gaps if history.pairs(point, chosen)]
+    for points in (sure, gaps):
+        best = max(points, key=lambda p: (fit[p], gaps[p]), default=None)
+        if best not in (None, history.baseline):
+            break
+    return best
 
 
 def _searched_all(history: History) -> bool:
-    """Tell whether no promising setting is left, nor one whose trial was given up.
+    """Return whether no promising setting is left, and no trial was stopped early.
 
-    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
-    A setting that failed once, for a reason that may pass, needs another one.
+    A batch as large as one that did not fit, or that nearly filled the GPU, needs no
+    trial. A setting that failed once for a reason that may pass needs another trial.
     """
     space, tried, limits = history.space, set[Point](), dict[Point, float]()
     for point, own in history.settings.items():
         if all(trial.was_given_up for trial in own):
             return False
-        if len(own) > 1 or not own[0].record.meaning.may_pass:
+        if len(own) > 1 or not own[0].record.meaning.retry_once:
             tried.add(point)
         batch, cell = space.batch(point), space.cell(point)
         ran_out = any(trial.record.outcome == "oom" for trial in own)

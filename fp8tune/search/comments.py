@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
 from fp8tune.lint.wording import counted
-from fp8tune.search.outcome import Outcome, is_untied
+from fp8tune.search.outcome import SearchOutcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import FAILURES, change, listed, messages, percent, unit
+from fp8tune.search.wording import FAILURES, behind, listed, messages, percent, unit
 from fp8tune.search.writeback import MARK, Choice
 from fp8tune.trials.space import shown
 
@@ -37,8 +37,8 @@ MODES = {
 BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
-def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
-    """Return the keys to write, each with what it was and why it changed."""
+def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
+    """Return the keys to write, each with its old value and why it changed."""
     if outcome.chosen is None:
         return []
     before, after = plan.space.values(plan.baseline), plan.space.values(outcome.chosen)
@@ -58,8 +58,8 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
     return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
 
 
-def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
-    """Return the sentences of the block, one for each line, the first ones first.
+def summary(plan: Plan, outcome: SearchOutcome, study: str) -> list[str]:
+    """Return the sentences of the block, one per line, the most important first.
 
     ``study`` names the study and says what it is: ``study a-1`` or ``replay a-1``.
     """
@@ -80,26 +80,25 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     return list(filter(None, map("; ".join, lines)))
 
 
-def _why(plan: Plan, outcome: Outcome, key: str, count: int) -> str:
+def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
     """Return why one of ``count`` changed keys has its new value."""
     if key == getattr(plan.space.knob("precision"), "key", "") and outcome.rejected:
         return ": FP8 diverged where bf16 did not"
     if outcome.find("baseline-failed"):
         return f": your config failed: {FAILURES[outcome.baseline_outcome]}"
-    if outcome.runner_up and outcome.runner_up_gain and outcome.chosen:
-        pairs = zip(plan.space.knobs, outcome.chosen, outcome.runner_up, strict=True)
-        (knob, other), *more = [(k, new) for k, old, new in pairs if old != new]
-        if not more and knob.key == key and count > 1 and outcome.is_conclusive:
-            value = shown(knob.values[other])
-            return f": with {value} it is {change(outcome.runner_up_gain)}"
+    second = outcome.find("runner-up")
+    differs = second.facts["differs"] if second else {}
+    if second and [*differs] == [key] and count > 1 and outcome.is_conclusive:
+        return f": with {shown(differs[key])} it is {behind(second.facts)}"
+    if count > 1:
+        return f": one of {count} changes measured together"
     if (gain := outcome.measured.gain) is None:
         return ""
-    together = f" by {count} changes together" * (count > 1)
     unclear = "" if outcome.is_conclusive else " (inconclusive)"
-    return f": {percent(gain.value)} {unit(outcome.objective)}{together}{unclear}"
+    return f": {percent(gain.value)} {unit(outcome.objective)}{unclear}"
 
 
-def _memory(outcome: Outcome) -> Iterator[str]:
+def _memory(outcome: SearchOutcome) -> Iterator[str]:
     record = outcome.record
     if record and record.peak_gib:
         capacity = record.capacity_gib
@@ -108,8 +107,8 @@ def _memory(outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 
-def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
-    """Yield what changes the learning, and how FP8 learns compared with bf16."""
+def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
+    """Yield what changes training, and how FP8's losses compare with bf16's."""
     yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
     if outcome.learns and not outcome.find("fp8-may-diverge"):
@@ -118,8 +117,8 @@ def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
 
 
-def _environment(outcome: Outcome) -> Iterator[str]:
-    """Yield what the trials ran on."""
+def _environment(outcome: SearchOutcome) -> Iterator[str]:
+    """Yield the hardware and software of the trials."""
     yield from messages(outcome.findings, "rehearsal")
     if outcome.record and outcome.record.environment:
         parts = [outcome.record.environment]
@@ -131,15 +130,15 @@ def _environment(outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "extrapolated")
 
 
-def _study(plan: Plan, outcome: Outcome, study: str) -> Iterator[str]:
+def _study(plan: Plan, outcome: SearchOutcome, study: str) -> Iterator[str]:
     gpus = plan.config.job.target.world_size
     on = f", for {counted(gpus, 'GPU')}" * bool(gpus)
     yield f"from {listed('trial', outcome.numbers)} of {study}{on}"
     yield from messages(outcome.findings, "synthetic-data")
 
 
-def _warmup(plan: Plan, outcome: Outcome) -> Iterator[Choice]:
-    """Yield another warmup, where the search was allowed to change it."""
+def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
+    """Yield the new warmup, if the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:
         yield Choice(warmup_key(plan.config.trainer), *asked)
@@ -148,7 +147,7 @@ def _warmup(plan: Plan, outcome: Outcome) -> Iterator[Choice]:
 def _accumulation(
     plan: Plan, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Choice]:
-    """Yield the gradient accumulation with which a step keeps its tokens."""
+    """Yield the gradient accumulation that keeps the tokens of a step."""
     batch = plan.space.knob("micro_batch")
     job, key = plan.config.job, plan.config.trainer.key_of("grad_accum")
     if batch is None or not key or key in after:
@@ -167,7 +166,7 @@ def _accumulation(
 
 
 class ChangedKey(NamedTuple):
-    """A key whose value the search has changed, and the job's field that it sets."""
+    """A key that the search has changed, and the job's field that it sets."""
 
     key: str
     role: str
@@ -178,7 +177,7 @@ class ChangedKey(NamedTuple):
 def stale_comments(
     path: str, after: bytes, changes: Sequence[ChangedKey]
 ) -> Iterator[str]:
-    """Yield one line for each comment of the tuned config that may no longer hold."""
+    """Yield a line for each comment of the tuned config that may no longer be true."""
     document = parse(after)
     lines = {
         change.key: document.lines.position(keys[0])[0]
@@ -198,7 +197,7 @@ def stale_comments(
 
 
 def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
-    """Whether a comment names a setting with the value that it had."""
+    """Return whether a comment names a setting with its old value."""
     if type(was) is bool:
         return bool(re.search(MODES.get((role, was), "(?!)"), text, re.IGNORECASE))
     if type(was) is not int:
@@ -211,5 +210,5 @@ def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
 
 
 def _has(text: str, was: Any) -> bool:
-    """Whether a comment has a value in it as a word of its own."""
+    """Return whether a comment contains a value as a separate word."""
     return bool(re.search(rf"(?<![\w.,]){re.escape(shown(was))}(?![\w]|[.,]\d)", text))

@@ -1,8 +1,9 @@
-"""Which settings are measured again at the end, and in what order.
+"""Choose the confirmation runs at the end of a search, and their order.
 
-In fresh processes and in turn, so that what drifts hits all alike: first the best
-settings and the baseline, until the verdict is settled; then the chosen one and its
-counterpart in bf16, then the fastest bf16 setting that ran, or the one in FP8.
+Settings run in new processes and interleaved, so that drift of the machine affects all
+alike. First come the best settings and the baseline, until the verdict is settled. Then
+the chosen setting is compared with its bf16 counterpart and with the fastest bf16
+setting that ran (or with FP8, if bf16 was chosen).
 """
 
 from __future__ import annotations
@@ -15,46 +16,46 @@ from fp8tune.search.statistics import settled, verdict
 from fp8tune.trials.space import Point
 
 BEST = 3
-"""Settings that are confirmed, the baseline not counted."""
+"""Settings that are confirmed, not counting the baseline."""
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
 ROUNDS = 2
 PAIRS = 6
-"""Runs of FP8 and of bf16 at its best, while it is not clear what FP8 gains."""
+"""Pairs of runs of FP8 and of the best bf16 setting, until FP8's gain is clear."""
 
 
 def again(history: History) -> Point | None:
-    """Return the next point to measure again; ``None`` when all is said."""
+    """Return the next setting to repeat; ``None`` when every comparison is settled."""
     return unconfirmed(history) or _fp8_gain(history)
 
 
 def reason(history: History, point: Point) -> str:
-    """Return why a point is confirmed: some never ran, and are needed to compare."""
+    """Return the kind of run: a setting that never ran is needed to compare."""
     return "confirmation run" if history.runs(point).ran else "comparison run"
 
 
 def unconfirmed(history: History) -> Point | None:
-    """Return the next point that the choice rests on; ``None`` if that is settled."""
+    """Return the next run that the choice needs; ``None`` if the choice is settled."""
     points = settings(history.before_confirmation)
-    rival = overlooked(history, points)
-    if points == [history.baseline] and rival is None:
+    candidate = overlooked(history, points)
+    if points == [history.baseline] and candidate is None:
         return None
-    rivals = _rivals(history.before_confirmation)
-    turns_with_bf16 = len(rivals) == 1 and points != rivals
+    candidates = _candidates(history.before_confirmation)
+    turns_with_bf16 = len(candidates) == 1 and points != candidates
     return (
-        _in_turn(history, rivals, 1 if turns_with_bf16 else ROUNDS)
-        or _once_more(history, rival)
-        or _passed_over(history, rival)
+        _in_turn(history, candidates, 1 if turns_with_bf16 else ROUNDS)
+        or _once_more(history, candidate)
+        or _passed_over(history, candidate)
         or _doubtful(history)
         or _counterpart(history)
     )
 
 
 def _in_turn(history: History, points: list[Point], rounds: int) -> Point | None:
-    """The next of the settings that are compared, each so many times.
+    """Return the next setting of a round robin; ``None`` after that many rounds.
 
-    Each turn in the same order: back again, a GPU that is slow for two or three trials
-    would hit both runs of one and none of another, and nothing would show it.
+    Every round has the same order. In the reverse order, a GPU that is slow for two or
+    three trials could slow both runs of one setting and none of another, unnoticed.
     """
     for turn in range(rounds):
         for point in points:
@@ -67,20 +68,20 @@ def _in_turn(history: History, points: list[Point], rounds: int) -> Point | None
 def settings(history: History) -> list[Point]:
     """Return the points to confirm after a search with these trials, by importance.
 
-    The best one in the other precision comes last: the verdict does not need it.
+    The counterpart in the other precision comes last: the verdict does not need it.
     """
-    points = _rivals(history)
+    points = _candidates(history)
     if points and (other := _other_precision(history, points[0])):
         return list(dict.fromkeys([*points, other]))
     return points
 
 
-def _rivals(history: History) -> list[Point]:
-    """Return the best setting, the baseline, and what was about as fast."""
+def _candidates(history: History) -> list[Point]:
+    """Return the best setting, the baseline, and settings that were about as fast."""
     best = history.ranked
     if not best:
         return []
-    same, baseline = history.usual.same, history.baseline
+    same, baseline = history.noise.same, history.baseline
     near = [
         point
         for point in best[1:BEST]
@@ -92,20 +93,20 @@ def _rivals(history: History) -> list[Point]:
 
 
 def _other_precision(history: History, point: Point) -> Point | None:
-    """The setting in bf16, or in FP8; none in a rehearsal, which does not compare."""
+    """Return the setting in the other precision; none in a rehearsal."""
     if history.is_rehearsal:
         return None
     return history.space.in_bf16(point) or _in_fp8(history, point)
 
 
 def _bf16_probe(history: History, best: Point) -> Point | None:
-    """A batch beside bf16's best one, not tried in bf16, in which FP8 has run."""
+    """Return a bf16 setting next to the best bf16 batch that only ran in FP8 so far."""
     space = history.space
     bf16 = space.in_bf16(best)
     if bf16 is None:
         return None
-    fastest = _fastest_of(history, _beside(history, bf16)) or bf16
-    ran = _beside(history, best)
+    fastest = _fastest_of(history, _same_cell(history, bf16)) or bf16
+    ran = _same_cell(history, best)
     batches = sorted({space.batch(point) for point in ran})
     if space.batch(fastest) not in batches:
         return None
@@ -127,30 +128,30 @@ def _fastest_of(history: History, points: Sequence[Point]) -> Point | None:
     return max(speeds, key=lambda p: speeds[p], default=None)
 
 
-def _beside(history: History, point: Point) -> list[Point]:
-    """Return the sound settings that differ from a point in the batch at most."""
+def _same_cell(history: History, point: Point) -> list[Point]:
+    """Return the reliable settings that differ from a point at most in the batch."""
     cell = history.space.cell
     return [other for other in _sound(history) if cell(other) == cell(point)]
 
 
 def _sound(history: History) -> list[Point]:
-    """Return the settings that ran, did not fail for good and leave enough memory."""
+    """Return the settings that ran, never failed for good and leave enough memory."""
     runs = history.settings.items()
     return [point for point, own in runs if own.ran and not own.is_unfit]
 
 
 def _in_fp8(history: History, point: Point) -> Point | None:
-    """A bf16 setting's counterpart, where FP8 might have been chosen as well."""
+    """Return a bf16 setting's FP8 counterpart, if FP8 could have been chosen."""
     other = history.space.with_precision(point, "fp8")
     return other if other and history.space.allows(other, history.baseline) else None
 
 
 def _passed_over(history: History, known: Point | None) -> Point | None:
-    """A setting that the search saw faster than what was confirmed now is.
+    """Return a setting that was faster in the search than the confirmed ones are now.
 
-    Some of the best only, and not the one that is ``known`` to run once more. They are
-    allowed to have lost as much as the others, but not where those lost a lot: nobody
-    knows when the GPU became slower.
+    Only some of the best are considered, and not ``known``, which runs again anyway.
+    Their search speed is scaled by how much the confirmed settings slowed down, except
+    after a large slowdown: then nobody knows when the GPU became slower.
     """
     before, baseline = history.before_confirmation, history.baseline
     seen = {p: own.value for p in before.settings if (own := before.speed(p))}
@@ -160,29 +161,29 @@ def _passed_over(history: History, known: Point | None) -> Point | None:
     now = [own.value for p in sound if (own := history.speed(p))]
     best, lost = max(now, default=0.0), history.drift
     lost = lost if lost > CLOSE else 1.0
-    rivals = [p for p in every[: 2 * BEST] if p != known]
-    promising = [p for p in rivals if seen[p] * lost > best]
-    return _beside_baseline(history, rivals, promising)
+    candidates = [p for p in every[: 2 * BEST] if p != known]
+    promising = [p for p in candidates if seen[p] * lost > best]
+    return _with_baseline(history, candidates, promising)
 
 
-def _once_more(history: History, rival: Point | None) -> Point | None:
-    """A run of a rival before the baseline is called the best, beside it."""
-    if rival is None or choose(history).point != history.baseline:
+def _once_more(history: History, candidate: Point | None) -> Point | None:
+    """Return one more run of a candidate before the baseline is called the best."""
+    if candidate is None or choose(history).point != history.baseline:
         return None
-    return _alternate(history, rival, history.baseline, 1)
+    return _alternate(history, candidate, history.baseline, 1)
 
 
-def _beside_baseline(
-    history: History, rivals: Sequence[Point], promising: Sequence[Point]
+def _with_baseline(
+    history: History, candidates: Sequence[Point], promising: Sequence[Point]
 ) -> Point | None:
-    """The next run of the first rival that promises something, or was begun."""
-    begun = [p for p in rivals if history.runs(p).confirmations or p in promising]
+    """Return the next run of the first candidate that is promising or was started."""
+    begun = [p for p in candidates if history.runs(p).confirmations or p in promising]
     asked = (_alternate(history, p, history.baseline, ROUNDS) for p in begun)
     return next(filter(None, asked), None)
 
 
 def _counterpart(history: History) -> Point | None:
-    """A run of what is chosen in the other precision, in turns; bf16 at its best."""
+    """Return the next run that compares the chosen setting with the other precision."""
     chosen = choose(history).point
     other = chosen and _other_precision(history, chosen)
     if not chosen or other in (None, chosen) or not history.runs(chosen).confirmations:
@@ -197,29 +198,29 @@ def _counterpart(history: History) -> Point | None:
 
 
 def _fp8_gain(history: History) -> Point | None:
-    """FP8 or bf16 at its best, until it is known which one is faster, if any."""
+    """Return the next run of FP8 or of the best bf16 until their gap is settled."""
     pair = compare_fp8(history, choose(history).point).pair
     if pair is None or not history.runs(pair.fp8).confirmations:
         return None
     gain = history.measured_gap(*pair)
     enough = len(history.every_pair(*pair)) >= ROUNDS
-    if gain and enough and settled(gain, history.usual.same):
+    if gain and enough and settled(gain, history.noise.same):
         return None
     return _alternate(history, pair.bf16, pair.fp8, PAIRS)
 
 
 def _doubtful(history: History) -> Point | None:
-    """The baseline or its rival, where it is not yet clear which is faster.
+    """Return the next run of the baseline or the best candidate until one is faster.
 
-    Where none was confirmed because the search saw them slower, the best of those that
-    are not surely so as runs have turned out to differ.
+    If no candidate was confirmed because all were slower in the search, this is the
+    best one that is no longer clearly slower, now that the noise is known.
     """
     others, baseline = history.others, history.baseline
     ours = [p for p in others if history.runs(p).confirmations] or others
     confirmed = history.runs(baseline).confirmations
     if not ours or not confirmed or _lost(history, baseline):
         return None
-    gain, same = history.measured_gap(ours[0], baseline), history.usual.same
+    gain, same = history.measured_gap(ours[0], baseline), history.noise.same
     slower = gain is not None and verdict(gain, same) == "slower"
     if slower and not history.runs(ours[0]).confirmations:
         return None
@@ -230,11 +231,11 @@ def _doubtful(history: History) -> Point | None:
 
 
 def _alternate(history: History, one: Point, other: Point, times: int) -> Point | None:
-    """Which of two points is to run, until they have run so often beside each other.
+    """Return which of two settings runs next, until they have that many pairs of runs.
 
-    In the order A B A B B A A B, so that nothing that drifts or comes and goes favours
-    one; where the other one cannot run, only the first, so often. What one of them ran
-    before that, while the other did not, is no such run.
+    The order is A B A B B A A B, so that neither drift nor a passing slowdown favours
+    one. If the other setting cannot run, the first one runs alone that often. Earlier
+    runs of one setting without the other do not count.
     """
     runs = {point: history.runs(point) for point in (one, other)}
     if _lost(history, one):
@@ -262,6 +263,6 @@ def _alternate(history: History, one: Point, other: Point, times: int) -> Point 
 
 
 def _lost(history: History, point: Point) -> bool:
-    """Whether another run of a point is not worth its time: it failed for good."""
+    """Return whether a setting failed permanently, so that another run is useless."""
     own = history.runs(point)
     return own.failed or sum(not trial.record.ok for trial in own) > 1

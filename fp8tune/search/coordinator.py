@@ -1,7 +1,7 @@
-"""The search loop, within a wall budget, whatever the trials do.
+"""The search loop: keeps to the time budget whatever the trials do.
 
-The baseline comes first, then what the sampler proposes, then the best settings
-once more in turn, in FP8 and in bf16. Every step follows from the trials so far, so a
+The baseline comes first, then the sampler's proposals, then confirmation runs of the
+best settings, in FP8 and in bf16. Every step follows from the trials so far, so that a
 search that was killed continues as if it had not been.
 """
 
@@ -30,7 +30,7 @@ from fp8tune.search.outcome import (
     NOTHING_MORE,
     SAME_COMMAND,
     Ending,
-    Outcome,
+    SearchOutcome,
     bad_data,
     decide,
 )
@@ -50,9 +50,9 @@ from fp8tune.trials.trial import (
 
 
 class Event(NamedTuple):
-    """What a display hears: a proposal that starts, or the trial that it became.
+    """An event for the display: a trial starts, or has ended.
 
-    ``number`` is the trial's own, ``left`` what is left of the budget [s].
+    ``number`` is the trial's number, ``left`` what is left of the budget [s].
     """
 
     number: int
@@ -62,7 +62,7 @@ class Event(NamedTuple):
 
 
 class Search:
-    """One search over a space, from the config's own setting, within a budget [s]."""
+    """One search over a space, starting from the baseline, within a budget [s]."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Search:
         self._take_up(study.process)
 
     def _take_up(self, process: int) -> None:
-        """Read the study's trials that count for a process, under this budget."""
+        """Read the study's trials that count for a process with this budget."""
         trials = trials_that_count(self.study.trials, process, self.budget.seconds)
         self._counting = History(self.space, self.baseline, trials)
         self._history = self._counting.by(self.objective)
@@ -101,13 +101,13 @@ class Search:
 
     @property
     def _too_late(self) -> bool:
-        """Whether no trial would get as far as its model in the time that is left."""
+        """Whether the time left is too short for a trial to build its model."""
         return self.budget.left <= time_to_model(self.study.trials)
 
-    def run(self) -> Outcome:
-        """Search until nothing is gained or the budget is spent; then decide.
+    def run(self) -> SearchOutcome:
+        """Search until no gain is expected or the budget is spent; return the outcome.
 
-        Ctrl-C ends the search, not the program: the outcome is what is known.
+        Ctrl-C ends the search, not the program: the outcome is what is known by then.
         """
         try:
             for proposal in takewhile(self._may_go_on, self._proposals()):
@@ -124,7 +124,7 @@ class Search:
         return outcome._replace(trials=len(self.study.trials))
 
     def _ending(self) -> Ending:
-        """What the outcome left open, and what would settle it."""
+        """Return what the outcome leaves open, and what would settle it."""
         step = self._next_step()
         seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
         why = ""
@@ -135,7 +135,7 @@ class Search:
         return Ending(step, seconds, why)
 
     def _next_step(self) -> str:
-        """What would tell more than the outcome."""
+        """Return what would find more: same command, larger budget, or nothing."""
         history = self._history
         if bad_data(history.trials):
             return NOTHING_MORE
@@ -147,10 +147,10 @@ class Search:
         return LARGER_BUDGET if left else NOTHING_MORE
 
     def _settling_s(self) -> float:
-        """A budget [s] in which the comparisons get the runs that they lack.
+        """Return a budget [s] in which the comparisons get the runs that they lack.
 
-        The search itself goes on with a larger budget, but keeps a quarter of it, or
-        one run of each setting, for them. So they get a quarter or more.
+        With a larger budget the search itself continues, but keeps at least a quarter
+        of the budget, or one run of each setting, for the comparisons.
         """
         history, budget = self._history, self.budget
         each = sum(typical_cost(history, point) for point in settings(history))
@@ -158,7 +158,7 @@ class Search:
         return whole_budget(needed)
 
     def _may_go_on(self, _proposal: PlannedTrial) -> bool:
-        """Whether no trial has shown that every other fails of the data alike."""
+        """Return whether trials can still succeed: not if the data itself is wrong."""
         return not bad_data(self._counting.trials)
 
     def _proposals(self) -> Iterator[PlannedTrial]:
@@ -174,10 +174,10 @@ class Search:
         yield from self._endings()
 
     def _bf16_baseline(self) -> Iterator[PlannedTrial]:
-        """The config in bf16, where nothing else will be measured in bf16.
+        """Yield the config in bf16, if nothing else will be measured in bf16.
 
-        It is not tried if the config itself failed. The confirmation measures what it
-        chooses in bf16 too; a rehearsal does not compare precisions.
+        Not if the config itself failed. The confirmation measures the chosen setting in
+        bf16 too, and a rehearsal does not compare precisions.
         """
         history = self._history
         if history.is_rehearsal:
@@ -191,21 +191,21 @@ class Search:
             yield from self._once(PlannedTrial(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
-        """Once more where that failed of what may pass."""
+        """Yield a trial, and retry it once if it failed for a reason that may pass."""
         while self._is_due(proposal) and self.space.has(proposal.point):
             yield proposal
 
     def _is_due(self, proposal: PlannedTrial) -> bool:
         trials = self._history.trials
         own = [trial.record for trial in trials if trial.stage == proposal.stage]
-        again = len(own) == 1 and own[0].meaning.may_pass
+        again = len(own) == 1 and own[0].meaning.retry_once
         return (not own or again) and not self._too_late
 
     def _searching(self) -> bool:
-        """Whether a trial more leaves time for the confirmation, not yet begun.
+        """Return whether one more trial leaves time for the confirmation.
 
-        The first one is tried whatever it leaves.
-        One that a smaller budget led to does not end the search of a larger one.
+        The first trial runs in any case. A confirmation that started under a smaller
+        budget does not end the search of a larger one.
         """
         history = self._history
         ended = any(
@@ -216,13 +216,13 @@ class Search:
             return False
         costs = [typical_cost(history, point) for point in settings(history)]
         found = any(t.stage == "search" and t.record.ok for t in history.trials)
-        # a trial more, then the best and the baseline: without these nothing is sure
+        # one more trial, then the best and the baseline: a verdict needs these
         trial, needed = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
         reserve = max(needed, min(sum(costs), self.budget.seconds / 4))
         return self.budget.left_for_speed - trial > reserve
 
     def _endings(self) -> Iterator[PlannedTrial]:
-        """Confirmations, then how FP8 learns; both again if that rejects a setting."""
+        """Yield confirmations, then loss runs; both again if these reject a setting."""
         steps = (self._unfinished, self._confirmation, self._left_over, self._compared)
         while proposal := next(filter(None, (step() for step in steps)), None):
             yield proposal
@@ -270,15 +270,15 @@ class Search:
         self.watch(Event(number, proposal, trial, self.budget.left))
 
     def _has_seen_all(self) -> bool | None:
-        """Whether all that promises something was seen; ``None`` where time ended it.
+        """Return whether every promising setting was tried; ``None`` if time ran out.
 
-        As it was when the search ended by itself, now or before it was killed.
+        This is the state when the search ended by itself, now or before it was killed.
         """
-        told = [self._whole, *(trial.searched_all for trial in self.study.trials)]
-        return True if True in told else False if False in told else None
+        seen = [self._whole, *(trial.searched_all for trial in self.study.trials)]
+        return True if True in seen else False if False in seen else None
 
     def _run(self, proposal: PlannedTrial, left: float) -> tuple[Record, float]:
-        """The record of a trial, and what it was allowed of the time left [s]."""
+        """Run a trial; return its record and its time limit [s]."""
         values = self.space.values(proposal.point)
         history = History(self.space, self.baseline, self.study.trials)
         if proposal.loss_run and self.stage:

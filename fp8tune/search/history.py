@@ -1,4 +1,4 @@
-"""What the trials of a search tell of each setting: speed, noise, memory, failures."""
+"""Evaluate the trials of a search by setting: speed, noise, memory, failures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fp8tune.search.statistics import (
     FAR,
     ON_CPU,
     ON_GPU,
+    Noise,
     Speed,
-    Usual,
     communication_error,
     in_line,
     paired,
@@ -39,7 +39,7 @@ DRIFTED = 0.03
 
 
 class Runs(tuple[Trial, ...]):
-    """The timed trials of one setting, in their order."""
+    """The timed trials of one setting, in order."""
 
     __slots__ = ()
 
@@ -55,18 +55,18 @@ class Runs(tuple[Trial, ...]):
 
     @property
     def failed(self) -> bool:
-        """Whether one of them failed in a way that does not pass."""
+        """Whether one of them failed permanently."""
         return any(trial.record.meaning.unfit for trial in self)
 
     @property
     def failed_later(self) -> str:
-        """The outcome of a setting that ran and then failed for good; else ``""``."""
+        """How a setting that ran later failed permanently, else ``""``."""
         bad = (t.record.outcome for t in self if t.record.meaning.unfit)
         return next(bad, "") if self.ran else ""
 
     @property
     def failed_always(self) -> str:
-        """The outcome of the last trial where none succeeded; else ``""``."""
+        """The outcome of the last trial if none succeeded, else ``""``."""
         own = [trial.record for trial in self if not trial.cut_off]
         return own[-1].outcome if own and not self.ran else ""
 
@@ -79,35 +79,35 @@ class Runs(tuple[Trial, ...]):
 
     @property
     def is_unfit(self) -> bool:
-        """Whether the setting failed for good, or leaves too little memory."""
+        """Whether the setting failed permanently, or leaves too little memory."""
         return self.failed or bool(self.memory_shortage)
 
     @property
     def confirmed(self) -> list[Record]:
-        """The records of the confirmation that ran."""
+        """The records of successful confirmation runs."""
         return records_of(self.confirmed_trials)
 
     @property
     def confirmed_trials(self) -> list[Trial]:
-        """The trials of the confirmation that ran."""
+        """The successful confirmation runs."""
         return [t for t in self if t.stage == "confirm" and t.record.ok]
 
     @property
     def confirmations(self) -> int:
-        """How many trials of the confirmation there are, failed ones included."""
+        """The number of confirmation runs, failed ones included."""
         return sum(trial.stage == "confirm" for trial in self)
 
     @property
     def telling(self) -> list[Trial]:
-        """The trials that say how fast the setting is: confirmed ones, if any."""
+        """The trials that give the setting's speed: confirmation runs, if any."""
         return self.confirmed_trials or list(self)
 
 
 class History:
     """The trials of a search that count, and what follows from them.
 
-    It does not change, so that each figure is computed once: a search makes a new one
-    after each trial. ``trials`` hold the objective in the field ``tokens_per_second``
+    It is immutable, so that each figure is computed once; a search makes a new one
+    after each trial. ``trials`` have the objective in the field ``tokens_per_second``
     (see ``by``).
     """
 
@@ -138,8 +138,8 @@ class History:
     def settings(self) -> Mapping[Point, Runs]:
         """The timed trials by setting, in the order of the first ones.
 
-        Confirmations under a smaller budget ran another day: they count as the
-        search's.
+        Confirmation runs under a smaller budget ran at another time, so they count as
+        search trials.
         """
         runs: dict[Point, list[Trial]] = defaultdict(list)
         old = {trial.position for trial in self._confirmed_earlier}
@@ -150,7 +150,7 @@ class History:
 
     @cached_property
     def _confirmed_earlier(self) -> list[Trial]:
-        """The confirmations under a smaller budget than that of the last ones."""
+        """Confirmation runs with a smaller budget than the last ones had."""
         again = [trial for trial in self.trials if trial.stage == "confirm"]
         last = max((trial.budget_s for trial in again), default=0.0)
         return [trial for trial in again if trial.budget_s < last]
@@ -174,28 +174,28 @@ class History:
         return any(trial.record.rehearsal for trial in self.timed)
 
     @property
-    def usual(self) -> Usual:
-        """How runs differ on such a machine, and what counts as the same there."""
+    def noise(self) -> Noise:
+        """The prior for noise on such a machine, and what counts as the same speed."""
         return ON_CPU if self.is_rehearsal else ON_GPU
 
     @cached_property
     def deviation(self) -> float:
-        """How runs of one setting differ; those of search and confirmation apart."""
+        """The noise (relative standard deviation) of runs of one setting."""
         pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
         for point, own in self.settings.items():
             for trial in own:
                 pooled[point, trial.stage == "confirm"].append(trial.record)
-        return spread(pooled.values(), self.usual.spread)
+        return spread(pooled.values(), self.noise.spread)
 
-    # What losses tell of settings.
+    # What losses show about settings.
 
     @cached_property
     def stability(self) -> dict[Point, Stability]:
-        """What is known of FP8's losses, by setting."""
+        """The comparison of FP8's losses with bf16's, by setting."""
         return stability_by_setting(self.space, self.trials)
 
     def is_rejected(self, point: Point) -> bool:
-        """Tell whether a setting must not be chosen, because FP8 diverges there."""
+        """Return whether a setting must not be chosen because FP8 diverges there."""
         return loss_key(self.space, point) in self._rejected
 
     @cached_property
@@ -206,7 +206,7 @@ class History:
     # Speeds of settings, and how much faster one is than another.
 
     def speed(self, point: Point | None) -> Speed | None:
-        """Return how fast a setting is: by its confirmation, if there was one."""
+        """Return how fast a setting is, by its confirmation runs if there are any."""
         return self._speed(self.runs(point).telling)
 
     def _speed(self, trials: Sequence[Trial]) -> Speed | None:
@@ -214,12 +214,12 @@ class History:
 
     @cached_property
     def confirmed_speeds(self) -> dict[Point, Speed]:
-        """How fast settings were in the confirmation alone."""
+        """The speeds in the confirmation alone."""
         return self._speeds(confirmation=True)
 
     @cached_property
     def searched_speeds(self) -> dict[Point, Speed]:
-        """How fast settings were before the confirmation."""
+        """The speeds before the confirmation."""
         return self._speeds(confirmation=False)
 
     def _speeds(self, *, confirmation: bool) -> dict[Point, Speed]:
@@ -233,7 +233,7 @@ class History:
     def speeds(
         self, one: Point | None, other: Point | None
     ) -> tuple[Speed | None, Speed | None]:
-        """Return how fast two settings are, by runs of one time if there are such."""
+        """Return how fast two settings are, if possible by neighbouring runs."""
         mine, theirs = self._runs_of_one_time(one, other)
         return self._speed(mine), self._speed(theirs)
 
@@ -251,8 +251,9 @@ class History:
     ) -> tuple[Sequence[Trial], Sequence[Trial]]:
         """Return the trials by which the speeds of two settings compare.
 
-        The neighbouring runs that tell their gap, so that the speeds agree with it;
-        else those before the confirmation: in between the GPU may have become slower.
+        These are the neighbouring runs that give the gap, so that the speeds agree with
+        it; else the runs before the confirmation, because the GPU may have become
+        slower in between.
         """
         mine, theirs = self.runs(one), self.runs(other)
         if one != other:
@@ -266,24 +267,24 @@ class History:
         return mine.telling, theirs.telling
 
     def gap(self, one: Point | None, other: Point | None) -> Speed | None:
-        """Return how much faster one setting is than another, as far as is known.
+        """Return how much faster one setting is than another, with all known errors.
 
-        As ``measured_gap`` has it, and what predicted communication leaves open.
+        This is ``measured_gap``, widened by the error of predicted communication.
         """
         found = self.measured_gap(one, other)
         return found and wider(found, self.communication_error(one, other))
 
     def communication_error(self, one: Point | None, other: Point | None) -> float:
-        """Return what predicted communication leaves open of a gap (log)."""
+        """Return the error of a gap due to predicted communication (log)."""
         mine, theirs = self.runs(one).succeeded, self.runs(other).succeeded
         return communication_error(mine[0], theirs[0]) if mine and theirs else 0.0
 
     def measured_gap(self, one: Point | None, other: Point | None) -> Speed | None:
         """Return how much faster one setting ran than another, by neighbouring runs.
 
-        What drifts hits both of a pair, so that it neither makes a gain nor hides one.
-        Runs of the confirmation; where it has none of both, those before it, which are
-        apart: there all counts that runs of a setting differ by.
+        Drift affects both runs of a pair, so that it neither causes nor hides a gain.
+        The pairs are confirmation runs. Without any, the runs before the confirmation
+        are compared; these are further apart, so the full noise between runs counts.
         """
         if one is None or other is None or one == other:
             return None
@@ -297,15 +298,15 @@ class History:
         every = ([trial.record for trial in own] for own in self.settings.values())
         differ = max(
             self._steps_deviation(one, other),
-            spread(every, self.usual.spread, math.inf),
+            spread(every, self.noise.spread, math.inf),
         )
         return paired([before[one].value / before[other].value], differ)
 
     def _since_before(self, one: Point, other: Point, ratios: Sequence[float]) -> float:
-        """How few pairs of two settings differ, with their ratio in the search as one.
+        """Return the noise of few pairs, with the ratio in the search as one more.
 
-        A pair alone cannot tell that one of its runs is bad. What drifted since the
-        search and hits both is not in their ratio.
+        A single pair cannot show that one of its runs is bad. Drift since the search
+        affects both settings and cancels in the ratio.
         """
         before = self.searched_speeds
         if len(ratios) >= ENOUGH or one not in before or other not in before:
@@ -317,20 +318,20 @@ class History:
         return steps_spread(t.record for p in (one, other) for t in self.runs(p))
 
     def _pair_deviation(self, one: Point, other: Point) -> float:
-        """How runs of two settings differ at the least."""
+        """Return a lower bound for the noise of a pair of settings."""
         return max(self._steps_deviation(one, other), self._paired_deviation)
 
     @cached_property
     def _paired_deviation(self) -> float:
-        """How neighbouring runs differ, beside the setting that was confirmed most.
+        """The noise of neighbouring runs, by pairs with the most confirmed setting.
 
-        Or how all runs of a setting do, if that is less: more of them tell it, but what
-        drifts is in it.
+        Or the noise of all runs of a setting if that is smaller: it rests on more runs,
+        but includes drift.
         """
         counts = {point: len(own.confirmed) for point, own in self.settings.items()}
         most = max(counts, key=lambda point: counts[point])
         found = (self.ratios(p, most) for p in self.settings if p != most)
-        before = self.usual.spread
+        before = self.noise.spread
         apart = paired_spread((ratios for ratios in found if ratios), before)
         every = (own.confirmed for own in self.settings.values())
         return min(apart, spread(every, before))
@@ -338,7 +339,7 @@ class History:
     def ratios(self, one: Point, other: Point) -> list[float]:
         """Return how much faster one setting ran, each time that both were confirmed.
 
-        Each run is compared with one near to it, the nearest first.
+        Each run is compared with one close to it in time, the closest first.
         """
         return _ratios(self.every_pair(one, other))
 
@@ -347,7 +348,7 @@ class History:
     ) -> list[tuple[Trial, Trial]]:
         """Return the neighbouring runs of two settings without outliers.
 
-        An outlier is a pair whose ratio is far off the others'.
+        An outlier is a pair whose ratio is far from the others'.
         """
         pairs = self.every_pair(one, other)
         if not pairs or one is None or other is None:
@@ -390,23 +391,23 @@ class History:
 
     @cached_property
     def drift(self) -> float:
-        """The median of confirmed speeds over those in the search; 1 if unknown."""
+        """The median ratio of confirmed speed to search speed; 1 if unknown."""
         return statistics.median(self.changes or [1.0])
 
     @property
     def speed_changed(self) -> bool:
-        """Whether settings ran at another speed in the confirmation than before."""
+        """Whether the machine's speed differed between confirmation and search."""
         return self.changed_apart or abs(self.drift - 1) > DRIFTED
 
     @property
     def changed_apart(self) -> bool:
-        """Whether the speeds of settings changed by more than chance, not all alike."""
+        """Whether speeds changed beyond noise, and differently between settings."""
         changes = self.changes or [1.0]
         return math.log(max(changes) / min(changes)) > 2 * FAR * self.deviation
 
     @cached_property
     def changes(self) -> list[float]:
-        """The confirmed speed of each setting over that in the search."""
+        """The ratio of confirmed speed to search speed of each setting."""
         changes = []
         for own in self.settings.values():
             before = speed([trial.record for trial in own if trial.stage != "confirm"])
@@ -419,7 +420,7 @@ class History:
 
     @cached_property
     def eligible(self) -> list[Point]:
-        """The settings with a trial that may be chosen by what is known of them."""
+        """The settings with a trial that may be chosen."""
         return [
             point
             for point, own in self.settings.items()
@@ -434,8 +435,8 @@ class History:
         """The measured settings that may be chosen, the best first.
 
         Once a setting other than the baseline was confirmed, the confirmed ones come
-        first: the others ran at another time, and the best of many looks better than it
-        is. The baseline comes last where it leaves too little memory.
+        first: the others ran at another time, and the best of many single runs is
+        overestimated. The baseline comes last if it leaves too little memory.
         """
         values: dict[Point, tuple[bool, bool, float]] = {}
         for point in self.eligible:

@@ -1,4 +1,4 @@
-"""What lint says of a config: before a search, of what it writes, and of records."""
+"""Lint the config before a search, the tuned config, and recorded settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from fp8tune.document import apply
+from fp8tune.edits import apply
 from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
@@ -23,7 +23,7 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import ROLES
+from fp8tune.trials.space import TRAITS
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -34,7 +34,7 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 
 
 def check_config(config: TrainConfig, free: Container[str]) -> None:
-    """Raise ``CannotSearch`` where the trainer runs it at no value of the free keys."""
+    """Raise ``CannotSearch`` if the trainer cannot run it at any value of free keys."""
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
@@ -44,10 +44,10 @@ def check_config(config: TrainConfig, free: Container[str]) -> None:
 
 
 def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
-    """What keeps the trainer from running a config, one line each.
+    """Yield why the trainer cannot run a config, one line each.
 
-    What has to do with a free key is left to the search, but for a value that the
-    trainer cannot read: from there no search can start.
+    Reasons that involve a free key are left to the search, except a value that the
+    trainer cannot read: no search can start from that.
     """
     for found in _fatal(config, config.data):
         left = any(label.key in free for label in found.labels)
@@ -62,10 +62,10 @@ def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
 def runnable(
     config: TrainConfig, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
-    """The records of settings that the trainer runs, and why not the others.
+    """Return the records of settings that the trainer runs, and why not the others.
 
-    What is wrong with the config itself is not held against them, nor are knobs that
-    every trial has: those are known to go with each other.
+    Faults of the config itself do not count, nor do knobs that every trial has, because
+    these are known to work together.
     """
     known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
     own = {found.rule for found in _fatal(config, config.data)}
@@ -78,7 +78,7 @@ def runnable(
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
     key_of = config.trainer.key_of
-    usual = {key_of(name) for name, role in ROLES.items() if role.always_accepted}
+    usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [
@@ -89,9 +89,9 @@ def runnable(
 
 
 def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
-    """The errors of lint that are of what the trainer refuses or crashes on."""
+    """Yield lint's errors about what the trainer refuses or crashes on."""
     target = config.job.target
-    if not target.world_size_origin:  # assumed, for the trials alone
+    if not target.world_size_origin:  # assumed for the trials only
         target = target._replace(world_size=0)
     name, rules = config.trainer.id, rules_for(config.path)
     for found in check(config.path, data, rules, target, only=name).diagnostics:
@@ -105,9 +105,10 @@ def _is_fault(found: Diagnostic, rules: Rules) -> bool:
 
 
 def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
-    """New findings of a config that was changed, one line each.
+    """Yield new findings of a changed config, one line each.
 
-    ``path`` is where it will stand; what the project ignores is left out.
+    ``path`` is where it will be written; findings that the project ignores are left
+    out.
     """
     rules = rules_for(path)
     old, new = (
@@ -115,7 +116,7 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
         for data in (before, after)
         for report in [check(path, data, rules, target).diagnostics]
     )
-    # a finding of the user's on a line that was changed is no new one
+    # a finding that was there before is not new, even on a changed line
     moved = Counter(rule for rule, line in old if (rule, line) not in new)
     for (rule, line), found in sorted(new.items(), key=lambda item: item[1].region):
         if (rule, line) in old:
@@ -127,7 +128,7 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 
 
 def rules_for(path: str) -> Rules:
-    """The rules for a file there, without those that its project ignores."""
+    """Return the rules for a file at ``path``, without those its project ignores."""
     try:
         ignored = settings_for(os.path.dirname(os.path.abspath(path))).ignore
     except BadSettings:
@@ -138,15 +139,15 @@ def rules_for(path: str) -> Rules:
 
 
 def _line(data: bytes, found: Diagnostic) -> bytes:
-    """The text of the line that a finding stands on."""
+    """Return the text of the line that a finding points at."""
     lines = data.split(b"\n")
     return lines[found.region.line - 1] if found.region.line <= len(lines) else b""
 
 
 def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:
-    """The config with an ignore comment above each prediction that a trial refutes.
+    """Return the config with ignore comments above predictions that a trial refutes.
 
-    A rehearsal refutes none, nor does what was not measured as it stands there.
+    A rehearsal refutes none, nor does a trial with other values.
     """
     if record is None or not _shows_memory(record):
         return data

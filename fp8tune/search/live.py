@@ -1,7 +1,6 @@
-"""The search in a terminal: a table of its trials, kept up to date.
+"""Show a search in a terminal as a live table of its trials.
 
-A test reads what it draws; the figures come from the study and the running trial's
-own lines.
+The figures come from the study and from the output of the running trial.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
-from fp8tune.search.outcome import failure
+from fp8tune.search.outcome import failure_code
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import ratio, speed, verdict
@@ -36,7 +35,7 @@ COLORS = {"faster": "green", "slower": "red", "same": "", "inconclusive": "yello
 
 
 class Board:
-    """What the terminal shows of a search; draw it with ``print`` or ``Live``."""
+    """A live table of a search; draw it with ``print`` or ``Live``."""
 
     def __init__(
         self,
@@ -55,20 +54,20 @@ class Board:
         self._doing = ""
 
     def take(self, event: Event) -> None:
-        """Hear of a trial that starts, or of what came of it."""
+        """Receive an event: a trial starts or has ended."""
         self._running = event if event.trial is None else None
         self._heard_at, self._left = self._now(), event.left
         self._doing = ""
 
     def hear(self, line: dict[str, Any]) -> None:
-        """A line of the running trial's worker."""
+        """Receive a line of output of the running trial's worker."""
         if "stage" in line:
             self._doing = str(line["stage"]).replace("_", " ")
         elif "step" in line:
             self._doing = f"step {line['step']}"
 
     def __rich_console__(self, console: Console, _options: Any) -> Iterator[Any]:
-        """The board as it is now, as high as the terminal."""
+        """Yield the table as it is now, as high as the terminal."""
         yield Group(*self._parts(console))
 
     def _parts(self, console: Console) -> Iterator[RenderableType]:
@@ -77,7 +76,7 @@ class Board:
             side: Literal["left", "right"] = "right"
             if name in ("setting", CHANGE):
                 side = "left"
-            # the setting alone is cut where the terminal is narrow, never a figure
+            # in a narrow terminal only the setting is cut off, never a figure
             share = 1 if name == "setting" else None
             table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
@@ -93,20 +92,22 @@ class Board:
         yield Text(plain(self._time()), style="dim")
 
     def _history(self, trials: Sequence[Trial]) -> History:
-        """The history of some trials in the objective."""
+        """Return the history of some trials in the objective."""
         plan = self.plan
         return History(plan.space, plan.baseline, trials).by(self._objective)
 
     def _row(
         self, measured: Trial, trial: Trial, history: History
     ) -> list[RenderableType]:
-        """What a trial measured, and in the objective, without its number."""
+        """Return a row of the table without the trial's number."""
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
         cost = show_duration(record.cost_s)
         if not record.ok:
-            word = "watts unknown" if measured.record.ok else FAILURES[failure(trial)]
+            word = (
+                "watts unknown" if measured.record.ok else FAILURES[failure_code(trial)]
+            )
             how = Text(word, style="" if trial.cut_off else "red")
             return [plain(name), "", "", how, cost]
         if trial.stage == "stability":
@@ -118,7 +119,7 @@ class Board:
         return [plain(name), rate, _memory(record), change, cost]
 
     def _change(self, trial: Trial, history: History) -> Text:
-        """How a trial compares with the baseline; one run gives no verdict.
+        """Return how a trial compares with the baseline; one run gives no verdict.
 
         A rehearsal does not compare FP8 with bf16.
         """
@@ -135,7 +136,7 @@ class Board:
         if not mine or not own or (trial.record.rehearsal and len(values) > 1):
             return Text("")
         gain = ratio(own, mine)
-        likely = verdict(gain, history.usual.same)
+        likely = verdict(gain, history.noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
@@ -163,7 +164,7 @@ class Board:
 
 
 def live(board: Board, out: TextIO) -> Live:
-    """A board on a terminal, drawn twice a second."""
+    """Return a live table on a terminal, drawn twice a second."""
     console = Console(file=out)
     return Live(
         board, console=console, refresh_per_second=2, vertical_overflow="visible"

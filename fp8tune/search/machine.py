@@ -1,4 +1,4 @@
-"""The machine that runs a search's trials, as far as the search depends on it."""
+"""The machine that runs the trials of a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ may multiply bf16: generous, so that no model is refused that would run."""
 
 
 class TrialMachine(NamedTuple):
-    """A machine on which trials run: by its GPU, or as a rehearsal by its CPU.
+    """A machine on which trials run: on its GPU, or as a rehearsal on its CPU.
 
     ``name`` is the GPU's or the CPU's, ``driver`` and ``allocator`` are of the GPU.
     ``failure`` says why no GPU is known, ``""`` if there is none.
@@ -45,13 +45,13 @@ class TrialMachine(NamedTuple):
 
 
 def target_gpu(machine: TrialMachine, asked: str) -> str:
-    """Return the GPU that is asked for, else the machine's, by its name in our table.
+    """Return the name of the GPU asked for, else of the machine's, as in the GPU table.
 
-    ``""`` if that does not have it. Raises ``CannotSearch`` where there is no GPU.
+    ``""`` if the table does not have it. Raises ``CannotSearch`` without a GPU.
     """
     rehearse = "or rehearse with --device cpu"
     if not machine.name and machine.failure:
-        raise CannotSearch(f"{machine.failure}; repair the driver, {rehearse}")
+        raise CannotSearch(f"{machine.failure}; fix the driver, {rehearse}")
     if not machine.name:
         node = "run on a GPU node"
         if shutil.which("sbatch") and "SLURM_JOB_ID" not in os.environ:
@@ -64,24 +64,24 @@ def target_gpu(machine: TrialMachine, asked: str) -> str:
 
 
 def check_watts(objective: str, machine: TrialMachine) -> None:
-    """Raise ``CannotSearch`` where trials on a machine cannot tell the objective."""
+    """Raise ``CannotSearch`` if trials on a machine cannot measure the objective."""
     if objective == SPEED or machine.has_watts:
         return
     if machine.device == "cpu":
         raise CannotSearch(
-            f"--objective {objective}: a rehearsal on the CPU knows no watts"
+            f"--objective {objective}: a rehearsal on the CPU cannot measure watts"
         )
     raise CannotSearch(
-        f"--objective {objective}: the driver does not tell this GPU's watts; "
+        f"--objective {objective}: the driver does not report this GPU's watts; "
         "see `nvidia-smi --query-gpu=power.draw --format=csv`"
     )
 
 
 def check_host(config: TrainConfig, budget_s: float) -> None:
-    """Raise ``CannotSearch`` where this machine cannot rehearse a model in the budget.
+    """Raise ``CannotSearch`` if this machine cannot rehearse the model in the budget.
 
-    A trial builds its weights in fp32: those of one rank, or all if they are tied
-    (``convert.build``). It takes two optimizer steps or more.
+    A trial builds the weights in fp32: those of one rank, or all if they are tied
+    (``convert.build``). It makes at least two optimizer steps.
     """
     why = ""
     with suppress(Unknown, ValueError, OSError):
@@ -116,10 +116,10 @@ def _fp32_flops() -> float:
 def environment(
     job: Job, machine: TrialMachine, *, synthetic_data: bool
 ) -> dict[str, Any]:
-    """Return what trials depend on beside the config: machine, software and data.
+    """Return what trials depend on besides the config: machine, software and data.
 
-    Measurements with another GPU, driver, torch, allocator setting or data set say
-    nothing of a search's own.
+    Measurements with another GPU, driver, torch, allocator setting or data set do not
+    apply to this search.
     """
     of_gpu = {"driver": machine.driver, "allocator": machine.allocator}
     return {
@@ -160,11 +160,11 @@ def larger_target_gib(job: Job, machine: TrialMachine) -> float:
 
 
 def other_gpu_note(job: Job, machine: TrialMachine) -> str:
-    """Say that trials are timed on another GPU than the job's; ``""`` if not.
+    """Return a note if trials run on another GPU than the job's, else ``""``.
 
     Their speeds are not kept for estimates (``calibrate.measured``).
     """
     named = job.find("gpu")
     if not named or not machine.gpu or not is_another(machine.gpu, named):
         return ""
-    return f"memory is that of {named}, speeds are of this {machine.gpu}"
+    return f"memory limit of {named}, speeds measured on this {machine.gpu}"

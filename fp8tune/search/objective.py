@@ -1,4 +1,4 @@
-"""What a search maximises: tokens per second, or tokens per joule."""
+"""The objective of a search: tokens per second, or tokens per joule."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}
 def by_objective(trials: Sequence[Trial], objective: str) -> Sequence[Trial]:
     """Return the trials with the objective in the field ``tokens_per_second``.
 
-    Everything that compares settings reads that field. Apply it once, where a search
-    hands its trials on: what it returns no longer tells watts or tokens per joule. A
-    trial with unknown watts counts as one that did not start. Runs for their losses
-    stay as they are: their speed means nothing.
+    All comparisons of settings read that field. Apply this once: the trials it returns
+    have no watts and no tokens per joule. A trial with unknown watts counts as one that
+    did not start. Loss runs stay as they are, because their speed is not used.
     """
     if objective == SPEED:
         return trials
@@ -40,21 +39,21 @@ def _by_energy(record: Record) -> Record:
 
 
 def show_value(value: float, objective: str) -> str:
-    """Return a value of the objective as precise as people read it, without unit."""
+    """Return a value of the objective, rounded for people, without unit."""
     return f"{value:,.0f}" if objective == SPEED else f"{value:#.3g}"
 
 
 def count_without_value(objective: str, records: Iterable[Record]) -> int:
-    """Count the records that ran and do not tell the objective."""
+    """Count the records that ran without measuring the objective."""
     ran = [r for r in records if r.ok and objective == ENERGY and not r.loss_run]
     return sum(not record.tokens_per_joule for record in ran)
 
 
 def check_records(objective: str, records: Sequence[Record]) -> None:
-    """Raise ``CannotSearch`` where records cannot tell the objective."""
+    """Raise ``CannotSearch`` if records lack the objective."""
     if count := count_without_value(objective, records):
         raise CannotSearch(
-            f"--objective {objective}: {counted(count, 'trial')} of the records say no "
+            f"--objective {objective}: {counted(count, 'trial')} of the records lack "
             "`tokens_per_joule`; leave these out, or search for tokens/s without "
             "--objective"
         )

@@ -1,4 +1,4 @@
-"""The options of a search, and the config that it takes where none is named."""
+"""The options of a search, and the config to use if none is named."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class SearchOptions(NamedTuple):
 
     @property
     def kept(self) -> dict[str, Any]:
-        """The options that the same search is typed with again, by their names."""
+        """The options to type when the same search is repeated, by name."""
         once = {"config", "budget", "runner", "records", "diff", "as_json", "export"}
-        once.add("overrides")  # they stand behind all options
+        once.add("overrides")  # they come after all options
         fields = self._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
@@ -65,7 +65,7 @@ class SearchOptions(NamedTuple):
 
 
 def tuned(path: str) -> str:
-    """Return the path beside a config that its tuned version has by default."""
+    """Return the default path of the tuned version of a config."""
     return path.removesuffix(".toml") + TUNED
 
 

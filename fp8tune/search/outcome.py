@@ -1,6 +1,6 @@
 """The outcome of a search: the chosen setting, the verdict, and findings with codes.
 
-All of it is decided here, once; ``wording`` has the sentences.
+Everything is decided here; ``wording`` has the sentences.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEPPING = ("first_step", "steady", "profile")
 
 
 class Estimate(NamedTuple):
-    """A measured value with its 95 % interval; no interval where too few runs give it.
+    """A measured value with its 95 % interval; no interval if there are too few runs.
 
     Tokens/s, tokens per joule, or a ratio of these.
     """
@@ -51,9 +51,9 @@ class Estimate(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One statement about a search: a stable code, and what it is about.
+    """One statement about a search: a stable code and its facts.
 
-    ``facts`` hold numbers, estimates, texts, and settings as the knobs that differ from
+    ``facts`` are numbers, estimates, texts, and settings as the knobs that differ from
     the baseline.
     """
 
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
     facts: Mapping[str, Any] = {}
 
     def data(self) -> dict[str, Any]:
-        """Return the facts as JSON has them."""
+        """Return the facts as JSON."""
         return {
             name: value._asdict() if isinstance(value, Estimate) else value
             for name, value in self.facts.items()
@@ -72,7 +72,7 @@ class Finding(NamedTuple):
 class Measured(NamedTuple):
     """The settings in one objective; ``fp8_gain`` is FP8's over bf16, of ``pair``.
 
-    A rehearsal on a CPU has neither: it tells nothing of FP8 on a GPU.
+    A rehearsal on a CPU has neither: it says nothing about FP8 on a GPU.
     """
 
     chosen: Estimate | None = None
@@ -86,7 +86,7 @@ class Measured(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a search ended: what would tell more, the budget that this takes [s].
+    """How a search ended: what would find more, and the budget for that [s].
 
     ``unchecked`` says why the losses of FP8 and bf16 were not compared.
     """
@@ -96,15 +96,15 @@ class Ending(NamedTuple):
     unchecked: str = ""
 
 
-class Outcome(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The outcome of a search.
 
-    ``chosen`` is ``None`` where no setting that may be chosen ran. ``record`` is that
-    of its last trial, ``numbers`` are those of the trials that give its value. It is
-    compared with the baseline by ``pairs`` of interleaved runs. ``tried`` of the
-    settings that may be chosen had a trial, ``untried`` had none. ``memory_shortage``
-    says why settings leave too little memory, ``broken`` how some failed that had run
-    before. ``stability`` compares what FP8 and bf16 learn, by setting.
+    ``chosen`` is ``None`` if no setting that may be chosen ran. ``record`` is from its
+    last trial; ``numbers`` are the trials that give its value. ``pairs`` counts the
+    pairs of interleaved runs that compare it with the baseline. Of the settings that
+    may be chosen, ``tried`` had a trial and ``untried`` had none. ``memory_shortage``
+    says why settings leave too little memory, ``broken`` how settings failed that had
+    run before. ``stability`` compares the losses of FP8 and bf16, by setting.
     """
 
     chosen: Point | None
@@ -141,7 +141,7 @@ class Outcome(NamedTuple):
 
     @property
     def learns(self) -> Stability | None:
-        """How FP8 learns at the chosen setting, if it was compared there."""
+        """The comparison of losses at the chosen setting, if there is one."""
         return None if self.chosen is None else self.stability.get(self.chosen)
 
     @property
@@ -164,13 +164,13 @@ def decide(
     seconds: float,
     objective: str = SPEED,
     ending: Ending | None = None,
-) -> Outcome:
-    """Decide the outcome of a search that took ``seconds`` by its trials."""
+) -> SearchOutcome:
+    """Decide the outcome of a search that took ``seconds``, from its trials."""
     wanted, trials, baseline = history.by(objective), history.trials, history.baseline
     chosen = choose(wanted)
     allowed = set(history.space.points(baseline))
     tried = wanted.settings.keys()
-    outcome = Outcome(
+    outcome = SearchOutcome(
         chosen=chosen.point,
         verdict=chosen.verdict,
         objective=objective,
@@ -204,7 +204,9 @@ def decide(
     return outcome._replace(findings=tuple(_findings(case, trials)))
 
 
-def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcome:
+def with_config(
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
+) -> SearchOutcome:
     """Add the findings that need the config itself, and why no trial succeeded."""
     more = [*_config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
@@ -212,8 +214,8 @@ def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcom
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def failure(trial: Trial) -> str:
-    """Return how a trial failed: its outcome, or what is known beyond that."""
+def failure_code(trial: Trial) -> str:
+    """Return how a trial failed: its outcome, or a more specific cause."""
     record = trial.record
     if trial.cut_off:
         return "cut-off"
@@ -234,7 +236,7 @@ def _estimate(value: Speed | None, runs: int) -> Estimate | None:
 def gain_of(
     history: History, one: Point | None, other: Point | None
 ) -> Estimate | None:
-    """Return how much faster one setting is than another, as it may be shown."""
+    """Return how much faster one setting is than another, with the interval to show."""
     found = history.gap(one, other)
     return found and _estimate(shown(found), len(history.pairs(one, other)))
 
@@ -252,7 +254,7 @@ def _measured(history: History, chosen: Point | None) -> Measured:
         gain_of(history, chosen, baseline),
         _estimate(fp8.bf16, fp8_pairs),
         fp8.gain and _estimate(fp8.gain, fp8_pairs),
-        _fp8_verdict(fp8.gain, fp8_pairs, history.usual.same),
+        _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
         fp8_pairs,
         fp8.pair,
     )
@@ -285,11 +287,11 @@ def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
 
 
 class _Case(NamedTuple):
-    """What findings are decided by; the history is that of the objective."""
+    """The data that findings are decided from; the history is in the objective."""
 
     history: History
     chosen: Chosen
-    outcome: Outcome
+    outcome: SearchOutcome
 
     @property
     def baseline(self) -> Point:
@@ -305,7 +307,7 @@ class _Case(NamedTuple):
 
     @property
     def others(self) -> list[Point]:
-        """The other settings that ran and that the search may choose by their knobs."""
+        """The other settings that ran and whose knobs the search may choose."""
         return [
             point
             for point, own in self.history.settings.items()
@@ -396,14 +398,14 @@ def _other_knobs(space: Space, pair: Fp8Pair) -> dict[str, Any]:
 
 
 def _place(case: _Case, pair: Fp8Pair) -> str:
-    """Return whether a comparison is at the chosen setting or at the baseline."""
+    """Return whether a comparison was made at the chosen setting or at the baseline."""
     chosen = case.chosen.point
     own = chosen and case.space.with_precision(chosen, "fp8")
     return "chosen" if own in (None, pair.fp8) else "baseline"
 
 
-def settling_budget(outcome: Outcome) -> dict[str, Any]:
-    """Return what would tell more: the same command, or a budget [s]."""
+def settling_budget(outcome: SearchOutcome) -> dict[str, Any]:
+    """Return what would find more: the same command, or a budget [s]."""
     step, seconds = outcome.ending.next_step, outcome.ending.settling_s
     if step == LARGER_BUDGET and seconds:
         return {"budget_s": seconds}
@@ -434,14 +436,14 @@ def _verdict(case: _Case) -> Finding:
         return Finding("no-other-setting-ran", {**base, **settings})
     behind = case.history.gap(outcome.runner_up, case.baseline)
     within = behind.high - 1 if behind else 0.0
-    same = case.history.usual.same
+    same = case.history.noise.same
     return Finding(
         "baseline-best",
         {**base, **settings} | ({"within": within} if within > same else {}),
     )
 
 
-def _nothing_chosen(outcome: Outcome) -> str:
+def _nothing_chosen(outcome: SearchOutcome) -> str:
     if outcome.rejected:
         return "fp8-diverges-everywhere"
     if outcome.memory_shortage or "oom" in outcome.broken.values():
@@ -473,7 +475,7 @@ def _doubts(case: _Case) -> Iterator[Finding]:
 
 
 def _pairs_left_out(case: _Case) -> Iterator[Finding]:
-    """Yield how many pairs of runs do not count, of the verdict and of FP8 vs bf16."""
+    """Yield how many pairs of runs do not count for the verdict and for FP8 vs bf16."""
     compared = case.outcome.chosen, case.compared_with
     for one, other in dict.fromkeys((compared, case.outcome.measured.pair or compared)):
         if one is None or other is None or one == other:
@@ -488,30 +490,40 @@ def _pairs_left_out(case: _Case) -> Iterator[Finding]:
 
 
 def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
-    """Yield what speaks against the baseline, and what else must be known."""
+    """Yield caveats: what is wrong with the baseline, and what else users must know."""
     outcome, baseline = case.outcome, case.baseline
     if wrong := bad_data(trials):
         yield Finding("wrong-data", {"why": wrong})
-    same = case.history.usual.same
+    same = case.history.noise.same
     if outcome.verdict == "same" and same > SAME:
         yield Finding("coarse-on-cpu", {"within": same})
     if why := outcome.memory_shortage.get(baseline):
         yield Finding("memory-shortage", {"why": why})
     if how := outcome.broken.get(baseline):
         yield Finding("baseline-unreliable", {"outcome": how})
-    if outcome.runner_up not in (None, baseline) and outcome.runner_up_gain:
-        facts: dict[str, Any] = {"objective": outcome.objective}
-        facts["gain"] = outcome.runner_up_gain
-        facts["setting"] = case.changes(outcome.runner_up)
-        yield Finding("runner-up", facts)
+    if outcome.runner_up and outcome.runner_up != baseline:
+        yield Finding("runner-up", _runner_up(case, outcome.runner_up))
     if short := _without_memory(case):
         yield Finding("too-little-memory", {"settings": short})
 
 
-def _without_memory(case: _Case) -> list[dict[str, Any]]:
-    """Return the settings but the baseline that ran out of memory or leave too little.
+def _runner_up(case: _Case, point: Point) -> dict[str, Any]:
+    """Return how the runner-up differs from the chosen setting, and how much slower."""
+    chosen = case.chosen.point or case.baseline
+    return {
+        "objective": case.outcome.objective,
+        "gain": case.outcome.runner_up_gain,
+        "pairs": len(case.history.pairs(point, chosen)),
+        "setting": case.changes(point),
+        "differs": changes(case.space, chosen, point),
+        "chosen_is_baseline": case.keeps_baseline,
+    }
 
-    The findings on the baseline say it of the baseline.
+
+def _without_memory(case: _Case) -> list[dict[str, Any]]:
+    """Return the settings, except the baseline, that have too little memory.
+
+    The baseline has findings of its own.
     """
     short = dict(case.outcome.memory_shortage)
     for point, own in case.history.settings.items():
@@ -525,7 +537,7 @@ def _without_memory(case: _Case) -> list[dict[str, Any]]:
 
 
 def _otherwise(case: _Case) -> Iterator[Finding]:
-    """Yield the settings in the other objective, if it was measured."""
+    """Yield the result in the other objective, if it was measured."""
     outcome = case.outcome
     measured = outcome.measured_otherwise
     if measured.chosen:
@@ -549,8 +561,8 @@ def _of_record(record: Record) -> Iterator[Finding]:
         yield Finding("allocator", {"setting": allocator[:200]})
 
 
-def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
-    """Yield what follows from the config itself, and how FP8 learns."""
+def _config_findings(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
+    """Yield findings that need the config, and the comparison of losses."""
     chosen, space = outcome.chosen, plan.space
     if chosen is not None:
         same = space.value(chosen, "precision") == space.value(
@@ -576,8 +588,8 @@ def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
             return
 
 
-def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
-    """Yield how FP8 learns, in the words of the comparison itself."""
+def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
+    """Yield the comparison of losses in its own words."""
     key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
         facts = {"setting": changes(plan.space, plan.baseline, point)}
@@ -596,8 +608,8 @@ def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
         yield Finding("stability-not-checked", {"why": why})
 
 
-def is_untied(outcome: Outcome, plan: Plan) -> bool:
-    """Tell whether FP8 and bf16 were compared as different models."""
+def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:
+    """Return whether FP8 and bf16 were compared as different models."""
     knob = plan.space.knob("precision")
     if knob is None or not (outcome.learns or outcome.rejected):
         return False
@@ -606,11 +618,11 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
 
 
 def _failures(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial]
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
 ) -> Iterator[Finding]:
     """Yield how the trials failed, and what to do about it."""
     failed = [trial for trial in trials if not trial.record.ok]
-    for how, count in Counter(map(failure, failed)).most_common():
+    for how, count in Counter(map(failure_code, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
     process = last_process(trials)
     latest = [trial for trial in trials if trial.process == process]
@@ -627,7 +639,7 @@ def _failures(
 
 
 def _more_time(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return how long no trial ended, and a budget that gives one more time [s]."""
+    """Return the time in which no trial ended, and a budget that gives one more [s]."""
     history = History(plan.space, plan.baseline, trials)
     return {
         "within_s": max(t.budget_s if t.cut_off else t.record.cost_s for t in trials),
@@ -637,7 +649,7 @@ def _more_time(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _smaller(plan: Plan) -> list[str]:
-    """Return what takes less memory, of what the config does not have yet."""
+    """Return memory-saving options that the config does not use yet."""
     job = plan.config.job
     options = {
         "smaller-micro-batch": job["micro_batch"] > 1,
@@ -648,7 +660,7 @@ def _smaller(plan: Plan) -> list[str]:
 
 
 def machine_findings(trials: Sequence[Trial], *, on_cpu: bool) -> Iterator[Finding]:
-    """Yield what to do where the machine may have caused all failures."""
+    """Yield what to do if the machine may have caused all failures."""
     if retries_all(trials, last_process(trials) + 1):
         if all(trial.record.never_began for trial in trials):
             yield Finding("run-doctor", {"on_cpu": on_cpu})

@@ -1,4 +1,4 @@
-"""What a search prints: lines while it runs, its answer, and the answer as JSON."""
+"""Print a search: lines while it runs, its answer, and the answer as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from fp8tune.search.objective import (
     count_without_value,
     show_value,
 )
-from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
+from fp8tune.search.outcome import (
+    Estimate,
+    Measured,
+    SearchOutcome,
+    failure_code,
+    is_untied,
+)
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.study import Study
@@ -28,7 +34,7 @@ from fp8tune.trials.trial import Trial
 
 
 class Watch(NamedTuple):
-    """Who hears of the search: its events, and the lines of the running trial."""
+    """A listener to a search: to its events, and to the output of the running trial."""
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
@@ -69,7 +75,7 @@ def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
 
 
 def _notes() -> Callable[[Event], None]:
-    """Return what writes notes on the GPU to stderr, each once."""
+    """Return a function that prints notes on the GPU to stderr, each once."""
     known: set[str] = set()
 
     def note(event: Event) -> None:
@@ -91,7 +97,7 @@ def _notes() -> Callable[[Event], None]:
 
 
 def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
-    """Return one line for an event: what starts, or what came of it."""
+    """Return one line for an event: a trial starts or has ended."""
     what = f"trial {event.number}: {describe(plan, event.proposal.point)}"
     if event.trial is None:
         left = show_duration(max(0.0, event.left))
@@ -112,7 +118,9 @@ def trial_result(trial: Trial) -> str:
         return f"loss {loss}, {show_duration(record.cost_s)}"
     if not record.ok:
         why = f": {record.message}" if record.message else ""
-        return f"{FAILURES[failure(trial)]} after {show_duration(record.cost_s)}{why}"
+        return (
+            f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
+        )
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
     error = mark(record.extrapolation_error) if record.extrapolated else ""
@@ -120,7 +128,7 @@ def trial_result(trial: Trial) -> str:
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
-def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
+def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
@@ -136,14 +144,16 @@ def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
         yield f"wrote {output}"
 
 
-def counts(outcome: Outcome) -> str:
-    """Return how many trials there were, and how long they took."""
+def counts(outcome: SearchOutcome) -> str:
+    """Return the number of trials and the time that they took."""
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
     return f"{trials}, {show_duration(outcome.seconds)}"
 
 
-def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:
-    """Return the outcome as the one object that programs read.
+def as_json(
+    outcome: SearchOutcome, plan: Plan, output: str, study: str
+) -> dict[str, Any]:
+    """Return the outcome as one JSON object.
 
     ``docs/reference/json.md`` describes its fields.
     """

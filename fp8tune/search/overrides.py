@@ -1,6 +1,6 @@
-"""A config with the overrides of a command line written into it.
+"""Write the overrides of a command line into a config.
 
-A search takes that for its config, so that the tuned file needs no overrides.
+The search uses the result as its config, so that the tuned file needs no overrides.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from fp8tune.document import CannotEdit, ConfigDocument, Path, apply
+from fp8tune.document import ConfigDocument, Path
+from fp8tune.edits import CannotEdit, apply
 from fp8tune.formats import parse
 from fp8tune.search import CannotSearch
 from fp8tune.trainers.faults import Loaded, dotted

@@ -1,4 +1,4 @@
-"""From a train config to a search: what may change, and what trials stand for."""
+"""Plan a search from a train config: what may change, and what a trial represents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.recognise import chosen
 from fp8tune.trainers.trainer import Trainer, trainer
-from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
 
@@ -44,7 +44,7 @@ class TrainConfig(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A search before it starts: its config, its settings, and which is the config's.
+    """A search before it starts: its config, its space, and the baseline.
 
     ``notes`` are lines for the user.
     """
@@ -61,9 +61,9 @@ class Plan(NamedTuple):
         return {*free, self.config.trainer.key_of("grad_accum")}
 
     def about(self, **more: Any) -> dict[str, Any]:
-        """Return what tells two searches apart, as their studies keep it.
+        """Return what distinguishes two searches, as stored in their studies.
 
-        It is enough to read the study when the config's file has changed.
+        It suffices to read the study even if the config's file has changed.
         """
         target = self.config.job.target
         return {
@@ -86,8 +86,8 @@ def read_config(
     """Read a train config; raises ``CannotSearch``, ``InvalidText``, ``Unreadable``.
 
     ``target`` is from the command line; the header comment and the project's settings
-    fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:
-    what the parallel degrees multiply to, else this.
+    fill its gaps. If the number of GPUs is still unknown, it is the product of the
+    parallel degrees, else ``world_size``.
     """
     document = parse(data)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
@@ -109,7 +109,7 @@ def read_config(
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
-    """Return a target of as many GPUs as the parallel degrees multiply to."""
+    """Return a target whose number of GPUs is the product of the parallel degrees."""
     declared = job.find("declared_gpus")
     if declared is None:
         return target._replace(world_size=otherwise)
@@ -131,8 +131,8 @@ def plan_for_trials(
     """Plan a search over micro-batch, AC, compile and precision.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    these; the precisions are the config's and bf16. ``gpu`` is the driver's name of the
-    GPU that runs the trials.
+    their number. The precisions are the config's and bf16. ``gpu`` is the driver's name
+    of the GPU that runs the trials.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
@@ -142,7 +142,7 @@ def plan_for_trials(
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _allowed(config, "ac"),
+        "ac": _values_taken(config, "ac"),
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
@@ -162,26 +162,26 @@ def plan_for_trials(
         )
         for role, some in values.items()
     ]
-    baseline = tuple(knob.place(config.job[knob.key]) for knob in knobs)
+    baseline = tuple(knob.index_of(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), baseline)
 
 
-def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
+def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
-    free = (name for name, role in ROLES.items() if device not in role.frozen_on)
+    free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
     names = (*free, "grad_accum", *allow)
     return {config.trainer.key_of(name) or name for name in names}
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
-    """Whether the trainer and both GPUs have FP8; an unknown GPU may try."""
+    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it."""
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return "fp8" in _allowed(config, "precision") and False not in known
+    return "fp8" in _values_taken(config, "precision") and False not in known
 
 
-def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
+def _values_taken(config: TrainConfig, role: str) -> tuple[str, ...]:
     """Return the values that may be tried for a field."""
     return tuple(config.trainer.values_of(role))
 
@@ -189,17 +189,17 @@ def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
 def check_allowed(
     names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
 ) -> None:
-    """Raise ``CannotSearch`` where ``--allow`` has a name that is none of these."""
+    """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
     for name in allow:
         if name not in names:
             similar = closest(name, names)
-            hint = f"; it frees {', '.join(frozen)}" if frozen else ""
+            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no knob of that name{hint}")
+            raise CannotSearch(f"--allow {name}: no such knob{hint}")
 
 
 def check_writable(plan: Plan) -> None:
-    """Raise ``CannotSearch`` where a knob's value could not be written in the end."""
+    """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
         given = {} if value is None else {knob.key: value}
@@ -207,12 +207,12 @@ def check_writable(plan: Plan) -> None:
             keys = plan.config.job.keys_for(given)
             write_back(plan.config.data, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
-            odd = f"{plan.config.path}: the result of a search could not be written"
+            odd = f"{plan.config.path}: a search could not write its result"
             raise CannotSearch(f"{odd}: {error}") from None
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:
-    """Return a note for each reason that records are left out; ``""`` is no reason."""
+    """Return a note for each reason why records are left out; ``""`` is no reason."""
     counted = Counter(filter(None, reasons)).items()
     return [
         f"{count} record{'s are' if count != 1 else ' is'} left out: {why}"
@@ -226,7 +226,7 @@ def warmup_key(known: Trainer) -> str:
 
 
 def warmup_names(known: Trainer) -> tuple[str, ...]:
-    """Return the names that ``--allow`` takes for the warmup."""
+    """Return the names that ``--allow`` accepts for the warmup."""
     return "warmup", "warmup_steps", warmup_key(known)
 
 
@@ -254,7 +254,7 @@ def tokens_per_step(job: Job, knobs: dict[str, Any]) -> int:
 
 
 def why_synthetic_data(config: TrainConfig) -> str:
-    """Say why trials train on synthetic data; ``""`` if they read the config's data.
+    """Return why trials train on synthetic data; ``""`` if they read the config's data.
 
     Speeds do not depend on it; losses do.
     """
@@ -265,7 +265,7 @@ def why_synthetic_data(config: TrainConfig) -> str:
 
 
 def ranks_of_trial(config: TrainConfig) -> int:
-    """Return how many ranks a trial stands for; raises ``CannotSearch``."""
+    """Return how many ranks a trial represents; raises ``CannotSearch``."""
     try:
         refusal = config.job["trial_refusal"]
         ranks: int = config.job["shards"] if not refusal else 0
@@ -274,21 +274,21 @@ def ranks_of_trial(config: TrainConfig) -> int:
         hint = "; give the number of GPUs as --world-size N" * asked
         raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+        raise CannotSearch(f"{config.path}: a trial cannot represent {refusal}")
     return ranks
 
 
 def world_size_note(config: TrainConfig) -> str:
-    """Say how many GPUs the run has that trials stand for, and where that is from."""
+    """Return how many GPUs the run has that trials represent, and who set that."""
     target = config.job.target
-    note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
+    note = f"trials represent a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
         return f"{note}, by {target.world_size_origin}"
-    return f"{note}, as nothing says how many; --world-size N is for N"
+    return f"{note}, an assumed number; set it with --world-size N"
 
 
 def world_size_warning(config: TrainConfig) -> str:
-    """Warn that the title speaks of more GPUs than trials stand for, else ``""``."""
+    """Return a warning if the title names more GPUs than trials represent."""
     target = config.job.target
     if target.world_size_origin:
         return ""
@@ -297,6 +297,7 @@ def world_size_warning(config: TrainConfig) -> str:
     if gpus <= target.world_size:
         return ""
     return (
-        f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
-        f"{counted(target.world_size, 'GPU')} is not there; give --world-size {gpus}"
+        f"warning: {config.path}:{line}: the title says {gpus} GPUs; the best on "
+        f"{counted(target.world_size, 'GPU')} may not be the best there; give "
+        f"--world-size {gpus}"
     )

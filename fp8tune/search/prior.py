@@ -1,4 +1,4 @@
-"""What the estimate expects of settings before anything is measured."""
+"""Predict all settings with the estimate, before anything is measured."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Prior = Callable[[Point], Expected]
 
 
 def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
-    """Return what the facts say of the config with a setting's values in it.
+    """Return the prediction of the config with the values of each setting.
 
-    Measured ``runs`` of configs like it correct that.
+    Measured ``runs`` of similar configs correct it.
     """
 
     def expect(point: Point) -> Expected:
@@ -51,7 +51,7 @@ def _corrected(expected: Expected, job: Job, runs: Sequence[Run]) -> Expected:
 
 
 def _number(job: Job, name: str) -> float:
-    """Return a fact of a job; 0 if it is unknown or no sensible number."""
+    """Return a fact of a job; 0 if it is unknown or not a positive finite number."""
     value = job.find(name)
     return float(value) if positive(value) and value < 1e15 else 0.0
 
@@ -61,8 +61,8 @@ def with_speeds(
 ) -> dict[Point, Expected]:
     """Return expectations with a speed for every setting, or for none.
 
-    If most speeds are known, the others follow from the most similar setting that has
-    one, by the usual effects of AC and compile.
+    If most speeds are known, each other setting takes the speed of the most similar
+    one, scaled by the typical effects of AC and compile.
     """
     known = {p: e for p, e in expected.items() if e.tokens_per_second}
     if 2 * len(known) < len(expected):
@@ -70,7 +70,7 @@ def with_speeds(
 
     def speed(point: Point) -> float:
         similar = min(known, key=lambda other: _distance(space, point, other))
-        change = _usual_effect(space, point) - _usual_effect(space, similar)
+        change = _typical_effect(space, point) - _typical_effect(space, similar)
         return known[similar].tokens_per_second * math.exp(change)
 
     return {
@@ -79,8 +79,8 @@ def with_speeds(
     }
 
 
-def _usual_effect(space: Space, point: Point) -> float:
-    """Return the log of what AC and compile usually do to tokens/s."""
+def _typical_effect(space: Space, point: Point) -> float:
+    """Return the log of the typical effect of AC and compile on tokens/s."""
     ac, compiled = (space.value(point, role) for role in ("ac", "compile"))
     return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)
 

@@ -1,4 +1,4 @@
-"""A search over recorded trials: the file of records, and the plan that they allow."""
+"""Plan a search over recorded trials (replay)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ So are the tables and keys of which the trainer says so.
 class RecordedSearch(NamedTuple):
     """A search over the records of a file.
 
-    ``speeds`` are the records that tell a speed, ``learned`` those of runs for their
-    losses; ``notes`` are lines for the user, ``digest`` is the file's.
+    ``speeds`` are the records with a speed, ``learned`` the loss runs. ``notes`` are
+    lines for the user, ``digest`` is the file's.
     """
 
     plan: Plan
@@ -75,14 +75,14 @@ def plan_replay(
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
-            raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
+            raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
     notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
     if not learned and warmup_key(config.trainer) not in keys:
-        why = "no record is of a run for its losses, so no warmup is tried"
+        why = "the records have no loss runs, so no warmup is tried"
         names = {*warmup_names(config.trainer)}.intersection(allow)
-        notes += [f"--allow {name} changes nothing: {why}" for name in names]
+        notes += [f"--allow {name} has no effect: {why}" for name in names]
     return RecordedSearch(plan, speeds, learned, notes, digest)
 
 
@@ -105,15 +105,15 @@ def _read_records(path: str) -> tuple[list[Record], list[str], str]:
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
-        raise CannotSearch(f"the records hold no trial to replay: {notes[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {notes[0]}")
     return records, notes, hashlib.sha256(data).hexdigest()
 
 
 def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
     """Return the records that a replay can use, and notes on those left out.
 
-    A trial that a budget cut off says nothing of its setting under another budget. A
-    failure that a later process did not see again says nothing at all.
+    A trial that was cut off by its budget says nothing about its setting under another
+    budget. A failure that a later process did not repeat says nothing at all.
     """
     every = without_repaired(trials)
     notes = left_out([CUT_OFF * trial.cut_off for trial in every])
@@ -123,22 +123,22 @@ def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
 def plan_for_records(
     config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
 ) -> tuple[Plan, list[Record]]:
-    """Plan a search over the knobs and values that records hold; return both.
+    """Return a plan over the knobs and values of the records, and the usable records.
 
-    A record that leaves a knob out ran with the config's own value, and now says so.
-    Records with a value that the trainer refuses are left out.
+    A record without a knob ran with the config's own value, which is filled in. Records
+    with a value that the trainer refuses are left out.
     """
     if not records:
-        raise CannotSearch("the records hold no trial")
+        raise CannotSearch("the records have no trial")
     records, refused = accepted(config.trainer, records)
     if not records:
-        raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
     records, other_steps = _same_steps(config, records, allow)
     if not records:
-        raise CannotSearch(f"the records hold no trial to replay: {other_steps[0]}")
+        raise CannotSearch(f"the records have no trial to replay: {other_steps[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
-        raise CannotSearch("the records name no knob")
+        raise CannotSearch("the records have no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
     own = {key: config.job.find(key) for key in keys}
     own = {key: value if is_scalar(value) else None for key, value in own.items()}
@@ -177,10 +177,11 @@ def recorded_knob(
     recorded: Iterable[Any],
     allow: Sequence[str],
 ) -> tuple[Knob, int, str]:
-    """Return the knob of a recorded key, the place of the config's value, and a note.
+    """Return the knob of a recorded key, the index of the config's value, and a note.
 
-    A value of the config that was not recorded is the knob's last: no trial can have
-    it. If all records agree on another value of a frozen knob, the search starts there.
+    If the config's value was not recorded, it is added as the last one; no trial can
+    have it. If all records agree on another value of a frozen knob, the search starts
+    there.
     """
     values = _ordered(recorded)
     frozen = changes_learning(known, key, role) and not {role, key} & set(allow)
@@ -210,7 +211,7 @@ def changes_learning(known: Trainer, key: str, role: str) -> bool:
 def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
     """Return each value once, numbers by size.
 
-    By type as well: to Python 1, 1.0 and True are one value.
+    Types differ: Python treats 1, 1.0 and True as equal, here they are not.
     """
     typed = dict.fromkeys((type(value), value) for value in recorded)
     values = [value for _, value in typed]
@@ -218,7 +219,7 @@ def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _place(values: Sequence[Any], own: Any) -> int | None:
-    """Return the place of a value: of one of its type, else of an equal number."""
+    """Return the index of a value: one of its type, else an equal number."""
     same = [i for i, v in enumerate(values) if type(v) is type(own) and v == own]
     if not same and is_number(own):
         same = [i for i, v in enumerate(values) if is_number(v) and v == own]
@@ -228,9 +229,9 @@ def _place(values: Sequence[Any], own: Any) -> int | None:
 def _same_steps(
     config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
 ) -> tuple[Sequence[Record], list[str]]:
-    """Return the records whose steps have the config's sequences, and notes.
+    """Return the records whose steps have as many sequences as the config's, and notes.
 
-    Records that do not name the accumulation have it so that this holds.
+    Records without the accumulation are taken to have the matching one.
     """
     key = config.trainer.key_of("grad_accum")
     own = rows_per_step(config.job, {})
@@ -243,16 +244,16 @@ def _same_steps(
         or rows_per_step(config.job, record.knobs) in (own, 0)
     ]
     why = f"not the {own} sequences per rank and step of the config"
-    wrong = [f"{why}; --allow grad_accum takes them in"] * (len(records) - len(kept))
+    wrong = [f"{why}; --allow grad_accum includes them"] * (len(records) - len(kept))
     return kept, left_out(wrong)
 
 
 def accepted(
     known: Trainer, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
-    """Return the records whose values the trainer takes as they are, and notes.
+    """Return the records whose values the trainer accepts, and notes.
 
-    Keys that the trainer does not have are kept: nothing is known of them.
+    Keys that the trainer does not have are kept: nothing is known about them.
     """
     why = lru_cache(maxsize=None, typed=True)(partial(_why_refused, known))
     wrong = [
@@ -263,7 +264,7 @@ def accepted(
 
 
 def _why_refused(known: Trainer, key: str, value: Any) -> str:
-    """Say why the trainer does not take a value as it is; ``""`` if it does."""
+    """Return why the trainer does not accept a value; ``""`` if it does."""
     spec = dict(known.schema.dotted_keys()).get(key)
     if spec is None or (spec.takes(value) and key not in _faulty(known, key, value)):
         return ""

@@ -1,7 +1,7 @@
-"""One search from its options to its exit code: prepare, run, write back, say.
+"""One search from its options to its exit code: prepare, run, write, print.
 
-This is the only place of the search that knows the runners: it builds the one that the
-options ask for, and hands it on.
+Only this module of the search imports the runners; it builds the one that the options
+ask for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import (
     Finding,
-    Outcome,
+    SearchOutcome,
     machine_findings,
     settling_budget,
     with_config,
@@ -59,7 +59,7 @@ from fp8tune.search.plan import (
     Plan,
     TrainConfig,
     check_writable,
-    free_keys,
+    keys_to_free,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -87,7 +87,7 @@ from fp8tune.trials.trial import count_retried_settings, retries_all, timed
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
-UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
+UNREAD = "note: the reader of stdout ended; the search continues to its end"
 """Said where stdout is a pipe whose reader ended."""
 STOPPED = 130
 """Exit code of a search that a signal ended."""
@@ -104,8 +104,8 @@ SAMPLED_S = 3.0
 def search(options: SearchOptions, report: WriteReport) -> int:
     """Run a search and return the exit code; raises ``CannotSearch``.
 
-    ``report`` writes the report of its study at the end. If the terminal or a reader
-    is lost meanwhile, the config is written all the same.
+    ``report`` writes the report of its study at the end. The config is written even if
+    the terminal is lost.
     """
     with lasting(UNREAD) as streams:
         code = _with_one_line_errors(options, report)
@@ -126,9 +126,12 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
         line, column = error.position
         place = f"{options.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
-    except OSError as error:  # a full disk, mostly
+    except OSError as error:  # usually a full disk
         place = error.filename or f"in {options.studies}"
-        hint = "what ran is kept for the same command; --studies DIR is another place"
+        hint = (
+            "trials so far are kept, and the same command continues; --studies DIR "
+            "uses another folder"
+        )
         raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
 
 
@@ -190,7 +193,7 @@ def _search(
     _print_outcome(
         prepared, outcome, output, stopped=stopped, prints_json=options.as_json
     )
-    with suppress(BadStudy):  # that is for the report alone
+    with suppress(BadStudy):  # only the report needs this
         study.note(output=output, ending=outcome.ending._asdict())
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
@@ -203,7 +206,7 @@ def _search(
     return STOPPED if stopped else _exit_code(outcome, plan, output)
 
 
-def _exit_code(outcome: Outcome, plan: Plan, output: str) -> int:
+def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
     """Return 0 if a config was written or the user's is the best, else 1."""
     proven = outcome.chosen == plan.baseline and outcome.verdict != "inconclusive"
     changed = outcome.chosen not in (None, plan.baseline)
@@ -211,9 +214,9 @@ def _exit_code(outcome: Outcome, plan: Plan, output: str) -> int:
 
 
 def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
-    """Ask the driver of this machine's GPU, and if ``watts`` whether it tells them.
+    """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
 
-    For ``cpu`` no driver is asked.
+    For ``cpu`` the driver is not asked.
     """
     if device == "cpu":
         return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
@@ -237,7 +240,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     if options.device == "cuda":
         gpu = target_gpu(machine, gpu)
     config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, free_keys(config, options.allow, options.device))
+    check_config(config, keys_to_free(config, options.allow, options.device))
     ranks = ranks_of_trial(config)
     if options.device == "cpu":
         check_host(config, options.budget_s)
@@ -250,7 +253,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
-    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # by a killed search's trials
+    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # of a killed search
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
     setup = Setup(
         options.device,
@@ -329,8 +332,8 @@ def _open_study(
 ) -> tuple[Study, WarmStart, Strategy]:
     """Open the study of this search until ``held`` is closed.
 
-    ``about`` is what trials depend on beside the config. Returns what it starts from,
-    and what proposes its trials, as well.
+    ``about`` is what trials depend on besides the config. Also returns the warm start
+    and the strategy.
     """
     about = plan.about(**about, allow=list(options.allow))
     if options.objective != SPEED:
@@ -349,7 +352,7 @@ def _open_study(
 
 
 def _opening_lines(prepared: Prepared) -> Iterator[str]:
-    """Yield what a search knows before its first trial."""
+    """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; losses are not of your data"
@@ -364,13 +367,15 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
         yield prepared.start.note
     if count := len(study.trials):
         again = retries_all(study.trials, study.process)
-        retry = "; none ran, so your config is retried" * again
+        retry = "; none of them ran, so your config is retried" * again
         known = counted(count, "trial")
-        yield f"goes on with study {study.name}, which has {known}{retry}"
+        yield f"continues study {study.name}, which has {known}{retry}"
 
 
-def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Outcome:
-    """Add the findings that need the config, and what to do where nothing succeeded."""
+def _with_findings(
+    prepared: Prepared, outcome: SearchOutcome, *, stopped: bool
+) -> SearchOutcome:
+    """Add the findings that need the config, and what to do if nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
     trials, machine = prepared.study.trials, prepared.machine
@@ -383,7 +388,7 @@ def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Ou
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
+def _failed_before(study: Study, outcome: SearchOutcome) -> Iterator[Finding]:
     """Yield how many settings are not retried because they failed before."""
     count = count_retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
@@ -392,18 +397,18 @@ def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
 
 def _print_outcome(
     prepared: Prepared,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     output: str,
     *,
     stopped: bool,
     prints_json: bool,
 ) -> None:
-    """Print the outcome for people, and with ``--output-format json`` for programs."""
+    """Print the outcome for people, or as JSON for programs."""
     plan, out = prepared.plan, sys.stderr if prints_json else sys.stdout
     for line in closing(outcome, plan, output):
         print(plain(line), file=out)
     if stopped:
-        print("stopped: the same command goes on from here", file=out)
+        print("stopped: the same command continues from here", file=out)
     if prints_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
@@ -414,11 +419,12 @@ def _print_outcome(
 
 
 class Stop:
-    """Ends a search on Ctrl-C, and when a batch system or a lost terminal ends the job.
+    """Ends a search on Ctrl-C, a batch system's signal, or a lost terminal.
 
-    The first signal ends the search with what is known, the second the program. A lost
-    terminal may signal twice: that counts once, and not at all under nohup. After
-    ``searching`` the first is only noted: writing the answer takes no time.
+    The first signal ends the search with what is known, the second ends the program. A
+    lost terminal may signal twice; that counts once, and not at all under nohup. After
+    ``searching`` the first signal only prints a note, because writing the answer is
+    quick.
     """
 
     def __init__(self) -> None:
@@ -427,7 +433,7 @@ class Stop:
 
     @contextlib.contextmanager
     def takes_signals(self) -> Iterator[None]:
-        """Take the signals of this process, and give them back at the end."""
+        """Handle the signals of this process, and restore their handlers at the end."""
         taken = set(SIGNALS)
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             taken.remove(signal.SIGHUP)
@@ -446,13 +452,13 @@ class Stop:
             raise SystemExit(STOPPED)
         self.asked = True
         if self.searching:
-            _say_at_once("stopping with what is known so far; once more to stop now")
+            _say_at_once("stopping with the best so far; Ctrl-C again stops now")
             raise KeyboardInterrupt
-        ended = "the search has ended and is being written down"
-        _say_at_once(f"{ended}; once more to stop now")
+        ended = "the search has ended and its result is being written"
+        _say_at_once(f"{ended}; Ctrl-C again stops now")
 
 
 def _say_at_once(text: str) -> None:
-    """Print a line to stderr past Python's buffers, which the signal may have hit."""
+    """Print a line to stderr without Python's buffers, which a signal may interrupt."""
     with suppress(OSError):
         os.write(2, f"fp8tune: {text}\n".encode())

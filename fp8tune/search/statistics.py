@@ -1,4 +1,4 @@
-"""How fast a setting is, and how sure a few short runs make us."""
+"""Statistics of a few short runs: speeds, noise, gains and verdicts."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ PRIOR_RUNS = 4
 SAME = 0.01
 """Relative difference up to which two settings are called the same."""
 RESOLVED = 0.8
-"""Half of a ratio's interval, in parts of what is the same, from which more runs are
-not worth their time: a setting against itself is then called the same 19 times in 20
-and more, and a gain of 2 % is found 9 times in 10 (benchmarks/search/aa.py)."""
+"""Half of a ratio's interval, relative to ``same``, below which more runs are not worth
+their time. A setting compared with itself is then called the same at least 19 times in
+20, and a gain of 2 % is found 9 times in 10 (benchmarks/search/aa.py)."""
 LOOKS = 1.3
-"""How much wider an interval has to be that is looked at after every run, and ends the
-runs where it shows a gain: by chance one of ten looks does so more often than one look
-does (Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations for
-1.96)."""
+"""Factor for intervals that are checked after every run and stop the runs when they
+show a gain: one of ten checks shows a gain by chance more often than a single check
+(Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations for 1.96)."""
 NORMAL = 1.96
-"""Deviations that hold 95 % to both sides of a normal value."""
+"""Standard deviations on each side that contain 95 % of a normal distribution."""
 FAR = 3.0
-"""Deviations from their middle beyond which values are not as the others are. By the
-median deviation such a rule bears nearly half of the values being bad (Hampel, "The
-breakdown points of the mean combined with some rejection rules", Technometrics 27,
-1985)."""
+"""Standard deviations from the median beyond which a value is an outlier. With the
+median absolute deviation such a rule tolerates nearly half of the values being bad
+(Hampel, "The breakdown points of the mean combined with some rejection rules",
+Technometrics 27, 1985)."""
 OF_MEDIAN = 1.4826
-"""Standard deviations of normal values in one median deviation."""
+"""Standard deviation of normal values over their median absolute deviation."""
 FEWEST = 6
-"""Values from which those far off do not count: of fewer the odd ones may be right."""
+"""Fewest values from which outliers are dropped: of fewer, the outlier may be right."""
 WIDEST = 5.0
-"""The most that an interval reaches to each side (log): beyond, nothing is known."""
+"""Largest half-width of an interval (log); beyond it nothing is known."""
 
 
-class Usual(NamedTuple):
-    """How runs of a setting differ before any repeat, and what is called the same."""
+class Noise(NamedTuple):
+    """The prior for the noise between runs, and the difference that counts as none."""
 
     spread: float = RUN_SPREAD
     same: float = SAME
 
 
-ON_GPU = Usual()
-ON_CPU = Usual(0.048, 0.05)
+ON_GPU = Noise()
+ON_CPU = Noise(0.048, 0.05)
 """By 40 runs of the rehearsal (benchmarks/results/runs_cpu.jsonl)."""
 
 
@@ -64,33 +63,33 @@ class Speed(NamedTuple):
 
     @property
     def half(self) -> float:
-        """Half of the interval, relative to the value."""
+        """Half the width of the interval (log)."""
         return math.log(self.high / self.low) / 2
 
 
 def spread(
-    settings: Iterable[Sequence[Record]], usual: float = RUN_SPREAD, far: float = FAR
+    settings: Iterable[Sequence[Record]], prior: float = RUN_SPREAD, far: float = FAR
 ) -> float:
-    """Relative standard deviation between runs, pooled over settings with repeats.
+    """Return the relative standard deviation between runs, pooled over settings.
 
-    Widened as Student's t is, so that ``NORMAL`` of it hold 95 % although it is itself
-    known from few runs. Where these differ more than is usual, they alone tell, if
-    they are more than one pair. What lies further off than ``far`` deviations counts as
-    near as that: one bad run says little of all others.
+    It is widened like Student's t, so that ``NORMAL`` of it contain 95 % although it is
+    estimated from few runs. The prior is ignored if more than one pair of runs shows
+    more noise. Values beyond ``far`` deviations are clipped to that, so that one bad
+    run has little effect.
     """
     runs = [
         [math.log(r.tokens_per_second) for r in records if r.ok] for records in settings
     ]
-    return _believed(*_squares(runs, usual, far), usual)
+    return _with_prior(*_squares(runs, prior, far), prior)
 
 
 def _squares(
-    groups: Iterable[Sequence[float]], usual: float, far: float = FAR
+    groups: Iterable[Sequence[float]], prior: float, far: float = FAR
 ) -> tuple[float, int]:
-    """The squares of values around their group's middle, and their freedom.
+    """Return the sum of squares around each group's middle, and its degrees of freedom.
 
-    Those further off than ``far`` of the usual deviation, or of their own by the median
-    one, count as near as that.
+    Values further off than ``far`` standard deviations, by the prior or by the median
+    absolute deviation, are clipped.
     """
     repeated = [values for values in groups if len(values) > 1]
     freedom = sum(len(values) - 1 for values in repeated)
@@ -103,15 +102,15 @@ def _squares(
         for value in values
     ]
     own = OF_MEDIAN * statistics.median(apart) * math.sqrt(len(apart) / freedom)
-    most = far * max(usual, own)
+    most = far * max(prior, own)
     return sum(min(each, most) ** 2 for each in apart), freedom
 
 
 def in_line(values: Sequence[float], deviation: float) -> list[bool]:
-    """Return which values count: not those far off, if there are ``FEWEST`` or more.
+    """Return which values count: no outliers, if there are ``FEWEST`` values or more.
 
-    Far off is more than ``FAR`` deviations from the median. The deviation is the larger
-    of ``deviation`` and the median deviation of the values themselves.
+    An outlier is more than ``FAR`` deviations from the median. The deviation is the
+    larger of ``deviation`` and the values' own, by their median absolute deviation.
     """
     middle = statistics.median(values)
     apart = [abs(value - middle) for value in values]
@@ -119,22 +118,22 @@ def in_line(values: Sequence[float], deviation: float) -> list[bool]:
     return [len(values) < FEWEST or each <= most for each in apart]
 
 
-def _believed(total: float, freedom: float, usual: float) -> float:
-    """A deviation by its squares and what is usual, widened."""
-    prior = _widened(total + PRIOR_RUNS * usual**2, freedom + PRIOR_RUNS)
-    return max(prior, _widened(total, freedom)) if freedom > 1 else prior
+def _with_prior(total: float, freedom: float, prior: float) -> float:
+    """Return a standard deviation from sum of squares and prior, widened."""
+    believed = _widened(total + PRIOR_RUNS * prior**2, freedom + PRIOR_RUNS)
+    return max(believed, _widened(total, freedom)) if freedom > 1 else believed
 
 
 def _widened(total: float, freedom: float) -> float:
-    """A deviation by its squares, as far above it as it may be wrong."""
+    """Return a standard deviation, widened for its few degrees of freedom."""
     return math.sqrt(total / freedom) * student(freedom) / NORMAL
 
 
 def student(freedom: float) -> float:
-    """Student's t that holds 95 % to both sides, to 1 % from three degrees of freedom.
+    """Return Student's t for a 95 % interval, within 1 % from 3 degrees of freedom.
 
-    By its expansion around the normal value (Cornish and Fisher, 1938); 3 % too small
-    for two.
+    Computed by its expansion around the normal value (Cornish and Fisher, 1938); 3 %
+    too small for two degrees.
     """
     z = NORMAL
     first = (z**3 + z) / 4
@@ -144,9 +143,9 @@ def student(freedom: float) -> float:
 
 
 def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | None:
-    """The speed of one setting from its runs, which differ by ``deviation``.
+    """Return the speed of one setting from its runs, whose noise is ``deviation``.
 
-    Or by more, where they or their own steps say so. Runs far off do not count.
+    The noise is larger if the runs or their steps differ more. Outliers do not count.
     """
     values = [record.tokens_per_second for record in records if record.ok]
     if not values:
@@ -154,20 +153,20 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
     kept = in_line([math.log(value) for value in values], deviation)
     counted = list(itertools.compress(values, kept))
     differ = max(deviation, steps_spread(records), _apart(map(math.log, counted)))
-    return _around(middle_of(counted), NORMAL * differ / math.sqrt(len(counted)))
+    return _around(middle_speed(counted), NORMAL * differ / math.sqrt(len(counted)))
 
 
 def _apart(values: Iterable[float]) -> float:
-    """The standard deviation of some values; 0 of one."""
+    """Return the standard deviation of some values; 0 for a single one."""
     known = list(values)
     return statistics.stdev(known) if len(known) > 1 else 0.0
 
 
 def steps_spread(records: Iterable[Record]) -> float:
-    """Relative standard deviation of runs' median step times, as their steps tell it.
+    """Return the noise of runs (relative) that their own step times show.
 
-    By ``median_step_ms_95``, the interval that real trials report; 0 where no run has
-    one.
+    It is read from ``median_step_ms_95``, the interval that real trials report; 0 if no
+    run has one.
     """
     widths = [
         record.relative_error
@@ -178,35 +177,44 @@ def steps_spread(records: Iterable[Record]) -> float:
 
 
 def _around(value: float, half: float) -> Speed:
-    """A value with its interval, as far below as above it in ratio."""
+    """Return a value with an interval that is symmetric in ratio."""
     by = math.exp(min(half, WIDEST))
     return Speed(value, value / by, value * by)
 
 
 def middle_of(values: Sequence[float]) -> float:
-    """The median of all pairs' means, each value with itself too (Hodges and Lehmann).
+    """Return the Hodges-Lehmann estimate: the median of the means of all pairs.
 
-    Nearly as sure as the mean, where the median of a few runs is a fifth less so, and
-    one bad run does not carry it away.
+    Each value also pairs with itself. It is nearly as precise as the mean (the median
+    of a few runs is a fifth less precise), and one bad run hardly moves it.
     """
     pairs = itertools.combinations_with_replacement(values, 2)
     return statistics.median((one + other) / 2 for one, other in pairs)
 
 
+def middle_speed(values: Sequence[float]) -> float:
+    """Return the middle of some speeds, as ``middle_of`` with geometric means.
+
+    So the speeds of two settings have the ratio that ``paired`` finds.
+    """
+    pairs = itertools.combinations_with_replacement(values, 2)
+    return statistics.median(math.sqrt(one * other) for one, other in pairs)
+
+
 def ratio(one: Speed, other: Speed) -> Speed:
-    """How much faster one is than another that ran apart from it."""
+    """Return the ratio of two speeds that were measured independently."""
     return _around(one.value / other.value, math.hypot(one.half, other.half))
 
 
 def wider(gain: Speed, half: float) -> Speed:
-    """A ratio that may be wrong in another way too, by as much (log)."""
+    """Widen a ratio's interval by another independent error (log)."""
     return _around(gain.value, math.hypot(gain.half, half)) if half else gain
 
 
 def paired(ratios: Sequence[float], deviation: float) -> Speed:
-    """How much faster one setting is than another, by pairs of neighbouring runs.
+    """Return the ratio of two settings from the ratios of neighbouring runs.
 
-    ``deviation`` is that between runs of a setting, where the pairs show no more.
+    ``deviation`` is the noise between runs of a setting; the pairs may show more.
     """
     logs = [math.log(each) for each in ratios]
     differ = max(deviation, _apart(logs) / math.sqrt(2))
@@ -216,33 +224,33 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
 
 
 def paired_spread(
-    settings: Iterable[Sequence[float]], usual: float = RUN_SPREAD
+    settings: Iterable[Sequence[float]], prior: float = RUN_SPREAD
 ) -> float:
-    """As ``spread``, by how the ratios of pairs differ: of settings to the same one.
+    """Return the noise of runs from ratios of several settings to one common setting.
 
-    Because its runs are in all of them, ``k`` settings are worth ``4 k / (k + 3)`` that
-    are independent (Satterthwaite's approximation, 1946).
+    As in ``spread``. The common setting's runs are in all ratios, so ``k`` settings
+    count as ``4 k / (k + 3)`` independent ones (Satterthwaite's approximation, 1946).
     """
     pairs = [[math.log(each) / math.sqrt(2) for each in own] for own in settings]
-    total, freedom = _squares(pairs, usual)
+    total, freedom = _squares(pairs, prior)
     shared = 4 / (sum(len(own) > 1 for own in pairs) + 3)
-    return _believed(total * shared, freedom * shared, usual)
+    return _with_prior(total * shared, freedom * shared, prior)
 
 
 def settled(gain: Speed, same: float) -> bool:
-    """Whether more runs would hardly change what is said of two settings.
+    """Return whether more runs would hardly change the comparison of two settings.
 
-    The gain is surely worth having, or surely not, or as well known as is worth it.
+    The gain is clearly above ``same``, or clearly not, or known precisely enough.
     """
     beyond = _surely(gain).low > 1 + same or gain.high < 1 + same
     return beyond or gain.half <= RESOLVED * same
 
 
 def shown(gain: Speed) -> Speed:
-    """A gain with the interval to show: the one that decided, where that was close.
+    """Return a gain with the interval to show: the one that decided, if that was close.
 
-    What just passes was likely lucky, so that it looks larger than it is; and what just
-    does not would look sure.
+    A gain that barely passes is probably overestimated, and one that barely fails would
+    look certain with the narrower interval.
     """
     differs = gain.low > 1 or gain.high < 1
     close = abs(math.log(gain.value)) < 2 * LOOKS * gain.half
@@ -250,16 +258,16 @@ def shown(gain: Speed) -> Speed:
 
 
 def _surely(gain: Speed) -> Speed:
-    """A gain with the interval of one that was looked at after every run."""
+    """Widen a gain's interval because it was checked after every run."""
     return _around(gain.value, LOOKS * gain.half)
 
 
 def verdict(gain: Speed, same: float) -> str:
-    """``faster``, ``same``, ``slower``, ``inconclusive``: where its interval lies.
+    """Return ``faster``, ``same``, ``slower`` or ``inconclusive`` for a gain.
 
-    ``faster`` and ``slower`` exclude no difference, also of one that was looked at
-    after every run; ``same`` is a difference of at most that share, and not known to be
-    anything else.
+    For ``faster`` and ``slower`` the interval, widened for checks after every run,
+    excludes 1 and the difference exceeds ``same``. Otherwise a difference of at most
+    ``same`` is ``same``.
     """
     small, sure = abs(gain.value - 1) <= same, _surely(gain)
     if sure.low > 1 and not small:
@@ -270,11 +278,11 @@ def verdict(gain: Speed, same: float) -> str:
 
 
 def communication_error(one: Record, other: Record) -> float:
-    """Return how far predicted communication may put the ratio of two speeds off (log).
+    """Return the error of a ratio of speeds due to predicted communication (log).
 
-    Both use one network. If the trials tell their times on slower and faster ones, the
-    worst of these for both counts, else each may be wrong by itself. 0 if all was
-    measured.
+    Both settings use one network. If the trials give times for a slower and a faster
+    network, the worse of these counts for both; else the two errors are independent. 0
+    if everything was measured.
     """
     steps, added = zip(*map(_step_times, (one, other)), strict=True)
     if not any(added) or not all(steps):
@@ -288,13 +296,13 @@ def communication_error(one: Record, other: Record) -> float:
 
 
 def _step_times(record: Record) -> tuple[float, float]:
-    """Return what a step took and what collectives add to it [ms]."""
+    """Return the measured time of a step, and the communication added to it [ms]."""
     measured = statistics.median(record.step_ms) if record.step_ms else 0.0
     return measured, record.communication_ms
 
 
 def _bounds(record: Record, added: float) -> list[float]:
-    """Return what collectives may add as well [ms], in one order for all trials."""
+    """Return possible times of communication [ms], in one order for all trials."""
     ends = record.communication_ends_ms
     return [*ends, added] if ends and all(ms >= 0 for ms in ends) else []
 

@@ -1,8 +1,8 @@
-"""Where a study is kept: a journal file in its folder, or any Optuna storage.
+"""Storage of a study: a journal file in its folder, or any Optuna storage.
 
 The journal has the format of Optuna's ``JournalFileBackend``, so that optuna-dashboard
-opens it. It survives what that one does not: a full disk, a process that is killed in
-the middle of a line, and links that somebody put into the folder.
+opens it. Unlike that class it survives a full disk, a process that is killed in the
+middle of a line, and links that somebody put into the folder.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from fp8tune.studies import make_folder
 LOCK = "lock"
 MAX_BYTES = 1 << 28
 """Largest journal that is read."""
-KEPT = "the trials before are kept: the same command goes on with them"
-ELSEWHERE = "--studies DIR is another place"
+KEPT = "earlier trials are kept: the same command continues with them"
+ELSEWHERE = "--studies DIR uses another folder"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class BadStudy(CannotSearch):
-    """A study cannot be read or written: one line that says where and why."""
+    """A study cannot be read or written; the message says where and why."""
 
 
 class JournalBackend(BaseJournalBackend):
     """A journal of Optuna in one file.
 
-    An append is whole or not at all, and waits until no other process appends. Only a
-    change of a trial's state waits for the disk (``fsync``): attributes that come
-    before it go with it. Raises ``BadStudy``.
+    Appends are atomic, and wait until no other process appends. Only a change of a
+    trial's state waits for the disk (``fsync``), which also writes the attributes
+    before it. Raises ``BadStudy``.
     """
 
     def __init__(self, path: str, most: int = MAX_BYTES) -> None:
         self._path = path
         self._most = most
-        self._next = (0, 0)  # number and offset of the first line not yet read
+        self._next = (0, 0)  # line number and offset of the first line not yet read
 
     def create(self) -> None:
-        """Make the file if it is missing and remove a line that was cut off at its end.
+        """Create the file if it is missing, and remove an incomplete last line.
 
-        What is removed is kept in ``PATH.bak``.
+        The removed text is kept in ``PATH.bak``.
         """
         try:
             make_folder(os.path.dirname(self._path) or ".")
@@ -64,7 +64,7 @@ class JournalBackend(BaseJournalBackend):
             raise BadStudy(f"{place}: {error.strerror}; {ELSEWHERE}") from None
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """Yield the operations from that number on, without a last line cut off."""
+        """Yield the operations from that number on, without an incomplete last line."""
         first, offset = self._next if self._next[0] <= log_number_from else (0, 0)
         try:
             with self._opened(os.O_RDONLY) as file:
@@ -85,7 +85,7 @@ class JournalBackend(BaseJournalBackend):
                 yield log
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append operations, all or none."""
+        """Append operations: all or none."""
         lines = (json.dumps(log, separators=(",", ":")) for log in logs)
         data = "".join(f"{line}\n" for line in lines).encode()
         try:
@@ -96,12 +96,12 @@ class JournalBackend(BaseJournalBackend):
         except OSError as error:
             hint = KEPT
             if not os.path.isfile(self._path) and not os.path.islink(self._path):
-                hint = "the study was removed while it was searched, its trials with it"
+                hint = "the study and its trials were removed during the search"
             raise BadStudy(f"{self._path}: {error.strerror}; {hint}") from None
 
     @contextlib.contextmanager
     def _opened(self, flags: int) -> Iterator[IO[bytes]]:
-        """Open the file if it is a regular one of a size that a search writes."""
+        """Open the file if it is a regular file of plausible size."""
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b"
         try:
@@ -118,9 +118,9 @@ class JournalBackend(BaseJournalBackend):
             yield file
 
     def _remove_cut_line(self, file: IO[bytes]) -> None:
-        """Move a last line aside that a killed process or machine left unfinished.
+        """Move an incomplete last line, left by a killed process, to ``PATH.bak``.
 
-        Raises ``BadStudy`` for a file that is no journal, which stays as it is.
+        Raises ``BadStudy`` if the file is not a journal; such a file stays unchanged.
         """
         file.seek(0)
         data = file.read()
@@ -137,18 +137,18 @@ class JournalBackend(BaseJournalBackend):
 
 
 _START = b'{"op_code":'
-_NO_JOURNAL = "no operation of a study; move the file, or name another storage"
+_NO_JOURNAL = "not an operation of a study; move the file, or name another storage"
 
 
 def check_file(path: str, mode: int) -> None:
-    """Raise ``BadStudy`` unless a file of that mode is a regular one."""
+    """Raise ``BadStudy`` unless a file of that mode is a regular file."""
     if not stat.S_ISREG(mode):
-        odd = "a link" if stat.S_ISLNK(mode) else "no regular file"
-        raise BadStudy(f"{path}: {odd}, which no search writes to; remove it")
+        odd = "a link" if stat.S_ISLNK(mode) else "not a regular file"
+        raise BadStudy(f"{path}: {odd}, not a file of a search; remove it")
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The operation of a line; ``None`` where it is none."""
+    """Return the operation in a line; ``None`` if it has none."""
     try:
         log = json.loads(line)
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _ends_whole(file: IO[bytes]) -> bool:
-    """Whether the last line of a file has its line ending."""
+    """Return whether the last line of a file has its line ending."""
     size = file.seek(0, os.SEEK_END)
     return not size or os.pread(file.fileno(), 1, size - 1) == b"\n"
 
@@ -176,7 +176,7 @@ def _append(file: IO[bytes], data: bytes, *, sync: bool) -> None:
 
 
 def _keep_aside(path: str, data: bytes) -> None:
-    """Write a file in place of an older one, which may be a link."""
+    """Write a file in place of an older one; a link is replaced, not followed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
@@ -185,7 +185,7 @@ def _keep_aside(path: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _alone(file: IO[bytes]) -> Iterator[None]:
-    """Keep other processes from appending; file systems without locks go without."""
+    """Keep other processes from appending, if the file system has locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
     except OSError as error:
@@ -196,9 +196,9 @@ def _alone(file: IO[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone_in(folder: str) -> Iterator[None]:
-    """Keep other searches out of a study's folder, which is made if it is missing.
+    """Lock a study's folder against other searches; create it if it is missing.
 
-    A killed search leaves no lock behind. File systems without locks go without.
+    A killed search leaves no lock. File systems without locks are not locked.
     Raises ``BadStudy`` and ``OSError``.
     """
     make_folder(folder)
@@ -212,7 +212,7 @@ def alone_in(folder: str) -> Iterator[None]:
 
 
 def is_searched(folder: str) -> bool | None:
-    """Whether a search is running in a folder; ``None`` where locks cannot tell."""
+    """Return whether a search is running in a folder; ``None`` without locks."""
     try:
         with open(os.path.join(folder, LOCK), "rb", opener=no_link) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -226,9 +226,9 @@ def is_searched(folder: str) -> bool | None:
 def open_storage(
     url: str, *, create: bool, most: int = MAX_BYTES
 ) -> optuna.storages.BaseStorage:
-    """Open the storage of a study; raises ``BadStudy`` with one line.
+    """Open the storage of a study; raises ``BadStudy``.
 
-    ``url`` is the path of a journal file, or what Optuna takes: ``sqlite:///x.db``,
+    ``url`` is the path of a journal file, or an Optuna storage URL: ``sqlite:///x.db``,
     ``postgresql://...``, ``mysql://...``, ``redis://...``.
     """
     from optuna.storages import JournalStorage, get_storage
@@ -248,7 +248,7 @@ def open_storage(
 
 @contextlib.contextmanager
 def errors_of(url: str) -> Iterator[None]:
-    """Raise what a storage raises as ``BadStudy``, without the URL's password."""
+    """Turn a storage's errors into ``BadStudy``, without the URL's password."""
     try:
         yield
     except BadStudy:
@@ -257,11 +257,11 @@ def errors_of(url: str) -> Iterator[None]:
         name = getattr(error.__cause__, "name", None) or error.name or "its driver"
         hint = f"it needs {name}: pip install {_PACKAGES.get(name, name)}"
         raise BadStudy(f"{without_password(url)}: {hint}") from None
-    except Exception as error:  # a journal of others, a database without a server
+    except Exception as error:  # a foreign journal, a database without a server
         if not url:
             raise
         if "://" not in url:
-            what = f"no journal that this version reads ({type(error).__name__})"
+            what = f"not a journal that this version can read ({type(error).__name__})"
             raise BadStudy(f"{url}: {what}") from None
         raise BadStudy(f"{without_password(url)}: {_reason(error, url)}") from None
 
@@ -276,7 +276,7 @@ _PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[
 
 
 def without_password(url: str) -> str:
-    """A storage's URL as it may be shown."""
+    """Return a storage's URL without its password."""
     for found in reversed(list(_PASSWORD.finditer(url))):
         name = "user" if found["user"] is not None else "query"
         url = f"{url[: found.start(name)]}***{url[found.end(name) :]}"
@@ -284,13 +284,13 @@ def without_password(url: str) -> str:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """Why a database does not answer, in one line, without its password."""
+    """Return why a database does not answer, in one line, without its password."""
     import sqlalchemy
 
     if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
-        return "no storage of that kind; use sqlite:///FILE, postgresql:// or mysql://"
+        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
     if isinstance(error, sqlalchemy.exc.ArgumentError):
-        return "no storage URL; sqlite:///study.db is one"
+        return "not a storage URL, such as sqlite:///study.db"
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).split("\n")

@@ -1,4 +1,4 @@
-"""Which setting a search tries next, by one of the samplers in ``search.sampler``."""
+"""Choose the next setting to try, with one of the samplers in ``search.sampler``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ LITTLE = 0.01
 
 
 class PlannedTrial(NamedTuple):
-    """A setting to try, the stage that it belongs to, and why, in a few words.
+    """A setting to try, the stage of the search, and the reason in a few words.
 
-    With a ``loss_run`` it is trained that way, and not timed.
+    With a ``loss_run`` it is trained that way and not timed.
     """
 
     point: Point
@@ -42,12 +42,13 @@ class PlannedTrial(NamedTuple):
 
 
 class Strategy:
-    """Asks a sampler, which reads the study's Optuna trials, for the next setting.
+    """Asks a sampler for the next setting; the sampler reads the study's Optuna trials.
 
-    The same trials get the same proposal, so that a search that was killed goes on as
-    if it had not been. ``sampler`` is ``auto`` for ours, else one of Optuna's: ``tpe``,
-    ``gp``, ``random``. All keep to what fits, and have the same warm starts. Raises
-    ``ImportError`` where a library sampler lacks a package.
+    The same trials always get the same proposal, so that a search that was killed
+    continues as if it had not been. ``sampler`` is ``auto`` for fp8tune's own, else one
+    of Optuna's: ``tpe``, ``gp``, ``random``. All of them propose only settings that
+    probably fit, after the same warm starts. Raises ``ImportError`` if one of Optuna's
+    lacks a package.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Strategy:
         self._counted: frozenset[int] = frozenset()
         space = study.space
         options: dict[str, Any] = {
-            **_roles(space),
+            **_known_keys(space),
             "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
@@ -84,21 +85,21 @@ class Strategy:
         return self._planned(self._sampler.proposal(self._study.optuna))
 
     def propose_untested(self, trials: Sequence[Trial]) -> PlannedTrial | None:
-        """Return one of few settings left to try before the baseline is called best."""
+        """Return one of the few settings left to try before the baseline wins."""
         self._count(trials)
         if not isinstance(self._sampler, ThroughputSampler):
             return None
         return self._planned(self._sampler.last_few(self._study.optuna))
 
     def has_risky_gain(self, trials: Sequence[Trial]) -> bool:
-        """Whether a setting that may not fit promises a gain."""
+        """Return whether a setting that may not fit has a large expected gain."""
         self._count(trials)
         if not isinstance(self._sampler, ThroughputSampler):
             return False
         return self._sampler.infeasible_gain(self._study.optuna) >= LITTLE
 
     def _count(self, trials: Sequence[Trial]) -> None:
-        """Let the sampler see these trials alone."""
+        """Let the sampler see only these trials."""
         self._counted = frozenset(trial.number for trial in trials)
 
     def _planned(self, proposal: Proposal | None) -> PlannedTrial | None:
@@ -113,7 +114,7 @@ def build_strategy(
 ) -> Strategy:
     """Return the strategy of a search with the estimate and the trials of its start.
 
-    Raises ``CannotSearch`` where a library sampler lacks a package.
+    Raises ``CannotSearch`` if one of Optuna's samplers lacks a package.
     """
     job = plan.config.job
     prior = prior_of_job(plan.space, job, start.runs)
@@ -127,11 +128,11 @@ def build_strategy(
 def untested_before_answer(
     history: History, strategy: Strategy, budget: Budget
 ) -> PlannedTrial | None:
-    """Return the next of few untested settings if the baseline would be called best.
+    """Return the next of the few settings left if the baseline would be called best.
 
-    The time left has to be enough to measure it as often as the baseline was, and
-    both once more: else a sure answer would become inconclusive. None is tried on a
-    machine that changed its speed: it would be compared with what ran before that.
+    The time left must allow as many repeats as the baseline had, and one more of both;
+    otherwise a conclusive answer could become inconclusive. None is tried if the
+    machine's speed changed, because it would be compared with earlier runs.
     """
     if history.speed_changed:
         return None
@@ -146,8 +147,8 @@ def untested_before_answer(
     return planned if budget.left_for_speed > (1 + 2 * repeats) * cost else None
 
 
-def _roles(space: Space) -> dict[str, str | None]:
-    """Return the keys by which the sampler knows batch, AC and compile."""
+def _known_keys(space: Space) -> dict[str, str | None]:
+    """Return the sampler's keys for batch, AC and compile."""
     knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
     keys = {name: knob.key if knob else None for name, knob in knobs.items()}
     counts = knobs["micro_batch"] and all(map(positive, knobs["micro_batch"].values))
@@ -161,7 +162,7 @@ def _roles(space: Space) -> dict[str, str | None]:
 def _expectation(
     space: Space, baseline: Point, prior: Prior
 ) -> Callable[[dict[str, Any]], Expected]:
-    """Return the estimate by params; every setting's is asked for once."""
+    """Return a function from params to the estimate; each setting is estimated once."""
     bf16 = space.in_bf16(baseline) or baseline
     points = dict.fromkeys([*space.points(baseline), baseline, bf16])
     known = with_speeds(space, {point: prior(point) for point in points})

@@ -1,10 +1,10 @@
 """A study: one Optuna study per search, with one Optuna trial per trial.
 
-Optuna's storage is the only place where a study is kept. A trial's knobs are its
-parameters and the other fields of its record are its user attributes, by the names of
-the record's JSON. It is COMPLETE if it measured the objective, PRUNED if it ran out of
-memory, else FAIL; out of memory is a constraint as well, which
-Optuna's samplers respect. What the search is about is in the study's user attributes.
+A study is stored only in Optuna's storage. A trial's knobs are its parameters; the
+other fields of its record are its user attributes, named as in the record's JSON. It is
+COMPLETE if it measured the objective, PRUNED if it ran out of memory, else FAIL. Out of
+memory is also a constraint, which Optuna's samplers respect. The study's user
+attributes describe the search.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ VALUE = {"tokens-per-joule": "tokens_per_joule"}
 class Study:
     """The study of one search, in memory if it has no folder.
 
-    ``trials`` are those that ended, without the stale ones; ``process`` is the number
-    of the process that runs now, for the trials that it adds.
+    ``trials`` are those that ended, without trials of killed processes. ``process`` is
+    the number of this process; the trials that it adds get it.
     """
 
     def __init__(self, space: Space, folder: str = "", url: str = "") -> None:
@@ -88,16 +88,16 @@ class Study:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What makes two searches the same, and how the last one ended."""
+        """What identifies the search, and how the last one ended."""
         return _about(self.optuna)
 
     @property
     def spent(self) -> float:
-        """Seconds that its trials took."""
+        """Time that its trials took [s]."""
         return sum(trial.record.cost_s for trial in self.trials)
 
     def describe(self, about: Mapping[str, Any]) -> None:
-        """Keep what is searched; how an earlier search ended is of the past."""
+        """Store what is searched; forget how an earlier search ended."""
         with errors_of(self.place):
             known = self.optuna.user_attrs
             for name, value in about.items():
@@ -108,21 +108,21 @@ class Study:
                 self.optuna.set_user_attr(ENDED, {})
 
     def take_up(self) -> None:
-        """Tell trials from now on from those so far: the machine may have changed."""
+        """Start a new process of the study: the machine may have changed since."""
         with errors_of(self.place):
             self.process = int(self.optuna.user_attrs.get(TAKEN_UP, 0))
             self.optuna.set_user_attr(TAKEN_UP, self.process + 1)
 
     def note(self, **ended: Any) -> None:
-        """Keep how the search ended."""
+        """Store how the search ended."""
         with errors_of(self.place):
             self.optuna.set_user_attr(ENDED, ended)
 
     def ask(self, stage: str, point: Point) -> int:
-        """Start a trial of a setting; the number of the RUNNING trial.
+        """Start a trial of a setting; return the number of the RUNNING trial.
 
-        It is written at once, with all its parameters: a process that is killed leaves
-        a trial without a result and nothing else.
+        It is stored at once, with all its parameters: a process that is killed leaves
+        only a trial without a result.
         """
         params = self.space.params(point)
         template = create_trial(
@@ -136,7 +136,7 @@ class Study:
             return self._storage.get_trial_number_from_id(trial)
 
     def tell(self, number: int, record: Record, **place: Any) -> Trial:
-        """Finish a trial with its record, which is on the disk when this returns.
+        """Finish a trial with its record; the record is on disk when this returns.
 
         ``place`` are further fields of the ``Trial``.
         """
@@ -168,7 +168,7 @@ class Study:
             self.optuna.tell(number, state=TrialState.FAIL)
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
-        """Add a trial that has run already."""
+        """Add a trial that has already run."""
         number = self.ask(stage, self.space.point(record.knobs))
         return self.tell(number, record, **place)
 
@@ -189,17 +189,17 @@ class Study:
             return self._storage.get_trial(trial(self._id, number))
 
     def _end_stale(self) -> None:
-        """End the trials that a process which was killed left RUNNING."""
+        """End the trials that a killed process left RUNNING."""
         left = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         for trial in left:
             self.lose(trial.number)
 
 
 def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
-    """Open the study of a search, for this process alone until ``held`` is closed.
+    """Open the study of a search, locked for this process until ``held`` is closed.
 
-    Raises ``BadStudy``: another search is running in the folder, or the folder, which
-    others may have made, has a link in place of a file, or a trial of another search.
+    Raises ``BadStudy`` if another search is running in the folder, or if the folder has
+    a link in place of a file, or a trial of another search.
     """
     for name in FILES:
         path = os.path.join(folder, name)
@@ -215,7 +215,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
         try:
             space.point(trial.record.knobs)
         except KeyError as error:
-            what = f"no setting of this search ({error}); remove the study"
+            what = f"not a setting of this search ({error}); remove the study"
             where = f"{study.place}: trial {trial.number}"
             raise BadStudy(f"{where}: {what}") from None
     return study
@@ -224,7 +224,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
 def look(
     folder: str, url: str = "", most: int = MAX_BYTES
 ) -> tuple[dict[str, Any], list[Trial]]:
-    """What a study is about and its trials so far; nothing is written.
+    """Return a study's description and its trials so far, without writing anything.
 
     A search may be running in the folder. A journal of more than ``most`` bytes is not
     read. Raises ``BadStudy``.
@@ -232,19 +232,19 @@ def look(
     place = url or os.path.join(folder, JOURNAL)
     study = _known(folder, url, most)
     if study is None:
-        hint = "" if url else "; one that lies in a database needs --storage URL"
-        raise BadStudy(f"{without_password(place)}: no study of a search{hint}")
+        hint = "" if url else "; a study in a database needs --storage URL"
+        raise BadStudy(f"{without_password(place)}: no study found here{hint}")
     return _about(study), _trials(study, place)
 
 
 def described(folder: str, url: str = "") -> dict[str, Any] | None:
-    """What a study is about; ``None`` where there is none. Raises ``BadStudy``."""
+    """Return a study's description, ``None`` without a study; raises ``BadStudy``."""
     study = _known(folder, url, MAX_BYTES)
     return None if study is None else _about(study)
 
 
 def _known(folder: str, url: str, most: int) -> optuna.Study | None:
-    """The study of a folder, or its study in another storage, if there is one."""
+    """Return the study of a folder, in its journal or in another storage, if any."""
     place = url or os.path.join(folder, JOURNAL)
     file = place.removeprefix("sqlite:///").partition("?")[0]
     if "://" not in file and not os.path.lexists(file):
@@ -258,7 +258,7 @@ def _known(folder: str, url: str, most: int) -> optuna.Study | None:
 
 
 def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no line for a new study
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no log line for a new study
     sampler = optuna.samplers.RandomSampler(0)
     if name in optuna.get_all_study_names(storage):
         return optuna.load_study(study_name=name, storage=storage, sampler=sampler)
@@ -268,7 +268,7 @@ def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
 
 
 def _name(folder: str, url: str, storage: optuna.storages.BaseStorage) -> str:
-    """The study's name: the folder's, but a folder may be renamed with its journal."""
+    """Return the study's name: the folder's, or the old name of a renamed folder."""
     names = [] if url else optuna.get_all_study_names(storage)
     return names[0] if names else os.path.basename(os.path.abspath(folder))
 
@@ -281,7 +281,7 @@ def _about(study: optuna.Study) -> dict[str, Any]:
 
 
 def _trials(study: optuna.Study, place: str) -> list[Trial]:
-    """The trials that count."""
+    """Return the trials that ended with a result."""
     with errors_of(place):
         every = study.get_trials(deepcopy=False)
     trials = enumerate(_counted(every, place))
@@ -296,7 +296,7 @@ def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[Trial]:
             yield _trial(trial)
         except (BadRecord, TypeError, ValueError) as error:
             where = f"{without_password(place)}: trial {trial.number}"
-            raise BadStudy(f"{where}: no trial of a search ({error})") from None
+            raise BadStudy(f"{where}: not a trial of a search ({error})") from None
 
 
 def _trial(trial: FrozenTrial) -> Trial:
@@ -304,14 +304,15 @@ def _trial(trial: FrozenTrial) -> Trial:
     if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
     knobs = {key: value for key, value in trial.params.items() if value is not None}
-    # as text: it leaves out NaN and numbers that no record holds
+    # through JSON text, which drops NaN and numbers that a record cannot have
     return parse_trial(trial.number, json.dumps({"knobs": knobs, **trial.user_attrs}))
 
 
 def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:
-    """A trial's state in Optuna, and its value.
+    """Return a trial's state in Optuna, and its value.
 
-    The speed of a run for its losses tells nothing: samplers leave out what is FAIL.
+    Loss runs are FAIL, because samplers ignore those and the speed of such a run means
+    nothing.
     """
     record = trial.record
     value = getattr(record, VALUE.get(objective, "tokens_per_second"))
@@ -327,19 +328,19 @@ def _distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def _distribution(knob: Knob) -> BaseDistribution:
-    """Micro-batches as numbers, on a logarithmic scale; all else as choices."""
+    """Return a knob's distribution: log scale for micro-batches, else categorical."""
     values = knob.values
     counts = [value for value in values if type(value) is int and value > 0]
     if knob.role == "micro_batch" and len(counts) == len(values):
         return IntDistribution(min(counts), max(counts), log=True)
-    if len(set(values)) < len(values):  # 1, 1.0 and true are one choice to Optuna
+    if len(set(values)) < len(values):  # Optuna treats 1, 1.0 and true as equal
         many = ", ".join(map(repr, values))
         raise BadStudy(f"`{knob.key}`: two of its values are equal numbers: {many}")
     return CategoricalDistribution(values)
 
 
 class SavedStudy(NamedTuple):
-    """A study: its folder, what is known of its search, its plan, its trials."""
+    """A study: its folder, the description of its search, its plan and its trials."""
 
     folder: str
     about: dict[str, Any]
@@ -368,7 +369,8 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
             plan.space.point(trial.record.knobs)
         except KeyError as error:
             where = f"{place}: trial {trial.number}"
-            raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
+            why = f"not a knob or value of the study: {error}"
+            raise BadStudy(f"{where}: {why}") from None
     return SavedStudy(folder, about, plan, trials)
 
 

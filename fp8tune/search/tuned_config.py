@@ -1,4 +1,4 @@
-"""The tuned config and the exported trials: where they may go, and writing them."""
+"""Write the tuned config and the exported trials, and check their paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
 from fp8tune.search.options import SearchOptions, tuned
-from fp8tune.search.outcome import Outcome
+from fp8tune.search.outcome import SearchOutcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
@@ -30,9 +30,9 @@ MOST = 1 << 20
 
 
 def check_outputs(options: SearchOptions) -> None:
-    """Raise ``CannotSearch`` where the outputs of a search cannot be written.
+    """Raise ``CannotSearch`` if an output of a search cannot be written.
 
-    Asked before the search, so that no result is lost.
+    This is checked before the search, so that no result is lost.
     """
     path, other = options.tuned_path, tuned(options.config)
     if options.overrides and is_same(path, options.config):
@@ -52,7 +52,7 @@ def check_outputs(options: SearchOptions) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise ``CannotSearch`` where a file cannot be written."""
+    """Raise ``CannotSearch`` if a file cannot be written."""
     if atomic.is_stream(path):
         return
     place = os.path.realpath(path)
@@ -66,20 +66,20 @@ def check_place(path: str) -> None:
 
 
 def _check_own(path: str) -> None:
-    """Raise ``CannotSearch`` where a file of somebody else has the default path."""
+    """Raise ``CannotSearch`` if the default path has a file that no search wrote."""
     with suppress(OSError), open(path, "rb") as file:
         if MARK.encode() not in file.read(MOST):
             raise CannotSearch(
-                f"{path} is there and no search wrote it: move it, or name another "
+                f"{path} exists and no search wrote it: move it, or name another "
                 "path with --output"
             )
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
-    """Raise ``CannotSearch`` where an output would replace what it is made from.
+    """Raise ``CannotSearch`` if an output would replace one of its inputs.
 
-    ``read`` says of each file that is read what it is; ``other`` is a path to write
-    instead. Nor may an output replace the trials of any study.
+    ``read`` maps each input file to what it is; ``other`` is a path to suggest instead.
+    An output must not replace the trials of any study either.
     """
     what = next((what for file, what in read.items() if is_same(path, file)), "")
     if what or _is_evidence(path):
@@ -96,16 +96,16 @@ def _is_evidence(path: str) -> bool:
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether two paths lead to one file."""
+    """Return whether two paths lead to one file."""
     return os.path.realpath(path) == os.path.realpath(other)
 
 
 def tuned_bytes(
-    plan: Plan, outcome: Outcome, study: str, path: str, *, is_replay: bool
+    plan: Plan, outcome: SearchOutcome, study: str, path: str, *, is_replay: bool
 ) -> bytes:
-    """Return the bytes of the tuned config that will stand at ``path``.
+    """Return the bytes of the tuned config to write at ``path``.
 
-    ``study`` is the study's name. ``b""`` where no key changes. Raises ``CannotWrite``.
+    ``study`` is the study's name. ``b""`` if no key changes. Raises ``CannotWrite``.
     """
     config, chosen = plan.config, choices(plan, outcome)
     if not chosen:
@@ -118,23 +118,23 @@ def tuned_bytes(
 def write_tuned(
     path: str,
     plan: Plan,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     study: str,
     *,
     is_replay: bool,
     diff_to: TextIO | None,
 ) -> str:
-    """Write the tuned config to a path; return the path that was written.
+    """Write the tuned config to ``path``; return the path that was written.
 
-    ``""`` if none was. With ``diff_to`` the diff is shown there, and nothing written.
-    Raises ``CannotSearch``.
+    Returns ``""`` if nothing was written. With ``diff_to`` only the diff is written,
+    there. Raises ``CannotSearch``.
     """
     config = plan.config
     after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
     if not after:
         if not (diff_to or is_same(path, config.path)) and os.path.isfile(path):
-            left = f"{path} was there before and is not the answer of this run"
-            _note(f"{left}, which writes none")
+            left = f"{path} is from an earlier run; this run"
+            _note(f"{left} wrote no config")
         return ""
     own = is_same(path, config.path) and not diff_to
     edited = own and _was_edited(config)
@@ -143,7 +143,7 @@ def write_tuned(
     if not diff_to:
         _put(path, after, config.path)
     if edited:
-        left = f"{config.path} was changed during the search and is left alone"
+        left = f"{config.path} was changed during the search, so it was not overwritten"
         _note(f"{left}: see {path}")
     for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)
@@ -156,7 +156,7 @@ def write_tuned(
 def _notes(
     path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
 ) -> Iterator[str]:
-    """What a user should look at in a tuned config: lint's findings come first."""
+    """Yield what a user should check in a tuned config, lint's findings first."""
     found = list(aftermath(path, config.data, after, config.job.target))
     yield from found
     places = {line.split(": ", 1)[0] for line in found}
@@ -180,7 +180,7 @@ def _before(config: TrainConfig) -> bytes:
 
 
 def _was_edited(config: TrainConfig) -> bool:
-    """Whether somebody changed the config's file since it was read."""
+    """Return whether the config's file was changed since it was read."""
     try:
         with open(config.path, "rb") as file:
             return file.read(len(config.data) + 1) != config.data
@@ -201,7 +201,7 @@ def export_trials(study: Study, path: str) -> None:
 
     Raises ``CannotSearch``.
     """
-    with suppress(OSError):  # the storage has them
+    with suppress(OSError):  # the storage has the trials
         study.export(os.path.join(study.folder, EXPORT))
     if path:
         try:

@@ -1,9 +1,9 @@
-"""Warm starts: which earlier studies are similar, and what a search takes from them.
+"""Warm starts: find similar earlier studies, and take trials from one.
 
 A similar study has the same GPU, trainer, precision and parallelism, and a model of
-nearly the same shape. Studies of other software versions are never used. The start is
-chosen once and kept in the search's study, so that a search that was killed goes on
-from the same one.
+nearly the same shape. Studies of other software versions are never used. The warm start
+is chosen once and stored in the search's study, so that a search that was killed
+continues with the same one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.studies import NoStudy, find
 from fp8tune.trials.record import Record, positive
-from fp8tune.trials.space import Space
+from fp8tune.trials.space import Space, traits_of
 from fp8tune.trials.trial import timed, trials_that_counted
 
 NONE = "none"
 """What a user asks for to have no warm start."""
-SETTING = ("trainer", "device", "machine", "gpu", "world_size")
-"""What two studies have to share: where trials run, and what for."""
+WHERE_TRIALS_RUN = ("trainer", "device", "machine", "gpu", "world_size")
+"""What two studies must share: where trials run, and what for."""
 VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
 SAME = (
     "precision",
@@ -54,7 +54,7 @@ SAME = (
     "dp_replicate",
     "shards",
 )
-"""Fields of the job that are the same in similar configs, beside their knobs."""
+"""Fields of the job that are the same in similar configs, knobs or not."""
 SHAPE = {
     "layers": "layers",
     "hidden_size": "width",
@@ -78,10 +78,10 @@ MAX_BYTES = 1 << 24
 
 
 class WarmStart(NamedTuple):
-    """What a search starts from, as its study keeps it.
+    """The warm start of a search, as its study stores it.
 
     ``study`` is the folder of an earlier study, or ``""``, and ``trials`` how many of
-    its trials count; ``note`` tells the user; ``runs`` correct the estimate.
+    its trials count. ``note`` is for the user; ``runs`` correct the estimate.
     """
 
     study: str = ""
@@ -90,7 +90,7 @@ class WarmStart(NamedTuple):
     runs: tuple[Run, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """Return the same for JSON."""
+        """Return the warm start as JSON."""
         runs = [run._asdict() for run in self.runs]
         return {
             "study": self.study,
@@ -101,10 +101,10 @@ class WarmStart(NamedTuple):
 
 
 class SimilarStudy(NamedTuple):
-    """A study, its folder, and how its config differs from a search's.
+    """An earlier study, its folder, and how its config differs from this search's.
 
-    ``wrong`` says why a search cannot start from it, or ``""``; ``stale`` that this is
-    because of its software versions alone.
+    ``wrong`` says why a search cannot start from it, or ``""``; ``stale``: only because
+    of its software versions.
     """
 
     folder: str
@@ -123,10 +123,10 @@ def choose_start(
     asked: str,
     url: str = "",
 ) -> WarmStart:
-    """Return the start of the search that has this folder, and its study at ``url``.
+    """Return the warm start of the search whose study is in ``folder`` or at ``url``.
 
     ``asked`` is a study, ``none``, or ``""`` for the most similar. Raises
-    ``CannotSearch`` where the study that is asked for cannot be used, and ``BadStudy``.
+    ``CannotSearch`` if the study asked for cannot be used, and ``BadStudy``.
     """
     if (known := described(folder, url)) is not None:
         return _kept_start(known)
@@ -149,7 +149,7 @@ def choose_start(
 def _choose_study(
     plan: Plan, about: Mapping[str, Any], folder: str, studies: str, asked: str
 ) -> tuple[SimilarStudy | None, str]:
-    """Return the study to start from, and a line about it."""
+    """Return the study to start from, and a line about it for the user."""
     replayed = "records" in about
     if asked == NONE or (replayed and not asked):
         return None, ""
@@ -160,7 +160,7 @@ def _choose_study(
             raise CannotSearch(f"--start-from: {error}") from None
         similar = compare_study(place, plan, about)
         if similar is None:
-            raise CannotSearch(f"--start-from {asked}: no study of a search")
+            raise CannotSearch(f"--start-from {asked}: not a study of a search")
         if similar.wrong:
             raise CannotSearch(f"--start-from {asked}: {similar.wrong}")
     else:
@@ -176,7 +176,7 @@ def _choose_study(
 
 
 def _kept_start(about: Mapping[str, Any]) -> WarmStart:
-    """Return the start that a study keeps; anybody may have written the study."""
+    """Return the stored warm start of a study, checked: anybody may have written it."""
     try:
         kept = about["start"]
         lines = (json.dumps(run) for run in kept["runs"])
@@ -193,7 +193,7 @@ def trials_of_start(
 ) -> list[EarlierTrial]:
     """Return the trials of the study that a search starts from, for the sampler.
 
-    None if that study is no longer what it was.
+    None if that study has changed since.
     """
     similar = compare_study(start.study, plan, about) if start.study else None
     if similar is None or similar.wrong:
@@ -202,7 +202,7 @@ def trials_of_start(
     every = timed(similar.study.trials)[: start.trials]
     trials = trials_that_counted(every)
     pairs = zip(trials, by_objective(trials, objective), strict=True)
-    # without watts a trial that ran says nothing of the objective, not that it failed
+    # a trial without watts did not fail; it only says nothing about the objective
     records = [new.record for old, new in pairs if new.record.ok or not old.record.ok]
     points = {other.space.point(record.knobs) for record in records}
     prior = prior_of_job(other.space, other.config.job, start.runs)
@@ -223,12 +223,12 @@ def earlier_trials(
     scale: float = 1.0,
     card_gib: float = 0.0,
 ) -> Iterator[EarlierTrial]:
-    """Yield another study's records as the sampler takes them.
+    """Yield another study's records in the form that the sampler takes.
 
-    ``expect`` is what was expected of them there; one sequence of theirs is ``scale``
-    of this study's, their GPU had ``card_gib``. They are evidence for the speed model
-    and never count as this study's own trials. What they say of memory corrects the
-    estimate. The sampler leaves out settings with values that the space does not have.
+    ``expect`` is the estimate of that study's settings. One of its sequences is
+    ``scale`` of this study's; its GPU had ``card_gib``. The records are evidence for
+    the speed model and never count as this study's own trials. Their memory corrects
+    the estimate. The sampler ignores settings with values that the space does not have.
     """
     batch = space.knob("micro_batch")
     for record in records:
@@ -250,7 +250,7 @@ def similar_studies(
 ) -> list[SimilarStudy]:
     """Return the studies similar to a search, the most similar and newest first.
 
-    ``own`` is the search's own folder. Those of other versions come last.
+    ``own`` is the search's own folder. Studies of other versions come last.
     """
     similar = [
         one
@@ -265,7 +265,7 @@ def similar_studies(
 def compare_study(
     folder: str, plan: Plan, about: Mapping[str, Any]
 ) -> SimilarStudy | None:
-    """Compare the study of a folder with a search; ``None`` where there is no study."""
+    """Compare the study of a folder with a search; ``None`` if there is no study."""
     try:
         study = load_study(folder, most=MAX_BYTES)
     except BadStudy:
@@ -285,7 +285,7 @@ def compare_study(
 
 
 def _newest(studies: str) -> list[str]:
-    """Return the folders in the studies' folder, the last written first."""
+    """Return the folders of studies, the last written first."""
     try:
         with os.scandir(studies) as entries:
             folders = [entry.path for entry in entries if entry.is_dir()]
@@ -296,10 +296,10 @@ def _newest(studies: str) -> list[str]:
 
 
 def _elsewhere(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Say why another study's trials ran where this search's do not, or ``""``."""
+    """Return how another study's environment differs from this search's, or ``""``."""
     if ("records" in other) != ("records" in about):
         return "one is a replay and the other is not"
-    for name in SETTING:
+    for name in WHERE_TRIALS_RUN:
         if about.get(name) != other.get(name):
             what = f"its {name.replace('_', ' ')} is {other.get(name) or 'not known'}"
             return f"{what}, not {about.get(name)}"
@@ -307,33 +307,33 @@ def _elsewhere(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
 
 
 def _other_versions(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Say which versions have changed since, or ``""``."""
+    """Return which versions have changed since, or ``""``."""
     changed = [name for name in VERSIONS if other.get(name) != about.get(name)]
     if not changed:
         return ""
     then = ", ".join(f"{name} {other.get(name) or 'unknown'}" for name in changed)
     now = ", ".join(str(about.get(name) or "unknown") for name in changed)
-    return f"it was measured with {then}; here is {now}"
+    return f"it was measured with {then}, not {now}"
 
 
 def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
-    """Say why a study's trials tell this search nothing, or ``""``."""
+    """Return why this search cannot use a study's trials, or ``""``."""
     ended = [t for t in study.trials if t.stage == "confirm" and t.record.ok]
     if not ended:
         return "it is not finished"
     if not any(trial.record.ok for trial in by_objective(ended, objective)):
-        return f"its trials do not tell their {objective.replace('-', ' ')}"
+        return f"its trials have no {objective.replace('-', ' ')}"
     own = {knob.key for knob in plan.space.knobs}
     if {knob.key for knob in study.plan.space.knobs} != own:
-        return "it searched other keys"
+        return "it varied other keys"
     return ""
 
 
 def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
-    """Return how another job differs, how far that is, and what makes it too far."""
+    """Return how another job differs, its distance, and why it is too different."""
     own, knobs = plan.config.job, plan.space.knobs
-    fixed = (k.role for k in knobs if k.role and not k.traits.may_differ)
-    for name in dict.fromkeys((*fixed, *SAME)):
+    fields = dict.fromkeys((*(k.role for k in knobs if k.role), *SAME))
+    for name in (field for field in fields if not traits_of(field).may_differ):
         here, there = own.find(name), other.find(name)
         if here != there:
             return "", math.inf, f"`{name}` is {there} there and {here} here"

@@ -1,4 +1,4 @@
-"""What each finding says, in one sentence: for terminal, JSON, comments and report."""
+"""The sentence of each finding, for terminal, JSON, comments and report."""
 
 from __future__ import annotations
 
@@ -81,7 +81,11 @@ def change(gain: Estimate, what: str = "") -> str:
     value = f"{percent(gain.value)} {what}".rstrip()
     if gain.low is None or gain.high is None:
         return value
-    return f"{value} ({100 * (gain.low - 1):+.1f} to {100 * (gain.high - 1):+.1f})"
+    return f"{value} ({_interval(gain.low, gain.high)})"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}"
 
 
 def rate(measured: Estimate | None, objective: str) -> str:
@@ -137,13 +141,13 @@ def _mark(facts: Facts) -> str:
 
 
 def _next(facts: Facts, does: str = "should settle it") -> str:
-    """Return what to type to learn more; ``""`` where nothing would tell more."""
+    """Return what to type to find more; ``""`` if nothing would."""
     if seconds := facts.get("budget_s"):
         return f"; --budget {typed(seconds)} {does}"
     if facts.get("next_step") == LARGER_BUDGET:
         return f"; a larger --budget {does}"
     goes_on = facts.get("next_step") == SAME_COMMAND
-    return "; the same command goes on" if goes_on else ""
+    return "; the same command continues" if goes_on else ""
 
 
 def _among(facts: Facts) -> str:
@@ -162,9 +166,9 @@ def _baseline_best(facts: Facts) -> str:
 
 def _baseline_kept(facts: Facts) -> str:
     others, better = facts["others"], verdict_word("faster", facts["objective"])
-    why = f"none of the {others} other settings that ran is surely {better}"
+    why = f"none of the {others} other settings that ran is clearly {better}"
     if others < 2:
-        one = f"the other setting that ran is not surely {better}"
+        one = f"the other setting that ran is not clearly {better}"
         why = one if others else "no other setting ran"
     return f"inconclusive: {why}: your config stays, {_chosen(facts)}"
 
@@ -179,7 +183,7 @@ def _fp8_at(facts: Facts) -> str:
 
 
 def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
-    """Return FP8's gain over bf16, and the bf16 setting where other knobs differ."""
+    """Return FP8's gain over bf16, and the bf16 setting if other knobs differ."""
     differs = facts["bf16_differs"]
     own = f" with {setting(differs)}" if differs else ""
     gain = change(facts["gain"], unit(facts["objective"]))
@@ -211,7 +215,7 @@ def _extrapolated(facts: Facts) -> str:
 def _no_trial_ended(facts: Facts) -> str:
     ended = f"no trial ended within {show_duration(facts['within_s'])}"
     small = "; or rehearse a model of the size of configs/rehearsal_cpu.toml"
-    longer = _next(facts, "gives one twice as long or more")
+    longer = _next(facts, "gives a trial at least twice as long")
     return f"{ended}{longer}{small if facts['rehearsal'] else ''}"
 
 
@@ -234,13 +238,30 @@ def _too_little_memory(facts: Facts) -> str:
     return f"too little memory: {'; '.join(shown + more)}"
 
 
+def _runner_up(facts: Facts) -> str:
+    chosen = "your config" if facts["chosen_is_baseline"] else "the chosen setting"
+    return f"runner-up: {chosen} with {setting(facts['differs'])}: {behind(facts)}"
+
+
+def behind(facts: Facts) -> str:
+    """Return by how much the runner-up is slower, and how certain that is."""
+    gain, pairs = facts["gain"], facts["pairs"]
+    word = verdict_word("faster" if gain.value > 1 else "slower", facts["objective"])
+    by = f"{abs(100 * (gain.value - 1)):.1f} % {word}"
+    if gain.low is not None and gain.high is not None:
+        return f"{by} ({_interval(gain.low, gain.high)} %)"
+    return (
+        f"{by} ({counted(pairs, 'pair')} of runs)" if pairs else f"{by}, not confirmed"
+    )
+
+
 def _options(facts: Facts) -> str:
     return "try " + " or ".join(OPTIONS[name] for name in facts["options"])
 
 
 def _not_recorded(facts: Facts) -> str:
     notes = f"{facts['text']}; " * bool(facts["text"])
-    return f"{notes}no record keeps the frozen knobs; --allow precision frees that one"
+    return f"{notes}no record has the frozen values; --allow precision frees precision"
 
 
 def _text(facts: Facts) -> str:
@@ -269,8 +290,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "fp8-diverges-everywhere": (
         "no setting is proposed: FP8 diverges where bf16 does not"
     ),
-    "no-setting-leaves-memory": "no setting that ran leaves enough memory",
-    "no-setting-ran-each-time": "no setting ran each time",
+    "no-setting-leaves-memory": "none of the settings that ran leaves enough memory",
+    "no-setting-ran-each-time": "every setting that ran failed in another trial",
     "no-trial-succeeded": "no trial succeeded",
     # why it is inconclusive
     "not-confirmed": _few_pairs,
@@ -279,22 +300,22 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{counted(facts['pairs'], 'pair')} of runs do not settle it{_next(facts)}"
     ),
     "communication-decides": lambda facts: (
-        "the time of communication is predicted, not measured, and decides here "
-        f"(within +-{100 * facts['within']:.1f} %): only runs on all GPUs tell"
+        "communication time is predicted, not measured, and its error decides here "
+        f"(within +-{100 * facts['within']:.1f} %): only runs on all GPUs can settle it"
     ),
     "untested-settings": lambda facts: (
         f"not all settings were tried{_next(facts, 'tries more')}"
     ),
     "untested-memory": (
-        "other settings may be faster, but are likely to run out of memory, as many did"
+        "other settings may be faster, but probably run out of memory, as many did"
     ),
     "pairs-left-out": _pairs_left_out,
-    # what else speaks for or against a setting
+    # other evidence for or against a setting
     "wrong-data": lambda facts: (
         f"ended, as no trial can train on the data of the config: {facts['why']}"
     ),
     "coarse-on-cpu": lambda facts: (
-        f"up to {100 * facts['within']:.0f} % is the same: a CPU tells no more"
+        f"up to {100 * facts['within']:.0f} % counts as the same: a CPU shows no less"
     ),
     "memory-shortage": lambda facts: (
         f"your config leaves too little memory for a long run: {facts['why']}"
@@ -303,11 +324,9 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-unreliable": lambda facts: (
         f"your config ran once and failed in another run: {FAILURES[facts['outcome']]}"
     ),
-    "runner-up": lambda facts: (
-        f"runner-up: {setting(facts['setting'])}, {change(facts['gain'])}"
-    ),
+    "runner-up": _runner_up,
     "may-end-in-nan": (
-        "the config's loss ended in NaN, and this setting learns alike: watch it"
+        "the config's loss ended in NaN; this setting trains alike, so watch its loss"
     ),
     "other-tokens-per-step": lambda facts: (
         f"each optimizer step has {facts['after']:,} {facts['unit']}, not "
@@ -328,7 +347,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-may-diverge": _text,
     "fp8-rejected": (
-        "FP8 is rejected: it diverges where bf16 does not; the best of what is left"
+        "FP8 is rejected: it diverges where bf16 does not; the best other setting"
     ),
     "setting-rejected": lambda facts: (
         f"rejected: {setting(facts['setting'])}: {facts['text']}"
@@ -346,7 +365,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     # how it was measured
     "other-objective": _otherwise,
     "rehearsal": (
-        "rehearsal on a CPU: its speeds say nothing of a GPU, nor whether FP8 pays"
+        "rehearsal on a CPU: its speeds say nothing about a GPU, nor whether FP8 pays"
     ),
     "extrapolated": _extrapolated,
     "synthetic-data": "trained on synthetic data, not on yours",
@@ -376,7 +395,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{_next(facts, 'may retry them') or '; a larger --budget may retry them'}"
     ),
 }
-"""What each code says."""
+"""The sentence of each code, or a function from the finding's facts to it."""
 
 
 def messages(findings: Iterable[Finding], *codes: str) -> Iterator[str]:

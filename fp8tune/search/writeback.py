@@ -1,10 +1,10 @@
 """Write the chosen values into the user's config, with comments that say why.
 
-A block of at most six lines stands above the first changed key, and one line above each
-changed key. They stand above and not behind, because a comment of the user's behind a
-key then stays as it is, keys that share a line have room, and a second search replaces
-them by removing whole lines. Every other byte stays: what is written is checked against
-the original, and a layout that tomlkit does not keep is refused with the reason.
+A block of at most six lines is written above the first changed key, and one line above
+each changed key. Comments go above, not after, a key: then the user's own comment after
+a key stays, keys that share a line have room, and the next search replaces whole lines.
+Every other byte stays: the result is checked against the original. A layout that
+tomlkit does not preserve is refused with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.document import CannotEdit, Edit, apply
+from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.lint.mark import SEARCH
 from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
@@ -43,7 +43,7 @@ _HEADERS = r"(?:\s*\[[^\n]*\])*\s*"
 
 
 class Choice(NamedTuple):
-    """A key, its new value, and in one line what it was and why it changed."""
+    """A key, its new value, and one line with its old value and the reason."""
 
     key: str
     value: Any
@@ -51,12 +51,12 @@ class Choice(NamedTuple):
 
     @property
     def path(self) -> Names:
-        """The names of the tables and of the key."""
+        """The names of the tables and the key."""
         return tuple(self.key.split("."))
 
 
 class CannotWrite(CannotSearch):
-    """The values cannot be put into this file: says why in one line."""
+    """The values cannot be written into this file; the message says why in one line."""
 
 
 def write_back(
@@ -64,8 +64,8 @@ def write_back(
 ) -> bytes:
     """Return the bytes of a config with the choices and their comments written.
 
-    ``summary`` is the text of the block, one sentence for each line. Comments of an
-    earlier search are replaced. Raises ``CannotWrite``; ``data`` must be valid TOML.
+    ``summary`` is the text of the block, one sentence per line. Comments of an earlier
+    search are replaced. ``data`` must be valid TOML. Raises ``CannotWrite``.
     """
     whole = data.decode()
     text = _without_own(whole.removeprefix(_BOM))
@@ -91,13 +91,13 @@ def _without_own(text: str) -> str:
 
 
 def is_own(comment: str) -> bool:
-    """Whether a search has written a comment, this version's or an earlier one's."""
+    """Return whether a search, of this version or an earlier one, wrote a comment."""
     ignores = comment.startswith("# fp8tune: ignore[") and f" -- {MEASURED}" in comment
     return ignores or comment.startswith(MARK)
 
 
 def _parsed(text: str) -> TOMLDocument:
-    """Parse a config; raise ``CannotWrite`` where tomlkit would not keep its bytes."""
+    """Parse a config; raise ``CannotWrite`` if tomlkit would change its bytes."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -112,13 +112,13 @@ def _parsed(text: str) -> TOMLDocument:
         line, column = parse(text.encode()).lines.position(place)
         raise CannotWrite(
             f"line {line}, column {column}: tomlkit, which writes the config, would "
-            "change what stands here; write it in another way first"
+            "change this line; rewrite it first"
         )
     return document
 
 
 class _Place(NamedTuple):
-    """Where a key stands; ``line`` is the first item on its line, in ``line_of``."""
+    """The place of a key; ``line`` is the first item on its line, in ``line_of``."""
 
     table: TOMLDocument | Table | InlineTable
     item: Item
@@ -127,7 +127,7 @@ class _Place(NamedTuple):
 
 
 def _places(document: TOMLDocument) -> dict[Names, _Place]:
-    """Return every key with a value of its own, in the order of the text."""
+    """Return every key that has a value, in the order of the text."""
     return dict(_below(document, ()))
 
 
@@ -157,7 +157,7 @@ def _body(table: Any) -> list[tuple[Key | None, Item]]:
 
 
 def _set(document: TOMLDocument, choice: Choice, text: str) -> None:
-    """Set one value; it keeps its quotes, and a comment behind it stays."""
+    """Set one value; its quotes and a comment after it stay."""
     import tomlkit
 
     path, place = choice.path, _places(document).get(choice.path)
@@ -175,7 +175,7 @@ def _set(document: TOMLDocument, choice: Choice, text: str) -> None:
 
 
 def _add(document: TOMLDocument, path: Names, value: Item, text: str) -> None:
-    """Add a key behind the last one of its table, or in a new table at the end."""
+    """Add a key after the last one of its table, or in a new table at the end."""
     import tomlkit
 
     table, name = path[:-1], path[-1]
@@ -208,18 +208,18 @@ def _add(document: TOMLDocument, path: Names, value: Item, text: str) -> None:
     else:
         raise CannotEdit("the file has no keys outside of tables")
     value.trivia.trail = newline
-    if not above.trivia.trail:  # the file ends there, without the end of a line
+    if not above.trivia.trail:  # the file ends there, without a line ending
         above.trivia.trail, value.trivia.trail = newline, ""
     _body(parent).insert(at, (tomlkit.key(name), value))
 
 
 def _add_inline(table: Item, name: str, value: Item) -> None:
-    """Add a key behind the last one of an inline table."""
+    """Add a key after the last one of an inline table."""
     import tomlkit
     from tomlkit.items import Whitespace
 
     if not table.is_inline_table():
-        raise CannotEdit("what holds it is not a table")
+        raise CannotEdit("its parent is not a table")
     body = _body(table)
     keys = [index for index, (key, _) in enumerate(body) if key is not None]
     at = keys[-1] + 1 if keys else 0
@@ -230,7 +230,7 @@ def _add_inline(table: Item, name: str, value: Item) -> None:
 
 
 def _header(table: Any, path: Names) -> Any:
-    """Return the table of a path where it has a header of its own, or dotted keys."""
+    """Return the table of a path if it has its own header or dotted keys."""
     from tomlkit.items import Table
 
     if not path:
@@ -269,7 +269,7 @@ def _index(table: Any, item: Item) -> int:
 def _comment(
     document: TOMLDocument, chosen: list[Choice], summary: list[str], newline: str
 ) -> None:
-    """Put the block above the first changed key, and a line above each."""
+    """Write the block above the first changed key, and a line above each."""
     import tomlkit
 
     places, by_path = _places(document), {choice.path: choice for choice in chosen}
@@ -294,7 +294,7 @@ def _comment(
 
 
 def _block(summary: Sequence[str], width: int) -> list[str]:
-    """Return the lines of the block: one a sentence, more while there is room."""
+    """Return the lines of the block: one per sentence, more if there is room."""
     lines: list[str] = []
     for number, text in enumerate(summary[:BLOCK], 1):
         wrapped = textwrap.wrap(plain(text[:LONGEST]), width)
@@ -306,20 +306,20 @@ def _block(summary: Sequence[str], width: int) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return a text on one line, its end left out where it is longer."""
+    """Return a text on one line, cut off at ``width``."""
     return textwrap.shorten(plain(text[:LONGEST]), width, placeholder=" ...")
 
 
 def _newline(text: str) -> str:
-    """Return the line ending that a text has first."""
+    """Return the first line ending of a text."""
     return "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
 
 
 def _check(before: str, after: str, chosen: Sequence[Choice]) -> None:
-    """Raise ``CannotWrite`` unless only what was asked for has changed.
+    """Raise ``CannotWrite`` if anything but the chosen values has changed.
 
-    The values are those asked for, no comment of the user's is lost, and with the
-    changes taken back by another editor every byte is as it was.
+    The new values are correct, no comment of the user is lost, and undoing the changes
+    with another editor gives the original bytes.
     """
     import tomllib
 
@@ -345,7 +345,7 @@ def _check(before: str, after: str, chosen: Sequence[Choice]) -> None:
 
 
 def _undone(before: str, after: str, chosen: Sequence[Choice]) -> str:
-    """Return the text with the old values put back and the new keys taken out."""
+    """Return the text with the old values restored and the new keys removed."""
     old = parse(before.encode())
     for choice in reversed(chosen):
         new, path = parse(after.encode()), choice.path
@@ -358,7 +358,7 @@ def _undone(before: str, after: str, chosen: Sequence[Choice]) -> str:
 
 
 def _is_same(before: str, undone: str) -> bool:
-    """Whether two texts are the same but for headers of new tables at the end."""
+    """Return whether two texts differ only in headers of new tables at the end."""
     stem = before.rstrip("\r\n")
     rest = undone[len(stem) :]
     return undone.startswith(stem) and bool(re.fullmatch(_HEADERS, rest))

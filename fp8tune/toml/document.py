@@ -1,8 +1,8 @@
 """Decode and parse one TOML file; keep its text for positions.
 
-``tomllib`` alone decides what is valid, because it is also what the trainers
-parse with; what is plain (see ``plain.py``) it would take as well, and is read with
-its positions. Those of other texts are scanned when a finding asks for them.
+``tomllib`` decides what is valid, because trainers parse with it. Plain files (see
+``plain.py``) are read faster, with positions; ``tomllib`` would accept them too. In all
+other files positions are scanned when a finding needs them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fp8tune.document import (
-    Edit,
-    InvalidText,
-    Lines,
-    Path,
-    Position,
-    Span,
-    Spans,
-    Unreadable,
-)
+from fp8tune.document import InvalidText, Lines, Path, Position, Span, Spans, Unreadable
 from fp8tune.toml.plain import read_plain
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
+
+if TYPE_CHECKING:
+    from fp8tune.edits import Edit
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]; the largest that the trainers ship has 4602."""
@@ -43,10 +37,10 @@ class InvalidToml(InvalidText):
 
 
 class Document:
-    """A valid TOML text: its values, and on demand where each one stands.
+    """A valid TOML text: its values, and on demand their positions.
 
-    ``bom`` says whether a byte-order mark was cut off the front of ``text``;
-    ``spans`` are given where ``plain.py`` read it.
+    ``bom`` says whether a byte-order mark was removed from the start of ``text``.
+    ``spans`` are known from the start if ``plain.py`` read the text.
     """
 
     def __init__(
@@ -65,21 +59,21 @@ class Document:
 
     @cached_property
     def spans(self) -> Spans:
-        """Where keys and values stand, as character offsets into ``text``."""
+        """Spans of keys and values, as character offsets into ``text``."""
         from fp8tune.toml.spans import scan
 
         try:
             return scan(self.text)
-        except RecursionError:  # nested as deeply as the parser just bears
+        except RecursionError:  # nested as deeply as the parser can take
             return Spans({}, {}, {})
 
     @cached_property
     def lines(self) -> Lines:
-        """Offsets to lines and columns."""
+        """Line numbers and columns of character offsets."""
         return Lines(self.text)
 
     def span(self, path: Path, part: str) -> Span | None:
-        """The span of ``"key"`` or ``"value"`` at ``path``, if it stands there."""
+        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
         table = self.spans.values if part == "value" else self.spans.keys
         return table.get(path) or self.spans.keys.get(path)
 
@@ -125,9 +119,9 @@ class Document:
 def parse(data: bytes) -> Document:
     """Parse the bytes of a file.
 
-    Raises ``InvalidToml`` where the trainer's parser would refuse the text (a
-    byte-order mark alone is left to the caller), and ``Unreadable`` where the
-    bytes pass the bounds above.
+    Raises ``InvalidToml`` if the trainer's parser would refuse the text, and
+    ``Unreadable`` if the bytes exceed the bounds above. A byte-order mark, which the
+    trainer's parser refuses as well, is only noted in ``bom``.
     """
     if len(data) > MAX_BYTES:
         raise Unreadable("a file of more than 1 MiB is not a train config")
@@ -143,7 +137,7 @@ def parse(data: bytes) -> Document:
 
 
 def comments(text: str) -> Iterator[Span]:
-    """The comments of a valid TOML text, from ``#`` to the end of the line."""
+    """Yield the comments of a valid TOML text, from ``#`` to the end of the line."""
     tokens = f"{LONG_STRING}|{STRING}|{COMMENT}"
     for match in re.finditer(tokens, text, re.DOTALL):
         if match[0][0] == "#":
@@ -153,7 +147,7 @@ def comments(text: str) -> Iterator[Span]:
 def _has_long_key(text: str) -> bool:
     """Return whether a dotted key, not a string or comment, has too many parts.
 
-    Reads each character once: a run of spaces or of parts is never read again.
+    Reads each character once, so its time is linear in the length of the text.
     """
     key = f"{_KEY}{_DOTTED}{{0,{MAX_KEY_PARTS - 1}}}+(?P<too_long>{_DOTTED})?"
     tokens = re.compile(f"{LONG_STRING}|{key}|{STRING}|{COMMENT}", re.DOTALL)
@@ -173,7 +167,7 @@ def _decode(data: bytes) -> str:
 
 
 def _values(text: str) -> dict[str, Any]:
-    import tomllib  # costs more than a plain text takes to read
+    import tomllib  # costs more than reading a plain text
 
     try:
         return tomllib.loads(text)
@@ -201,7 +195,7 @@ def _invalid(text: str, message: str) -> InvalidToml:
 
 
 def _reason(said: str) -> str:
-    """The parser's reason in words that name the key."""
+    """Return the parser's reason, reworded to name the key."""
     if said == "Cannot overwrite a value":
         return "this key is already set above"
     twice = re.fullmatch(r"Cannot declare \((.*)\) twice", said)
@@ -212,7 +206,7 @@ def _reason(said: str) -> str:
 
 
 def _deepest(text: str) -> int:
-    """The offset of the bracket that the deepest nesting begins with."""
+    """Return the offset of the bracket at which the deepest nesting begins."""
     depth = start = 0
     tokens = rf"{LONG_STRING}|{STRING}|{COMMENT}|[\[\]{{}}]"
     for match in re.finditer(tokens, text, re.DOTALL):
@@ -227,7 +221,7 @@ def _deepest(text: str) -> int:
 
 
 def _long_integer(text: str) -> int:
-    """The offset of the first integer that the parser finds too long."""
+    """Return the offset of the first integer that is too long for the parser."""
     import tomllib
 
     for match in islice(re.finditer(r"(?<![\w.])\d[\d_]{4000,}+", text), 100):

@@ -1,7 +1,7 @@
-"""Surgical edits of a TOML text: every byte outside an edit stays as it is.
+"""Edit a TOML text: every byte outside an edit stays as it is.
 
-Edits are made for valid texts. Whether the outcome is valid too, for instance when a
-new table meets dotted keys, is for the caller to check with the parser.
+The text must be valid. The caller has to parse the result: a new table, for instance,
+may conflict with dotted keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.document import CannotEdit, Edit, Path, Span
+from fp8tune.document import Path, Span
+from fp8tune.edits import CannotEdit, Edit
 from fp8tune.toml.document import Document, comments
 from fp8tune.toml.literal import key_text, literal, quote_of
 
@@ -36,7 +37,7 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
 
 
 def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
-    """Put another value in the place of one; of an array, only items that differ.
+    """Replace a value; of an array, only the items that differ.
 
     Raises ``CannotEdit`` where a comment inside the old value would be lost.
     """
@@ -51,7 +52,7 @@ def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
 
 
 def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit] | None:
-    """What makes one array of another; none if an item is lost or moves."""
+    """Return the edits between two arrays, ``None`` if an item is removed or moved."""
     from difflib import SequenceMatcher
 
     old = _at(document.values, path)
@@ -71,7 +72,7 @@ def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit]
 
 
 def _told(value: Any) -> Hashable:
-    """Two values are alike if this is: of one type too, at any depth."""
+    """Return a key that is equal for equal values of equal types, at any depth."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_told, value))
     if isinstance(value, dict):
@@ -80,7 +81,7 @@ def _told(value: Any) -> Hashable:
 
 
 def _insert(document: Document, path: Path, index: int, added: list[str]) -> Edit:
-    """Write items before one of an array, or behind the last."""
+    """Insert items before an item of an array, or after the last."""
     values, text = document.spans.values, ", ".join(added)
     if (*path, index) in values:
         start = values[(*path, index)][0]
@@ -111,7 +112,7 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
 
 
 def remove_key(document: Document, path: Path) -> Edit:
-    """Remove a key and its value; a comment behind it stays."""
+    """Remove a key and its value; a comment after it stays."""
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     _without_comments(document.text, value)
     if _inline(document, path[:-1]):
@@ -121,7 +122,7 @@ def remove_key(document: Document, path: Path) -> Edit:
 
 
 def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
-    """Move a key, its value as written and the comment behind it to another table."""
+    """Move a key, its value as written and the comment after it to another table."""
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     if to in document.spans.keys or _inline(document, to[:-1]):
         raise CannotEdit("no room for it")
@@ -134,8 +135,8 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
 def add_header(document: Document, path: Path, section: str) -> Edit:
     """Write ``[section]`` above the line of a key.
 
-    All keys below, up to the next header, become the section's; none of them may be
-    a table, because it may be another section, written with dots.
+    All keys below, up to the next header, then belong to the section. None of them may
+    be a table, because a table may be another section written with dots.
     """
     start = _line_start(document.text, _span(document.spans.keys, path)[0])
     for (name, *below), (place, _) in document.spans.keys.items():
@@ -153,7 +154,7 @@ def _span(spans: dict[Path, Span], path: Path) -> Span:
 
 
 def _own_lines(text: str, key: Span, value: Span) -> tuple[int, re.Match[str]]:
-    """Where the lines of a pair start, and what follows its value on the last."""
+    """Return where the lines of a key and value start, and what follows the value."""
     start = _line_start(text, key[0])
     rest = _REST.match(text, value[1])
     if rest is None or _shared(text[start : key[0]]):
@@ -162,7 +163,7 @@ def _own_lines(text: str, key: Span, value: Span) -> tuple[int, re.Match[str]]:
 
 
 def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
-    """Add pairs to a table: behind its last key, below its header, or with it."""
+    """Add keys to a table: after its last key, below its header, or with a header."""
     text, spans = document.text, document.spans
     if _inline(document, table):
         return _add_inline(document, spans.values[table], ", ".join(pairs))
@@ -202,7 +203,7 @@ def _add_inline(document: Document, table: Span, pairs: str) -> Edit:
 
 
 def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
-    """Insert lines below the one that holds ``offset``."""
+    """Insert lines below the line that contains ``offset``."""
     rest = _REST.match(text, offset)
     if rest is None or _shared(prefix):
         raise CannotEdit("the table shares its line")
@@ -237,17 +238,17 @@ def _line_start(text: str, offset: int) -> int:
 
 
 def _is_header(text: str, offset: int) -> bool:
-    """Whether the line of a key is a table's header."""
+    """Return whether the line of a key is a table's header."""
     return text[_line_start(text, offset) : offset].lstrip().startswith("[")
 
 
 def _shared(prefix: str) -> bool:
-    """Whether more than parts of a dotted key may stand before a key on its line."""
+    """Return whether more than parts of a dotted key precedes a key on its line."""
     return any(sign in prefix for sign in "={[,")
 
 
 def _newline(text: str, offset: int) -> str:
-    """The line ending of the line at ``offset``, or of the one above the last."""
+    """Return the line ending at ``offset``; for the last line, of the one before."""
     end = text.find("\n", offset)
     end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"

@@ -1,20 +1,20 @@
-"""Values and keys as the text of TOML."""
+"""Write values and keys as TOML."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from fp8tune.document import CannotEdit
+from fp8tune.edits import CannotEdit
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LARGEST = 2**63
 
 
 def literal(value: Any, quote: str = '"') -> str:
-    """A value as TOML, text in these quotes where it can be.
+    """Return a value as TOML; strings in these quotes where possible.
 
-    Raises ``CannotEdit`` for what has no one-line form.
+    Raises ``CannotEdit`` for a value without a one-line form.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -30,7 +30,7 @@ def literal(value: Any, quote: str = '"') -> str:
 
 
 def key_text(name: str | int) -> str:
-    """A key as TOML, in quotes where it needs them; raises ``CannotEdit``."""
+    """Return a key as TOML, quoted if necessary; raises ``CannotEdit``."""
     if isinstance(name, int):
         raise CannotEdit("an item of an array")
     return name if _BARE.fullmatch(name) else _quoted(name)
@@ -46,5 +46,5 @@ def _quoted(text: str, quote: str = '"') -> str:
 
 
 def quote_of(text: str) -> str:
-    """The first quotes in the text of a value, else the usual ones."""
+    """Return the first quotes in the text of a value, else double quotes."""
     return next((sign for sign in text if sign in "'\""), '"')

@@ -1,9 +1,9 @@
-"""The plain part of TOML, read with its positions in a third of ``tomllib``'s time.
+"""Read plain TOML, with positions, in a third of ``tomllib``'s time.
 
-Plain are headers and keys of bare names, strings on one line without escapes, decimal
-numbers, switches, arrays and inline tables: nearly every train config. All else, and
-whatever is set twice, is left to ``tomllib``, which alone refuses a text. Tests hold
-what is read here to what ``tomllib`` and the scanner of spans find.
+Plain means: headers and keys of bare names, strings on one line without escapes,
+decimal numbers, booleans, arrays and inline tables. Nearly every train config is plain.
+Everything else, and keys set twice, is left to ``tomllib``, which alone refuses a text.
+Tests compare the results with those of ``tomllib`` and of the scanner of spans.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_PARTS = 8
 
 
 def read_plain(text: str) -> tuple[dict[str, Any], Spans] | None:
-    """The values of a text that is plain, and where they stand, else ``None``."""
+    """Return the values and spans of a plain text, ``None`` if it is not plain."""
     reader = _Reader(text)
     try:
         return reader.document(), Spans(reader.keys, reader.values, reader.names)
@@ -42,7 +42,7 @@ def read_plain(text: str) -> tuple[dict[str, Any], Spans] | None:
 
 
 class _NotPlain(Exception):
-    """What follows is left to ``tomllib``."""
+    """The text is not plain; ``tomllib`` has to read it."""
 
 
 class _Reader:
@@ -81,7 +81,7 @@ class _Reader:
         raise _NotPlain
 
     def header(self, names: str, at: int) -> Path:
-        """Open a table, and those above it that are not there."""
+        """Open a table, and create its missing parents."""
         path: Path = ()
         table = self.tables[path]
         parts = names.split(".")
@@ -101,7 +101,7 @@ class _Reader:
         return path
 
     def value(self, path: Path, start: int) -> tuple[Any, int]:
-        """The value that starts here, and where it ends."""
+        """Return the value that starts here, and where it ends."""
         value: Any
         scalar = _ONE.match(self.text, start)
         if scalar is not None:
@@ -148,26 +148,26 @@ class _Reader:
         return table, at + 1
 
     def skip(self, pattern: str, at: int) -> int:
-        """Where a pattern ends that stands here."""
+        """Return where the pattern that matches here ends."""
         found = re.compile(pattern).match(self.text, at)
         if found is None:
             raise _NotPlain
         return found.end()
 
     def name(self, path: Path, span: Span) -> None:
-        """Note where a table or key is named."""
+        """Record where a table or key is named."""
         self.keys.setdefault(path, span)
         self.names.setdefault(path, []).append(span)
 
 
 def _value(raw: str) -> str | bool | int | float:
-    """The value of a scalar."""
+    """Return the value of a scalar."""
     return raw[1:-1] if raw[0] in "\"'" else _bare(raw)
 
 
 @lru_cache(4096)
 def _bare(raw: str) -> bool | int | float:
-    """The value of a number or switch; few are written, and often."""
+    """Return the value of a number or boolean; cached, because values repeat."""
     number = _NUMBER.fullmatch(raw)
     if number is not None and len(raw) <= _MAX_DIGITS:
         return int(raw) if number.lastindex is None else float(raw)

@@ -1,9 +1,8 @@
-"""Where every key, value, table and array item of a valid TOML text stands.
+"""Find the span of every key, value, table and array item of a valid TOML text.
 
-The scanner trusts its input: ``tomllib`` accepted the text before, so there is
-nothing here about errors. Spans are character offsets, the end exclusive. The
-text of a value's span parses, alone, to that value; the tests hold this over a
-corpus and over generated documents.
+The scanner handles no errors: ``tomllib`` has accepted the text. Spans are character
+offsets, the end exclusive. The text of a value's span parses, alone, to that value;
+tests check this over a corpus and over generated documents.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class _Scanner:
 
     def _pair(self, table: Path) -> None:
         plain = _PLAIN_PAIR.match(self.text, self.at)
-        if plain is not None:  # most pairs, and much faster
+        if plain is not None:  # covers most pairs, and is much faster
             path = (*table, plain[1])
             self._name(path, plain.span(1))
             self.at = plain.end()

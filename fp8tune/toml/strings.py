@@ -1,4 +1,4 @@
-"""Strings as they are written: which character of the text is which of the value."""
+"""Map characters of a string's value to its text, where escapes are longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BASIC = re.compile(
 
 
 def offset_in_string(text: str, offset: int, inside: int) -> int:
-    """Where the character ``inside`` of a string stands that is written at ``offset``.
+    """Return the offset of character ``inside`` of the string written at ``offset``.
 
     Escapes are several characters long in the text, and so are line ends of CRLF.
     """

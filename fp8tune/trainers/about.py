@@ -4,45 +4,42 @@ A folder of this package that holds that file is a trainer; nothing lists them. 
 trainer has one ``schema.toml``, or a ``schema-VERSION.toml`` for each of its versions.
 """
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune import trainers as package
 from fp8tune.suggest import closest
 
 
-class About(NamedTuple):
+class About:
     """A trainer before its schema is read; the fields are explained in docs/guides.
 
     ``versions`` are those that have a schema, the oldest first; a trainer with one
-    ``schema.toml`` has the version ``""``.
+    ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
+    ``torchtitan==0.2.2``.
     """
 
-    name: str
-    title: str
-    words: list[str]
-    tables: list[str]
-    launch: str
-    data: str
-    versions: list[str] = [""]
-    unlisted: str = ""
-    fragments: list[str] = []
-    settings: list[str] = []
-    learned: list[str] = []
-    harmless: list[str] = []
-    values: dict[str, list[Any]] = {}
-    faults: dict[str, list[str]] = {}
-    bands: dict[str, dict[str, list[float]]] = {}
-
-    @property
-    def ids(self) -> list[str]:
-        """The names of its versions, the newest first: ``torchtitan==0.2.2``."""
-        versions = reversed(self.versions)
-        return [f"{self.name}=={v}" if v else self.name for v in versions]
+    def __init__(self, name: str, data: dict[str, Any]) -> None:
+        self.name = name
+        self.title: str = data["title"]
+        self.words: list[str] = data["words"]
+        self.tables: list[str] = data["tables"]
+        self.launch: str = data["launch"]
+        self.data: str = data["data"]
+        self.versions: list[str] = data["versions"]
+        self.unlisted: str = data.get("unlisted", "")
+        self.fragments: list[str] = data.get("fragments", [])
+        self.settings: list[str] = data.get("settings", [])
+        self.learned: list[str] = data.get("learned", [])
+        self.harmless: list[str] = data.get("harmless", [])
+        self.values: dict[str, list[Any]] = data.get("values", {})
+        self.faults: dict[str, list[str]] = data.get("faults", {})
+        self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
 
 
 @cache
@@ -51,8 +48,8 @@ def trainers() -> dict[str, About]:
     try:
         from fp8tune._index import TRAINERS
     except ImportError:  # in a checkout
-        return {name: About(**data) for name, data in parsed()}
-    return {name: About(**data) for name, data in TRAINERS}
+        return {name: About(name, data) for name, data in parsed()}
+    return {name: About(name, data) for name, data in TRAINERS}
 
 
 def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,7 +62,7 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 data = tomllib.load(file)
-            yield name, {"name": name, "versions": _versions(name), **data}
+            yield name, {"versions": _versions(name), **data}
 
 
 def path_of(*names: str) -> str:
@@ -110,7 +107,7 @@ def misnamed(name: str) -> str:
 
 def module_of(trainer: str) -> str:
     """The module of a wheel that holds the schema of a trainer's version."""
-    return "fp8tune._index_" + re.sub(r"\W+", "_", trainer)
+    return "fp8tune._index_" + trainer.replace("==", "_").replace(".", "_")
 
 
 def titles() -> str:

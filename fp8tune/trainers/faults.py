@@ -13,7 +13,7 @@ from fp8tune.document import Path, Span
 from fp8tune.trainers.about import trainers
 
 if TYPE_CHECKING:
-    from fp8tune.document import Edit
+    from fp8tune.edits import Edit
 
 COMMENTED: dict[str, tuple[str, ...]] = {
     "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
@@ -86,20 +86,6 @@ def kinds() -> tuple[str, ...]:
     """Every kind of fault, of whatever trainer."""
     own = (kind for about in trainers().values() for kind in about.faults)
     return tuple(dict.fromkeys((*FACTS, *own)))
-
-
-class Call(NamedTuple):
-    """A command that runs the trainer, by its words.
-
-    The first ``launcher`` words start it (srun, torchrun), word number ``config`` names
-    the config behind ``prefix`` characters, and those of ``overrides`` change it. A
-    ``config`` that is no word's number: the command names none.
-    """
-
-    launcher: int
-    config: int
-    overrides: tuple[int, ...]
-    prefix: int = 0
 
 
 class Argument(NamedTuple):

@@ -80,7 +80,7 @@ def recognise(
     if not ranked:
         return _without_tables(values, explicit=explicit, only=only)
     best = max(ranked, key=lambda match: (match.known, match.tables))
-    about, known = best.about, best.trainer
+    known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
         return Kind(known.id, True, f"a model fragment for {about.title}")
     if best.is_familiar(share):
@@ -92,15 +92,22 @@ def recognise(
     )
 
 
-class _Match(NamedTuple):
+class _Match:
     """How many keys of a file a trainer knows, of how many; and of the tables."""
 
-    about: About
-    trainer: Trainer
-    known: int
-    total: int
-    tables: int
-    all_tables: int
+    def __init__(self, values: dict[str, Any], trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.known = self.total = 0
+        for section, table in values.items():
+            keys = trainer.section_keys.get(section)
+            if isinstance(table, dict):
+                self.total += len(table)
+                self.known += 0 if keys is None else len(keys.intersection(table))
+            else:
+                self.total += 1
+                self.known += keys is not None
+        self.tables = len(trainer.section_keys.keys() & values.keys())
+        self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:
         """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
@@ -120,7 +127,7 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
         for name in about.ids:
             if _at_most(values, about) <= most:
                 break
-            match = _matched(values, about, trainer(name))
+            match = _Match(values, trainer(name))
             if match.tables:
                 most = max(most, (match.known, match.tables))
                 yield match
@@ -135,21 +142,6 @@ def _at_most(values: dict[str, Any], about: About) -> tuple[int, int]:
     mine = [values[name] for name in values.keys() & about.tables]
     keys = sum(len(table) if isinstance(table, dict) else 1 for table in mine)
     return keys, len(mine)
-
-
-def _matched(values: dict[str, Any], about: About, candidate: Trainer) -> _Match:
-    sections = candidate.section_keys
-    known = total = 0
-    for section, table in values.items():
-        keys = sections.get(section)
-        if isinstance(table, dict):
-            total += len(table)
-            known += 0 if keys is None else len(keys.intersection(table))
-        else:
-            total += 1
-            known += keys is not None
-    tables = len(sections.keys() & values.keys())
-    return _Match(about, candidate, known, total, tables, len(values))
 
 
 def _without_tables(values: dict[str, Any], *, explicit: bool, only: str) -> Kind:

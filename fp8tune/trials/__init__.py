@@ -1,1 +1,1 @@
-"""What a trial is: its setting, its record, its place in a study, and who runs it."""
+"""Trials: settings, records, their place in a study, and the runner's interface."""

@@ -13,35 +13,42 @@ from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 
 class TrialOutcome(NamedTuple):
-    """What it means that a trial ended in a certain way.
+    """What the outcome of a trial means for the search.
 
     ``words`` say it to people. ``unfit``: the setting must not be chosen. ``lasts``: it
     depends on the setting, so that any process would see the same; else it counts only
-    in the process that ran the trial. ``may_pass``: the setting is tried once more at
-    once, and nothing follows for others. ``late``: a trial that is stopped at its
-    deadline may end so.
+    in the process that ran the trial. ``retry_once``: the setting is tried once more at
+    once, and other settings are judged as if the trial had not been. ``if_given_up``: a
+    trial that is stopped at its deadline may end so. ``has_losses``: the losses of all
+    its steps are right, whatever its speed.
     """
 
     words: str
     unfit: bool = False
     lasts: bool = False
-    may_pass: bool = False
-    late: bool = False
+    retry_once: bool = False
+    if_given_up: bool = False
+    has_losses: bool = False
 
 
 OUTCOMES: Mapping[str, TrialOutcome] = {
-    "ok": TrialOutcome("ran", lasts=True),
+    "ok": TrialOutcome("ran", lasts=True, has_losses=True),
     "oom": TrialOutcome("out of memory", unfit=True, lasts=True),
-    "hang": TrialOutcome("hung", late=True),
-    "compile": TrialOutcome("did not compile", unfit=True, late=True),
-    "nan": TrialOutcome("lost its loss (NaN)", unfit=True, lasts=True),
-    # it made no step, or was ended in its steps by what may pass
-    "launch": TrialOutcome("did not start", may_pass=True, late=True),
-    "throttled": TrialOutcome("the GPU did not run at its full speed", may_pass=True),
+    "hang": TrialOutcome("hung", if_given_up=True),
+    "compile": TrialOutcome("did not compile", unfit=True, if_given_up=True),
+    "nan": TrialOutcome("lost its loss (NaN)", unfit=True, lasts=True, has_losses=True),
+    # it made no step, or ended in its steps for a reason that may be gone
+    "launch": TrialOutcome("did not start", retry_once=True, if_given_up=True),
+    "throttled": TrialOutcome(
+        "the GPU did not run at its full speed", retry_once=True, has_losses=True
+    ),
+    "shared": TrialOutcome(
+        "was not alone on the GPU", retry_once=True, has_losses=True
+    ),
     "user": TrialOutcome("the config's own code failed", unfit=True),
 }
 """How a trial can end. The sampler, which imports nothing of this, has the names of
-those that may pass once more (``search/sampler/past.py``)."""
+those that are tried once more (``search/sampler/past.py``)."""
 BEFORE_BUILD = ("start", "import", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
@@ -54,11 +61,11 @@ MAX_NUMBER = 1e18
 
 
 class BadRecord(Exception):
-    """A line is no record: says why."""
+    """A line is not a record; the message says why."""
 
 
 class OtherProcess(NamedTuple):
-    """A process beside a trial on its GPU; ``gib`` is 0 where its memory is unknown."""
+    """Another process on a trial's GPU; ``gib`` is 0 if its memory is unknown."""
 
     name: str
     pid: int
@@ -74,11 +81,11 @@ def process_names(others: Iterable[OtherProcess]) -> str:
 
 
 class LossRun(NamedTuple):
-    """How a run is trained that is made for its losses, to compare FP8 with bf16.
+    """How a loss run is trained: a run that compares the losses of FP8 and bf16.
 
-    ``seed`` is that of the weights, the warmup is linear; all runs see the same data.
-    ``config_warmup_steps`` is the config's own warmup, ``may_change`` says whether the
-    search may write another one.
+    ``seed`` is the seed of the weights; all runs see the same data. The warmup is
+    linear; ``config_warmup_steps`` is the config's own, and ``may_change`` says whether
+    the search may write another one.
     """
 
     seed: int
@@ -88,7 +95,7 @@ class LossRun(NamedTuple):
     may_change: bool = False
 
     def training(self) -> dict[str, int]:
-        """Return the fields of ``Spec`` that it sets in a worker."""
+        """Return the fields of a worker's ``Spec`` that this sets."""
         return {
             "seed": self.seed,
             "warmup_steps": self.warmup_steps,
@@ -97,7 +104,7 @@ class LossRun(NamedTuple):
 
 
 class Discarded(NamedTuple):
-    """Steps that do not count, numbered from 0, ``last`` included, and why."""
+    """Steps that do not count (from 0, ``last`` included), and why."""
 
     first: int
     last: int
@@ -117,20 +124,20 @@ class Record(NamedTuple):
     that its process reached; ``import_s`` is how long it imported torch [s].
 
     Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
-    GPU and torch, ``versions`` the software, ``others`` the processes beside it;
+    GPU and torch, ``versions`` the software, ``others`` the other processes on the GPU.
     ``unwatched`` says why the GPU's state is unknown. A ``rehearsal`` ran on a CPU.
-    ``synthetic_data``: not the config's own; ``None`` where that is not known.
+    ``synthetic_data``: not the config's own data; ``None`` if unknown.
 
-    How its steps went: ``all_step_ms`` has every step, those that are ``discarded``
-    too; a step ran ``micro_batches`` of its ``grad_accum`` and stands for all of them
-    (0: not known); ``median_step_ms_95`` is the 95 % interval of their median.
+    How its steps went: ``all_step_ms`` has every step, ``discarded`` ones too. A step
+    ran ``micro_batches`` of the ``grad_accum`` micro-batches, and its time is scaled to
+    all of them (0: unknown). ``median_step_ms_95`` is the 95 % interval of the median.
 
-    One GPU that stands for many: ``extrapolated`` says how, ``extrapolation_error`` is
-    relative; ``communication_ms`` is predicted and added to each step, and
-    ``communication_ends_ms`` are what it may be as well.
+    One GPU extrapolated to many: ``extrapolated`` says how, ``extrapolation_error`` is
+    relative. ``communication_ms`` is predicted and added to each step;
+    ``communication_ends_ms`` is its range.
 
-    A run for its losses: ``loss_run`` is how it was trained, ``losses`` and
-    ``grad_norms`` are by step.
+    A loss run: ``loss_run`` is how it was trained, ``losses`` and ``grad_norms`` are by
+    step.
     """
 
     knobs: dict[str, Any]
@@ -181,19 +188,19 @@ class Record(NamedTuple):
 
     @property
     def meaning(self) -> TrialOutcome:
-        """What its outcome means."""
+        """The meaning of its outcome."""
         return OUTCOMES[self.outcome]
 
     @property
     def never_began(self) -> bool:
-        """Whether it failed before it built its model: not because of its setting."""
+        """Whether it failed before building its model: the setting is not why."""
         return self.stage_reached in BEFORE_BUILD
 
     @property
     def extrapolation(self) -> dict[str, Any] | None:
         """How its figures were extrapolated, and their relative error if known.
 
-        ``None`` where they were measured as they are.
+        ``None`` if they were measured directly.
         """
         if not self.extrapolated:
             return None
@@ -201,7 +208,7 @@ class Record(NamedTuple):
 
     @property
     def relative_error(self) -> float:
-        """Half of the 95 % interval of its tokens/s (log), by its steps; 0: unknown."""
+        """Half the 95 % interval of its log tokens/s, from its steps; 0: unknown."""
         match self.median_step_ms_95:
             case (low, high) if 0 < low <= high:
                 return math.log(high / low) / 2
@@ -211,8 +218,8 @@ class Record(NamedTuple):
     def memory_shortage(self) -> str:
         """Why a trial that ran leaves too little memory for a long run; ``""`` if not.
 
-        It reserved more than ``FULL`` of the GPU, or its allocator had to free what it
-        kept and try again, which costs time in every step and fails one day.
+        It reserved more than ``FULL`` of the GPU, or its allocator had to free cached
+        memory and retry. Retries cost time in every step, and a long run may fail.
         """
         if not self.ok:
             return ""
@@ -281,12 +288,12 @@ def load(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadRecord("no JSON") from None
     if not isinstance(data, dict):
-        raise BadRecord("no JSON object")
+        raise BadRecord("not a JSON object")
     return data
 
 
 def _no_number(_name: str) -> None:
-    """NaN and infinities, which JSON does not have: nothing was measured."""
+    """Read NaN and infinities, which JSON does not have, as not measured."""
 
 
 def _finite(text: str) -> float | None:
@@ -300,7 +307,7 @@ def _small(text: str) -> int | None:
 
 
 def _fits(value: int) -> bool:
-    """Whether a TOML file could hold it."""
+    """Return whether a value can be written as TOML."""
     return -(1 << 63) <= value < 1 << 63
 
 
@@ -330,7 +337,7 @@ def from_data(fields: Mapping[str, Any]) -> Record:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a TOML file could hold it as a plain value."""
+    """Return whether a value can be written as a plain TOML value."""
     small = not isinstance(value, int) or _fits(value)
     return small and isinstance(value, (str, bool, int, float))
 
@@ -375,7 +382,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _series(value: Any) -> tuple[float, ...]:
-    """Return the numbers before the first value that is not one."""
+    """Return the numbers before the first value that is not a number."""
     numbers: list[float] = []
     for each in value if isinstance(value, (list, tuple)) else ():
         if not is_number(each):
@@ -437,7 +444,7 @@ _READ = {
 
 
 def parse_all(lines: Iterable[str]) -> Iterator[Record]:
-    """Parse many lines, without empty ones; ``BadRecord`` names the line."""
+    """Parse many lines, skipping empty ones; ``BadRecord`` names the line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

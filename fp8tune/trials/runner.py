@@ -1,4 +1,4 @@
-"""What every runner offers to the search."""
+"""The interface of all runners."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fp8tune.trials.record import LossRun, Record
 class TrialLimits(NamedTuple):
     """How long a trial may take [s].
 
-    It has ``deadline_s``; while it makes steps it may take up to ``stepping_s``. On a
-    GPU its steps last at least ``least_s``. ``matmuls`` are the FP8 matmuls of a step
+    The limit is ``deadline_s``, or ``stepping_s`` once it makes steps. On a GPU its
+    steps last at least ``least_s``. ``matmuls`` is the number of FP8 matmuls per step
     that an earlier trial of the setting counted; 0: count them.
     """
 
@@ -31,30 +31,30 @@ that still change show between the first and the last.
 
 
 class Runner(Protocol):
-    """Executes trials one after the other.
+    """Runs trials one after the other.
 
-    Time is the runner's own: ``now`` counts seconds from an arbitrary start, wall time
-    where trials are real, simulated time in replay.
+    ``now`` counts seconds from an arbitrary start: wall time for real trials, simulated
+    time in replay.
     """
 
     def now(self) -> float:
-        """Seconds on the runner's clock."""
+        """Return seconds on the runner's clock."""
         ...
 
     def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
-        """Try one setting and return within its limits whatever happens.
+        """Try one setting; always returns within its limits.
 
-        A trial that is not done by then is killed with all its processes and comes
-        back as ``hang`` (or ``launch``, ``compile``, by the stage it reached).
+        A trial that is not done by then is killed with all its processes. Its outcome
+        is ``hang`` (or ``launch``, ``compile``, by the stage it reached).
         """
         ...
 
     def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
-        """Train one setting for its losses; else as ``run``."""
+        """Train one setting to compare losses; limits as for ``run``."""
         ...
 
     def close(self) -> None:
-        """Stop everything that still runs."""
+        """Stop all processes of the runner."""
         ...

@@ -1,4 +1,4 @@
-"""What a search may change: knobs with their values, and the points they span."""
+"""The search space: knobs with their values, and the points they span."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Numbers and not the values, because to Python 1, 1.0 and True are one value.
 """
 
 
-class Role(NamedTuple):
-    """What the search may take for granted of the knobs of one role.
+class Traits(NamedTuple):
+    """What the search may assume about the knobs of one role.
 
-    The defaults hold for a role that is not in ``ROLES``: they assume nothing.
-    ``label`` names the knob in the report, else its key does. ``learns_alike``: its
-    values do not change what a run learns. ``always_accepted``: the trainer takes its
-    values in every combination, so that a recorded one needs no lint. ``may_differ``:
-    the configs of similar studies may have other values of it. ``frozen_on``: the
-    devices on which a search keeps the config's value, unless ``--allow`` frees it.
+    A role that is not in ``TRAITS`` has the defaults, which assume nothing. ``label``
+    names the knob in the report, else its key does. ``learns_alike``: its values do not
+    change what a run learns. ``always_accepted``: the trainer accepts its values in
+    every combination, so that a recorded one needs no lint. ``may_differ``: the configs
+    of similar studies may have other values of it. ``frozen_on``: the devices on which
+    a search keeps the config's value, unless ``--allow`` frees it.
     """
 
     label: str = ""
@@ -33,45 +33,44 @@ class Role(NamedTuple):
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
 
 
-ROLES: Mapping[str, Role] = {
-    "micro_batch": Role(
+TRAITS: Mapping[str, Traits] = {
+    "micro_batch": Traits(
         "batch",
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
     ),
-    "ac": Role(
+    "ac": Traits(
         "AC",
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
     ),
-    "compile": Role(
+    "compile": Traits(
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
-        frozen_on=("cpu",),  # takes a minute of a core, and tells nothing of a GPU
+        frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
     ),
-    "precision": Role(always_accepted=True),
-    "grad_accum": Role(may_differ=True),
+    "precision": Traits(always_accepted=True),
+    "grad_accum": Traits(may_differ=True),
 }
-"""The roles whose knobs are known to be harmless in some way."""
+"""What the search may assume, by role; other roles have the defaults."""
 
 
-def traits_of(role: str) -> Role:
-    """Return what the search may take for granted of the knobs of a role."""
-    return ROLES.get(role, Role())
+def traits_of(role: str) -> Traits:
+    """Return what the search may assume about the knobs of a role."""
+    return TRAITS.get(role, Traits())
 
 
 class Knob(NamedTuple):
     """A config key and the values to try, in their natural order.
 
     ``role`` is the job's field that it sets, such as ``micro_batch``, or ``""``.
-    ``frozen`` knobs keep the baseline's value, as they change what is learned or say
-    nothing of a GPU.
-    The value ``None`` is that of a key that is not set.
+    ``frozen`` knobs keep the baseline's value: they change what is learned, or a CPU
+    cannot rank their values. ``None`` is the value of a key that is not set.
     """
 
     key: str
@@ -80,12 +79,12 @@ class Knob(NamedTuple):
     frozen: bool = False
 
     @property
-    def traits(self) -> Role:
-        """What the search may take for granted of it."""
+    def traits(self) -> Traits:
+        """What the search may assume about the knob."""
         return traits_of(self.role)
 
-    def place(self, value: Any) -> int:
-        """Which value this is, of the same type; ``ValueError`` for none of them."""
+    def index_of(self, value: Any) -> int:
+        """Return the index of a value of the same type; raises ``ValueError``."""
         for index, known in enumerate(self.values):
             if type(known) is type(value) and known == value:
                 return index
@@ -95,7 +94,7 @@ class Knob(NamedTuple):
 class Space:
     """All knobs of a search.
 
-    ``only`` holds the points that exist, where not all do: replay has no others.
+    ``only`` has the points that exist if not all do, as in a replay.
     """
 
     def __init__(self, knobs: Iterable[Knob], only: Iterable[Point] = ()) -> None:
@@ -107,9 +106,9 @@ class Space:
         ]
 
     def point(self, values: dict[str, Any]) -> Point:
-        """The point of these values; keys that are no knobs are left out.
+        """Return the point with these values; keys that are not knobs are ignored.
 
-        Raises ``KeyError`` where a knob is missing or has a value of its own.
+        Raises ``KeyError`` if a knob is missing or has a value outside the space.
         """
         found = []
         for knob, index in zip(self.knobs, self._index, strict=True):
@@ -120,21 +119,21 @@ class Space:
         return tuple(found)
 
     def values(self, point: Point) -> dict[str, Any]:
-        """Each knob's value at a point, by its key; without those that are not set."""
+        """Return each knob's value at a point, by key, without unset keys."""
         values = self.params(point)
         return {key: value for key, value in values.items() if value is not None}
 
     def params(self, point: Point) -> dict[str, Any]:
-        """Each knob's value at a point, by its key; ``None`` where it is not set."""
+        """Return each knob's value at a point, by key; ``None`` if it is not set."""
         pairs = zip(self.knobs, point, strict=True)
         return {knob.key: knob.values[index] for knob, index in pairs}
 
     def has(self, point: Point) -> bool:
-        """Whether the point can be tried."""
+        """Return whether the point can be tried."""
         return not self.only or point in self.only
 
     def points(self, baseline: Point) -> Iterator[Point]:
-        """Yield the points that can be tried, with the baseline's frozen knobs."""
+        """Yield the points that can be tried, with frozen knobs as in the baseline."""
         if self.only:
             yield from sorted(p for p in self.only if self.allows(p, baseline))
             return
@@ -144,40 +143,40 @@ class Space:
         )
 
     def place(self, role: str) -> int | None:
-        """Where the knob of that role stands in a point, if there is one."""
+        """Return the index in a point of the knob of this role, if there is one."""
         roles = (i for i, knob in enumerate(self.knobs) if knob.role == role)
         return next(roles, None)
 
     def knob(self, role: str) -> Knob | None:
-        """The knob of that role, if there is one."""
+        """Return the knob of this role, if there is one."""
         place = self.place(role)
         return None if place is None else self.knobs[place]
 
     def value(self, point: Point, role: str) -> Any:
-        """The value of the knob of that role; ``None`` if there is no such knob."""
+        """Return the value of the knob of this role; ``None`` without such a knob."""
         place = self.place(role)
         return None if place is None else self.knobs[place].values[point[place]]
 
     def in_precision(self, point: Point, precision: str) -> Point | None:
-        """The same point in another precision, whether or not it can be tried."""
+        """Return the point in another precision, whether or not it can be tried."""
         place = self.place("precision")
         if place is None or precision not in self.knobs[place].values:
             return None
-        index = self.knobs[place].place(precision)
+        index = self.knobs[place].index_of(precision)
         return (*point[:place], index, *point[place + 1 :])
 
     def with_precision(self, point: Point, precision: str) -> Point | None:
-        """The same point in another precision, where it can be tried."""
+        """Return the point in another precision if it can be tried."""
         other = self.in_precision(point, precision)
         return other if other and self.has(other) else None
 
     def in_bf16(self, point: Point) -> Point | None:
-        """The same point in bf16; ``None`` where it is that already, or unknown."""
+        """Return the point in bf16; ``None`` if it is already, or if unknown."""
         other = self.with_precision(point, "bf16")
         return None if other == point else other
 
     def allows(self, point: Point, baseline: Point) -> bool:
-        """Whether a point has the baseline's frozen knobs."""
+        """Return whether the frozen knobs of a point are as in the baseline."""
         return all(
             a == b
             for knob, a, b in zip(self.knobs, point, baseline, strict=True)
@@ -185,18 +184,18 @@ class Space:
         )
 
     def cell(self, point: Point) -> Point:
-        """The point without its micro-batch: what shares one memory line."""
+        """Return the point without its micro-batch: one memory model serves these."""
         place = self.place("micro_batch")
         return point if place is None else (*point[:place], *point[place + 1 :])
 
     def batch(self, point: Point) -> float:
-        """The micro-batch of a point; 0 where that is no knob, or no number above 0."""
+        """Return the micro-batch of a point; 0 if there is none."""
         value = self.value(point, "micro_batch")
         return float(value) if positive(value) else 0.0
 
 
 def shown(value: Any) -> str:
-    """A knob's value as people write it."""
+    """Return a knob's value as people write it."""
     if value is None:
         return "not set"
     return str(value).lower() if isinstance(value, bool) else str(value)

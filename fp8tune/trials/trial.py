@@ -1,6 +1,6 @@
 """A trial: a record with its place in the study, and whether it still counts.
 
-A user repairs the machine and gives the same command again. A trial that failed for a
+A user may fix the machine and run the same command again. So a trial that failed for a
 reason other than memory or NaN counts only in the process that ran it. A process in
 which no setting ran is not charged to the budget.
 """
@@ -23,16 +23,16 @@ FINAL_STAGES = ("confirm", "stability")
 class Trial(NamedTuple):
     """A record with its place in the study.
 
-    ``number`` is the trial's number in Optuna, from 0, by which it is shown; a lost
-    trial leaves a gap. ``position`` counts the trials before it that ended: runs are
-    near each other by it, so that a lost trial changes no decision.
+    ``number`` is the trial's number in Optuna, from 0, as users see it; a lost trial
+    leaves a gap. ``position`` counts the trials that ended before it. How close two
+    runs are is measured by ``position``, so that a lost trial changes no decision.
 
-    ``process`` counts the processes that had taken the study up before the one that ran
-    the trial. A trial that took all the time that was left and did not end is
-    ``cut_off``: it tells nothing of its setting. ``budget_s`` is the budget [s] of the
-    search that ran it, where a larger one would go on otherwise: of a trial that was
-    given up at its deadline, and of those after which a search proposes nothing new.
-    These say in ``searched_all`` whether the search had nothing left to propose.
+    ``process`` is the number of the process that ran the trial, from 0: how often the
+    study had been continued. A trial is ``cut_off`` if the budget ended before it did;
+    it then says nothing about its setting. ``budget_s`` is set if a search with a
+    larger budget would have continued differently: for a trial that was stopped at its
+    deadline, and for trials after which the search proposed nothing new. For the latter
+    ``searched_all`` says whether nothing was left to propose.
     """
 
     number: int
@@ -46,16 +46,16 @@ class Trial(NamedTuple):
 
     @property
     def is_of_budget(self) -> bool:
-        """Whether a larger budget would have gone on otherwise after it."""
+        """Whether a search with a larger budget would have continued differently."""
         return self.budget_s < math.inf
 
     @property
     def was_given_up(self) -> bool:
-        """Whether a search with a larger budget tries its setting again."""
+        """Whether a search with a larger budget retries its setting."""
         return self.stage == "search" and self.is_of_budget
 
     def was_cut_short(self, budget_s: float) -> bool:
-        """Whether it was given up for a smaller budget than there is now [s]."""
+        """Return whether it was stopped early for a budget below ``budget_s`` [s]."""
         given_up = self.stage not in FINAL_STAGES or self.cut_off
         return given_up and self.budget_s < budget_s
 
@@ -114,18 +114,18 @@ def trials_that_count(
 
 
 def _is_lasting(trial: Trial) -> bool:
-    """Whether a later process would see the same; the end of a budget is no fault."""
+    """Return whether a later process would see the same outcome."""
     return trial.record.meaning.lasts or trial.cut_off
 
 
 def uncharged_seconds(trials: Sequence[Trial], process: int) -> float:
-    """Return the seconds of earlier processes in which no setting ran."""
+    """Return the time of earlier processes in which no setting ran [s]."""
     charged = {trial.process for trial in trials if _is_lasting(trial)} | {process}
     return sum(t.record.cost_s for t in trials if t.process not in charged)
 
 
 def retries_all(trials: Sequence[Trial], process: int) -> bool:
-    """Whether the process of this number begins as if nothing had been tried."""
+    """Return whether the process of this number starts as if nothing had been tried."""
     return bool(trials) and not trials_that_count(trials, process)
 
 
@@ -141,13 +141,13 @@ def last_process(trials: Iterable[Trial]) -> int:
 
 
 def trials_that_counted(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials of a study that the last search with the most time counted."""
+    """Return the trials that count for the last process, with the largest budget."""
     budget_s = max((t.budget_s for t in trials if t.is_of_budget), default=0.0)
     return trials_that_count(trials, last_process(trials), budget_s)
 
 
 def without_repaired(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials without failures of settings that a later process could run."""
+    """Return the trials without failures of settings that ran in a later process."""
     last = {  # trials are in the order of their processes
         _setting(trial.record): trial.process
         for trial in trials

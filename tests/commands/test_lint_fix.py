@@ -12,7 +12,7 @@ SAFE = "[model]\nnum_experts = -1  # none\n[train]\nbatchsize = 8\n"
 SAFELY = "[model]\nnum_experts = 0  # none\n[train]\nbatch_size = 8\n"
 UNSAFE = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4 # NVLink\n'
 UNSAFELY = UNSAFE.replace("4", "1")
-FIXABLE = "fixable: 1 with --unsafe-fixes, which change the run"
+FIXABLE = "can fix 1 finding with --unsafe-fixes, which change the run"
 
 
 def summary(text):
@@ -40,9 +40,7 @@ def test_a_finding_says_how_it_is_mended(fp8tune, project):
         "= fix: rename it to `batch_size` (--fix)",
     ]
     assert fixes[2].startswith("= fix: set `distributed.tp = 1` (--unsafe-fixes; FSDP")
-    assert lines[-1] == (
-        "fixable: 2 with --fix, 1 with --unsafe-fixes, which change the run"
-    )
+    assert lines[-2:] == ["can fix 2 findings with --fix", FIXABLE]
 
 
 def test_unsafe_ones_are_left_unless_asked(fp8tune, project):

@@ -82,7 +82,7 @@ def test_a_node_that_has_everything():
                 stopped=("device", "RuntimeError: driver too old"),
             ),
             "cuda",
-            "torch does not reach the GPU: RuntimeError: driver too old",
+            "torch cannot use the GPU: RuntimeError: driver too old",
             "pytorch.org",
         ),
         (

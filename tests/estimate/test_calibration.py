@@ -82,9 +82,12 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
         (("--measured-torch", "2.9.1"), "goes with --measured or --measured-speed"),
         (("--measured", "0"), "0.0 is not in the range"),
         (("--measured", "x"), "'x' is not a valid float"),
-        (("--study", "none"), "No such file or directory"),
+        (
+            ("--study", "none"),
+            "no study none in .fp8tune; `fp8tune studies` lists them",
+        ),
         (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
-        (("--study", "odd"), "trials.jsonl: no regular file"),
+        (("--study", "odd"), "trials.jsonl: not a regular file"),
         (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
     ],
 )

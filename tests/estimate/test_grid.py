@@ -46,7 +46,7 @@ def test_no_ac_is_offered_that_wraps_nothing(fp8tune, project, ac, rows):
 def test_one_gpu_is_one(fp8tune, project):
     project({"a.toml": f"{SEVEN_B}[distributed]\ndp_shard = 1\n"})
     text = fp8tune("estimate", "a.toml", "--gpu", "h200").out
-    assert "on 1 GPU, by the parallel degrees" in text
+    assert "GPUs: 1 x h200, by the parallel degrees" in text
 
 
 def test_memory_grows_with_the_micro_batch(estimate):

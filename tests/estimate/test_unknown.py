@@ -28,16 +28,16 @@ def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, pro
     assert said["memory"]["breakdown_gib"]
     assert said["start"]
     text = fp8tune("estimate", "a.toml").out
-    assert "on 8 GPUs, because the number is unknown: add --world-size 16" in text
+    assert "GPUs: 8 of any kind; the number is assumed: add --world-size 16" in text
     assert "  GPUs             4       8" in text
 
 
 @pytest.mark.parametrize(
     ("title", "distributed", "size", "words"),
     [
-        ("", "dp_shard = 3\ntp = 4", 12, "on 12 GPUs, by the parallel degrees"),
-        ("# 7B on 12 GPUs\n", "tp = 4", 12, "on 12 GPUs, by the title on line 1"),
-        ("# 7B on 10 GPUs\n", "tp = 4", 8, "on 8 GPUs, because the number is unknown"),
+        ("", "dp_shard = 3\ntp = 4", 12, "GPUs: 12 x h200, by the parallel degrees"),
+        ("# 7B on 12 GPUs\n", "tp = 4", 12, "GPUs: 12 x h200, by the title on line 1"),
+        ("# 7B on 10 GPUs\n", "tp = 4", 8, "GPUs: 8 x h200; the number is assumed"),
     ],
 )
 def test_how_many_gpus_a_file_is_for(fp8tune, project, title, distributed, size, words):

@@ -47,6 +47,7 @@ def test_the_lightest_ac_that_fits(config, values, ac):
         ({"batch": 2, "accum": 2, "ac": "none", "world_size": 16}, (4, 1)),
         ({"batch": 4, "accum": 1}, "instead"),
         ({"batch": 1, "accum": 8, "gpu": ""}, "gpu"),
+        ({"batch": 1, "accum": 8, "ac": "none", "shards": 24}, "instead"),
     ],
 )
 def test_the_micro_batch_that_fits(config, values, sizes):
@@ -65,6 +66,7 @@ def test_fsdp_alone(config, shards):
         ({"batch": 3, "tp": 2}, "instead.fsdp_alone"),
         ({"batch": 4}, "instead.fsdp_alone"),
         ({"batch": 4, "tp": 2, "gpu": ""}, "gpu"),
+        ({"batch": 4, "accum": 4, "tp": 4, "shards": 6, "world_size": 16}, "instead"),
     ],
 )
 def test_no_fsdp_alone(config, values, why):
@@ -93,3 +95,9 @@ def test_what_is_said_is_what_the_other_config_gets(config, given, names, then):
     gain = after["speed.tokens_per_second"] / before["speed.tokens_per_second"]
     assert after["memory.fit"] == "fits"
     assert known(before, *names) == pytest.approx((after["memory.high_gib"], gain))
+
+
+def test_fewer_gpus_or_more_tokens_need_degrees_that_match(config):
+    gains = ("half_gain", "twice_gain")
+    assert len(known(config(shards=8), *gains)) == 2
+    assert [known(config(shards=16), gain) for gain in gains] == ["instead", "instead"]

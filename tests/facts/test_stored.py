@@ -14,7 +14,7 @@ from tests.each import each
 def test_a_fifo_is_no_calibration(tmp_path):
     os.mkfifo(tmp_path / "c.jsonl")
     for attempt in (stored.read, lambda path: stored.add(path, [RUN])):
-        with pytest.raises(BadCalibration, match="no regular file"):
+        with pytest.raises(BadCalibration, match="not a regular file"):
             attempt(str(tmp_path / "c.jsonl"))
 
 

@@ -51,14 +51,14 @@ def test_reason_and_day(project, fp8tune):
 @each(
     ("words", "said"),
     [
-        (("--reason", "x"), "--reason and --until go with --add-ignore"),
+        (("--reason", "x"), "--reason and --until need --add-ignore"),
         (("--add-ignore", "--until", "soon"), "--until soon: no date of the form"),
         (
             ("--add-ignore", "--until", "2020-01-01"),
             "--until 2020-01-01: that day is o",
         ),
         (("--add-ignore", "--reason", "a\nb"), "--reason: one line without control"),
-        (("--add-ignore", "--fix"), "--add-ignore and --fix do not go together"),
+        (("--add-ignore", "--fix"), "--add-ignore and --fix cannot be combined"),
         (("--add-ignore", "--unsafe-fixes"), "--add-ignore and --fix do not go tog"),
     ],
 )

@@ -9,7 +9,7 @@ import tomllib
 from functools import cache
 from typing import NamedTuple
 
-from fp8tune.document import CannotEdit, apply, in_order
+from fp8tune.edits import CannotEdit, apply, in_order
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check

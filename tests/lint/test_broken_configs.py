@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.broken_configs import broken_configs
 from benchmarks.verdicts import look_with_all_rules, refusals
-from fp8tune.document import Edit, in_order
+from fp8tune.edits import Edit, in_order
 from fp8tune.lint.rewrite import apply_fixes
 from fp8tune.toml.document import parse
 

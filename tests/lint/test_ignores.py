@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.document import apply
+from fp8tune.edits import apply
 from fp8tune.lint.ignores import renamed, without
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import apply_fixes

@@ -32,18 +32,21 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
     [
         ([], {}, []),
         ([Report("a", [found()])], {}, []),
-        ([Report("a", [SAFE])], {}, ["fixable: 1 with --fix"]),
+        ([Report("a", [SAFE])], {}, ["can fix 1 finding with --fix"]),
         (
             [OFFERED, OFFERED],
             {},
-            ["fixable: 2 with --fix, 4 with --unsafe-fixes, which change the run"],
+            [
+                "can fix 2 findings with --fix",
+                "can fix 4 findings with --unsafe-fixes, which change the run",
+            ],
         ),
         (
             [FIXED, OFFERED],
             {"fix": True},
             [
                 "fixed 2 findings in 1 file",
-                "fixable: 3 with --unsafe-fixes, which change the run",
+                "can fix 3 findings with --unsafe-fixes, which change the run",
             ],
         ),
         (

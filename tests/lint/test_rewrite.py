@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.document import CannotEdit
-from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, fixed_bytes
+from fp8tune.edits import CannotEdit
+from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, explained, fixed_bytes
 from fp8tune.toml.document import MAX_BYTES
 from tests.each import each
 from tests.lint.conftest import fix
@@ -24,6 +24,12 @@ def fixed(data, look, *, unsafe=False):
     return once.data, names(once.fixed)
 
 
+def reasons(data, look):
+    """Why each fix that is left after ``--unsafe-fixes`` was not applied, by rule."""
+    left = explained(apply_fixes(data, look, unsafe=True), look, unsafe=True)
+    return {f.rule: f.fix.not_applied for f in left if f.fix}
+
+
 def test_nothing_to_mend(a_rule, looks):
     assert fixed(b"[distributed]\r\npp = 1", looks(a_rule())) == (
         b"[distributed]\r\npp = 1",
@@ -34,6 +40,8 @@ def test_nothing_to_mend(a_rule, looks):
 def test_only_safe_ones_unless_asked(a_rule, looks):
     look = looks(a_rule(fix('set = { pp = "1" }', "unsafe")))
     assert fixed(PP, look) == (PP, [])
+    left = explained(apply_fixes(PP, look, unsafe=False), look, unsafe=False)
+    assert left == look(PP).diagnostics  # it was not tried, so it is still offered
     assert fixed(PP, look, unsafe=True) == (b"[distributed]\npp = 1\n", ["a-rule"])
 
 
@@ -92,7 +100,9 @@ def test_one_fix_that_does_not_hold_keeps_back_no_other(a_rule, looks, others):
 
 
 def test_a_fix_that_does_not_silence_its_rule_is_not_applied(a_rule, looks):
-    assert fixed(PP, looks(a_rule(fix('set = { tp = "1" }')))) == (PP, [])
+    look = looks(a_rule(fix('set = { tp = "1" }')))
+    assert fixed(PP, look) == (PP, [])
+    assert reasons(PP, look) == {"a-rule": "it does not remove the finding"}
 
 
 def test_circles_leave_the_file_as_it_was(a_rule, looks):
@@ -102,6 +112,9 @@ def test_circles_leave_the_file_as_it_was(a_rule, looks):
     )
     for data in (PP, PP.replace(b"2", b"3")):
         assert fixed(data, look) == (data, [])
+        assert set(reasons(data, look).values()) == {
+            "the fixes of this file undo each other"
+        }
 
 
 def test_what_finds_no_end_leaves_the_file_as_it_was(a_rule, looks):
@@ -136,6 +149,9 @@ def test_errors_may_not_grow(a_rule, looks):
         a_rule(name="c-rule", when="pp < 2", **ERRORS),
     )
     assert fixed(PP, look, unsafe=True) == (PP, [])
+    assert reasons(PP, look) == {
+        "a-rule": "lint would then report: error[b-rule] pp is 1"
+    }
 
 
 def test_no_error_comes_for_another(a_rule, looks):

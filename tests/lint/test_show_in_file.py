@@ -10,7 +10,7 @@ from tests.sample import TP
 
 SUMMARY = """\
 1 error in 1 of 1 file
-fixable: 1 with --unsafe-fixes, which change the run
+can fix 1 finding with --unsafe-fixes, which change the run
 """
 COMMAND = ("lint", "a.toml", "--select", "fp8-with-tensor-parallel")
 

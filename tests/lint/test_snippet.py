@@ -80,6 +80,10 @@ note[a-rule] what is wrong
     [
         (Fix("safe", "Remove it", "", ()), "Remove it (--fix)"),
         (
+            Fix("unsafe", "Set it", "less", (), not_applied="then it fails"),
+            "Set it: not applied, because then it fails",
+        ),
+        (
             Fix("unsafe", "Set `tp = 1`", "needs 4 times the memory", ()),
             "Set `tp = 1` (--unsafe-fixes; needs 4 times the memory)",
         ),

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from fp8tune.document import apply
+from fp8tune.edits import apply
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.suppress import Sieve

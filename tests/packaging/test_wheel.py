@@ -68,7 +68,7 @@ def test_nothing_else_is_in_the_wheel(names, repository):
     assert {name for name in inside if name.endswith(".py")} == modules
     assert {name.split("/")[0] for name in inside} == {"fp8tune"}
     kinds = {name.rpartition(".")[2] for name in inside}
-    assert kinds == {"py", "toml", "csv", "html", "css", "typed"}
+    assert kinds == {"py", "toml", "csv", "html", "css", "js", "typed"}
 
 
 def test_metadata(wheel, names):

@@ -50,16 +50,13 @@ SLOWED = [
 """A machine that became slower after the search."""
 
 
-@pytest.mark.parametrize(("rehearsal", "scale"), [(False, 130 / 152), (True, 1.0)])
-def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal, scale):
-    """What was measured only before it is scaled as the chosen setting changed.
-
-    A rehearsal shows what was measured.
-    """
+@pytest.mark.parametrize("rehearsal", [False, True])
+def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal):
+    """What was measured only before it is scaled as the chosen setting changed."""
     trials = [(stage, but(r, rehearsal=rehearsal)) for stage, r in SLOWED]
     report = report_of(tmp_path / "s", trials)
-    values = {s.point: round(s.key_value, 1) for s in report.settings}
-    assert ("are scaled by" in draw_plots(report)[0].note) != rehearsal
+    values, scale = {s.point: round(s.key_value, 1) for s in report.settings}, 130 / 152
+    assert "are scaled by" in draw_plots(report)[0].note
     assert values == {
         GIVEN: 88.0,
         BF16: round(90 * scale, 1),
@@ -131,7 +128,7 @@ def test_what_a_smaller_budget_cut_off_does_not_count(tmp_path):
     last = (*trials[-1], {"budget_s": 7200.0})
     report = report_of(tmp_path / "s", [*trials[:-1], last])
     assert (report.chosen, report.outcome.broken) == (BEST, {})
-    assert report.with_role("chosen").may_be_chosen
+    assert report.with_standing("chosen").may_be_chosen
 
 
 def test_a_cut_off_trial_did_not_fail(tmp_path):
@@ -139,7 +136,7 @@ def test_a_cut_off_trial_did_not_fail(tmp_path):
     report = report_of(tmp_path / "s", [*WHOLE[:4], lost])
     setting = next(s for s in report.settings if s.point == LARGER)
     table = trial_table(report)
-    assert setting.outcome == "cut off by the budget"
+    assert setting.outcome == "cut off by the end of the budget"
     assert (table.rows[-1][3], table.classes[-1]) == (setting.outcome, "cut-off")
 
 
@@ -184,7 +181,12 @@ def test_every_trial(whole):
         "60 s",
         "",
     )
-    assert table.rows[-1][3:] == ("oom", *"-----", "60 s", "CUDA out of memory")
+    assert table.rows[-1][3:] == (
+        "out of memory",
+        *"-----",
+        "60 s",
+        "CUDA out of memory",
+    )
     assert (len(table.rows), table.classes[-1]) == (len(WHOLE), "failed")
     matmuls = {row[2].rpartition(", ")[2]: row[8] for row in table.rows[:-1]}
     assert matmuls == {"FP8": "84", "bf16": "0"}
@@ -271,8 +273,8 @@ PARTED = [*WHOLE[:5], *confirmed(told(BEST, 149), told(GIVEN, 80))]
         (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE, {"output": None}, ["The search was cut off before its end. "]),
-        (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
-        (PARTED, {}, ["Settings did not keep their speed: measured again, one ran "]),
+        (SLOWED, {}, ["The machine's speed changed during the search: settings"]),
+        (PARTED, {}, ["The settings' speeds changed: when repeated, one ran "]),
         (
             [
                 *WHOLE,
@@ -316,7 +318,7 @@ SAVING = [
 def test_tokens_per_joule(tmp_path):
     """Plots are of the objective; predictions and the table of trials have tokens/s."""
     report = report_of(tmp_path / "a", SAVING, objective="tokens-per-joule")
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     assert (chosen.point, report.unit) == (BEST, "tokens/J")
     assert (round(chosen.value.value, 2), round(chosen.speed.value)) == (1.3, 90)
     assert "+30.0 % tokens per joule (+28.4 to +31.6)" in headline(report)
@@ -330,7 +332,10 @@ def test_tokens_per_joule(tmp_path):
         ({"output": "a.toml"}, ["fp8tune lint a.toml"]),
         ({"output": ""}, ["fp8tune search a.toml --budget 2h  # writes it"]),
         ({"output": "", "records": "ab12"}, ["fp8tune lint a.toml"]),
-        ({"output": None}, ["fp8tune search a.toml --budget 2h  # goes on from here"]),
+        (
+            {"output": None},
+            ["fp8tune search a.toml --budget 2h  # continues the search"],
+        ),
         (
             {
                 "device": "cpu",
@@ -339,7 +344,7 @@ def test_tokens_per_joule(tmp_path):
             },
             [
                 "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
-                "# goes on from here",
+                "# continues the search",
                 "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
             ],
         ),
@@ -355,8 +360,10 @@ def test_a_search_that_runs_is_left_alone(tmp_path):
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
     with alone_in(folder):
         report = read_report(load_study(folder))
-    assert list(warnings(report)) == ["The search still runs. The answer may change."]
-    again = ["fp8tune report s  # again: the search still runs"]
+    assert list(warnings(report)) == [
+        "The search is still running. The answer may change."
+    ]
+    again = ["fp8tune report s  # again: the search is still running"]
     assert list(next_commands(report)) == again
 
 
@@ -365,12 +372,12 @@ def test_options_that_continue_the_same_search(tmp_path):
     report = report_of(tmp_path / "mine/s", [], options=kept)
     assert list(next_commands(report)) == [
         "fp8tune search a.toml --budget 2h --gpu h200 --allow warmup "
-        "--allow 'odd $(x)' --in-place  # goes on from here"
+        "--allow 'odd $(x)' --in-place  # continues the search"
     ]
 
 
 def test_a_search_that_goes_on_has_time(tmp_path):
     long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
     report = report_of(tmp_path / "s", long)
-    again = "fp8tune search a.toml --budget 5h  # goes on from here"
+    again = "fp8tune search a.toml --budget 5h  # continues the search"
     assert list(next_commands(report)) == [again]

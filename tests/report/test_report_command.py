@@ -73,7 +73,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     ("arguments", "said"),
     [
         (["none"], "no study none in .fp8tune; there are a-1"),
-        ([".fp8tune"], "study.journal: no study of a search; one that lies in"),
+        ([".fp8tune"], "study.journal: no study found here; a study in a database"),
         (["a-1", "--output", "no/x.html"], "no/x.html: no folder "),
         *(
             (["a-1", "--output", path], f"{path}: this would replace {lost}; try")
@@ -82,8 +82,8 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
                 (".fp8tune/a-1/study.journal", "what trials have measured"),
                 ("link", "what trials have measured"),
                 (".fp8tune/calibration.jsonl", "what trials have measured"),
-                ("a.tuned.toml", "a file that is no page"),
-                ("r.jsonl", "a file that is no page"),
+                ("a.tuned.toml", "a file that is not a report"),
+                ("r.jsonl", "a file that is not a report"),
             )
         ),
         ([], "STUDY"),

@@ -122,7 +122,7 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
             "oom",
             OTHERS,
             {},
-            "launch",
+            "shared",
             "out of memory with python (pid 7, 69.0 GiB) on the GPU",
         ),
         ("oom", LITTLE, {}, "oom", None),
@@ -130,23 +130,23 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
             "oom",
             {"gpu_used_gib": 1.1},
             {},
-            "launch",
-            "out of memory with 1.1 GiB of a process that is not shown on the GPU",
+            "shared",
+            "out of memory with 1.1 GiB of a hidden process on the GPU",
         ),
         ("ok", {"gpu_used_gib": 60.0}, {}, "ok", None),
         (
             "ok",
             {**OTHERS, "gpu_busy": 0.9},
             {},
-            "throttled",
+            "shared",
             "python (pid 7, 69.0 GiB) computes on the GPU, 90 % of the time",
         ),
         (
             "ok",
             {"gpu_busy": 0.3},
             {},
-            "throttled",
-            "a process that is not shown computes on the GPU, 30 % of the time",
+            "shared",
+            "a hidden process computes on the GPU, 30 % of the time",
         ),
         ("nan", {"gpu_busy": 0.3}, {}, "nan", None),
         ("ok", {}, HOT, "throttled", "40 % of the time: hardware thermal slowdown"),
@@ -160,7 +160,7 @@ def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
 
 
 @pytest.mark.parametrize(
-    ("before", "then"), [({}, "ok"), (LITTLE, "ok"), (OTHERS, "launch")]
+    ("before", "then"), [({}, "ok"), (LITTLE, "ok"), (OTHERS, "shared")]
 )
 def test_memory_that_others_hold_is_no_lack_of_the_setting(before, then):
     found = with_gpu_state(ran(GIVEN, more={"alloc_retries": 2}), before, {})

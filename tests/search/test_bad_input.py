@@ -65,7 +65,7 @@ def test_no_link_in_a_study_is_followed(replay, tmp_path, name, lost):
     before = files(tmp_path)
     done = replay()
     assert (done.code, done.out) == (2, "")
-    said = f"{folder}/{name}: a link, which no search writes to; remove it"
+    said = f"{folder}/{name}: a link, not a file of a search; remove it"
     assert done.err == f"fp8tune: {said}\n"
     assert files(tmp_path) == before
 
@@ -78,14 +78,14 @@ def test_nothing_waits_for_a_pipe_in_a_study(replay, tmp_path):
         done = replay()
         assert (done.code, done.out) == (2, "")
         assert (
-            f"{name}: no regular file, which no search writes to; remove it" in done.err
+            f"{name}: not a regular file, not a file of a search; remove it" in done.err
         )
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):
     done = replay(RECORDS, "--objective", "tokens-per-joule")
     assert (done.code, done.out) == (2, "")
-    assert "4 trials of the records say no `tokens_per_joule`" in done.err
+    assert "4 trials of the records lack `tokens_per_joule`" in done.err
 
 
 def test_values_that_the_trainer_does_not_take_are_left_out(replay):
@@ -101,16 +101,16 @@ def test_values_that_the_trainer_does_not_take_are_left_out(replay):
     assert "11 trials, 1 out of memory, 10 min" in done.out
     done = replay(more)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "the records hold no trial to replay: 1 record is left out: `" in done.err
+    assert "the records have no trial to replay: 1 record is left out: `" in done.err
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"records": "{\n"}, "r.jsonl: line 1: no JSON"),
-        ({"records": ""}, "the records hold no trial"),
-        ({"budget": "soon"}, "'soon' is no duration"),
-        ({"budget": "0s"}, "more than nothing"),
+        ({"records": ""}, "the records have no trial"),
+        ({"budget": "soon"}, "'soon' is not a duration"),
+        ({"budget": "0s"}, "must be more than 0"),
         ({"config": "[train\n"}, "a.toml:1:"),
         ({"config": "[project]\nname = 'x'\n[build-system]\n"}, "a Python project"),
     ],
@@ -133,7 +133,7 @@ def test_what_cannot_start(replay, options, said):
         (["a.toml"], "--budget"),
         (
             ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
-            "exclude each other",
+            "cannot be combined",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_records_are_for_a_replay(project, fp8tune):
     project({"a.toml": CONFIG, "r.jsonl": lines(RECORDS)})
     done = fp8tune("search", "a.toml", "--budget", "1h", "--records", "r.jsonl")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "fp8tune: --records is for --runner replay; add that\n"
+    assert done.err == "fp8tune: --records needs --runner replay\n"
 
 
 def test_all_missing_packages_are_named_at_once(project, fp8tune, monkeypatch):
@@ -218,23 +218,23 @@ def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
         for how in ("hang", "launch", "compile")
     ]
     note = (
-        "3 records are left out: cut off by the end of a budget, which says nothing "
-        "under another one"
+        "3 records are left out: cut off by the end of a budget, so unusable under "
+        "another one"
     )
     done = replay([*cut, *RECORDS])
     assert (done.code, done.err) == (0, f"note: {note}\n")
     assert done.out.partition("report ")[0] == replay().out.partition("report ")[0]
     done = replay(cut)
-    said = f"fp8tune: the records hold no trial to replay: {note}\n"
+    said = f"fp8tune: the records have no trial to replay: {note}\n"
     assert (done.code, done.out, done.err) == (2, "", said)
 
 
 def test_a_warmup_that_no_record_compares_is_said(replay):
     done = replay(RECORDS, "--allow", "warmup")
-    why = "no record is of a run for its losses, so no warmup is tried"
+    why = "the records have no loss runs, so no warmup is tried"
     assert (done.code, done.err) == (
         0,
-        f"note: --allow warmup changes nothing: {why}\n",
+        f"note: --allow warmup has no effect: {why}\n",
     )
 
 
@@ -258,7 +258,7 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
     done = replay(records)
     assert done.code == 0
     assert done.err.startswith(
-        "note: `train.new`: the config does not set it, the records hold 1, 2; "
+        "note: `train.new`: the config does not set it, the records have 1, 2; "
         "KempnerForge has no such key\n"
     )
 

@@ -103,7 +103,7 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "-1h", "30m2h", "1e3s", "2 hours", "∞"])
 def test_no_duration(text):
-    with pytest.raises(CannotSearch, match="is no duration; write 90s"):
+    with pytest.raises(CannotSearch, match="is not a duration; write 90s"):
         parse_duration(text)
 
 

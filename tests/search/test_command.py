@@ -186,7 +186,7 @@ def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
     records = [r._replace(knobs={**r.knobs, key: 1}) for r in RECORDS]
     done = replay(records)
     assert (done.code, done.out) == (2, "")
-    assert "the result of a search could not be written: " in done.err
+    assert "a search could not write its result: " in done.err
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,8 @@ def test_what_a_small_budget_cut_short_is_chosen_after_all():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "tried"), [("launch", 2), ("throttled", 2), ("hang", 1), ("oom", 1)]
+    ("outcome", "tried"),
+    [("launch", 2), ("throttled", 2), ("shared", 2), ("hang", 1), ("oom", 1)],
 )
 def test_a_config_that_failed_of_what_may_pass_is_tried_once_more(outcome, tried):
     failed = ran(GIVEN, outcome=outcome)

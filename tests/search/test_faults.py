@@ -101,7 +101,7 @@ COUNTED = {"energy_counter": True, "slowed": 0.0}
         ({"counter_watts": None}, "ok", 652.31, {"slowed": 0.0}),
         ({"reasons": 0x44}, "throttled", None, {"slowed": 1.0}),  # no step counts
         # beside a process of half a GiB that computes
-        ({"use": 90}, "throttled", 650.0, {**COUNTED, "gpu_busy": 0.9}),
+        ({"use": 90}, "shared", 650.0, {**COUNTED, "gpu_busy": 0.9}),
         # a driver that has just started, and a process too small to compute
         ({"use": 99, "apps": "7:100"}, "ok", 650.0, COUNTED),
     ],
@@ -127,8 +127,8 @@ def test_what_libraries_say_to_their_import_is_no_cause(monkeypatch, word, last)
     found = runner("crashes", CONFIG.format(batch=1, steps=8)).run(
         {}, TrialLimits(LONG)
     )
-    said = "the worker died of SIGSEGV in stage steady"
-    assert found.message == said + f"; it said last: {last}" * bool(last)
+    said = "the worker was killed by SIGSEGV in stage steady"
+    assert found.message == said + f"; its last line: {last}" * bool(last)
 
 
 def left_behind(mark):

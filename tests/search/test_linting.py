@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import aftermath, check_config, refusals
-from fp8tune.search.plan import free_keys, read_config
+from fp8tune.search.plan import keys_to_free, read_config
 from fp8tune.search.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED
@@ -86,7 +86,7 @@ FREE = {"train.batch_size", "train.activation_checkpointing", "train.compile_mod
 
 def found(text, *allow, device="cuda"):
     config = read_config("a.toml", text.encode(), Target(), world_size=1)
-    return list(refusals(config, free_keys(config, allow, device)))
+    return list(refusals(config, keys_to_free(config, allow, device)))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_keys_that_a_search_changes(allow, device, expected):
     config = read_config("a.toml", FINE.encode(), Target())
     always = {"batch_size", "grad_accum_steps", "activation_checkpointing"}
     expected = {f"train.{name}" for name in always | expected}
-    assert free_keys(config, allow, device) == expected
+    assert keys_to_free(config, allow, device) == expected
 
 
 def test_a_model_that_the_trainer_cannot_build_whole():

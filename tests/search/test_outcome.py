@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fp8tune.search.history import History
-from fp8tune.search.outcome import Ending, decide, failure
+from fp8tune.search.outcome import Ending, decide, failure_code
 from fp8tune.search.wording import MESSAGES, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
@@ -397,15 +397,48 @@ def test_the_docs_name_every_code():
 )
 def test_a_failure_has_a_code(outcome, step_ms, stage, how):
     record = ran(GIVEN, outcome=outcome, step_ms=step_ms, stage_reached=stage)
-    assert failure(*trials(("search", record))) == how
+    assert failure_code(*trials(("search", record))) == how
 
 
 def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
     record = ran(GIVEN, outcome="launch", cut_off=True, stage_reached="import")
-    assert failure(*trials(("search", record))) == "cut-off"
+    assert failure_code(*trials(("search", record))) == "cut-off"
 
 
 @pytest.mark.parametrize("kind", ["BadData", "ShortData"])
 def test_data_that_does_not_suit_is_no_fault_of_any_code(kind):
     record = ran(GIVEN, outcome="user", error=kind)
-    assert failure(*trials(("search", record))) == "wrong-data"
+    assert failure_code(*trials(("search", record))) == "wrong-data"
+
+
+FAR = (3, 0, 1, 1)
+"""Batch 8 without checkpointing."""
+
+
+@pytest.mark.parametrize(
+    ("confirmed_last", "line"),
+    [
+        (
+            (FAR, GIVEN, (2, 0, 1, 1)),
+            "runner-up: the chosen setting with batch_size = 4: 20.0 % slower (-21.0 "
+            "to -19.0 %)",
+        ),
+        (
+            (FAR, GIVEN),
+            "runner-up: the chosen setting with activation_checkpointing = full: 10.0 "
+            "% slower, not confirmed",
+        ),
+    ],
+)
+def test_the_runner_up_differs_from_the_chosen_setting(confirmed_last, line):
+    """One that ran beside it comes first, except the baseline."""
+    speeds = {FAR: 200, (3, 1, 1, 1): 180, (2, 0, 1, 1): 160, GIVEN: 100}
+    found = decide(
+        history(
+            ("baseline", ran(GIVEN)),
+            *(("search", ran(point, speed)) for point, speed in speeds.items()),
+            *confirmed(*[ran(point, speeds[point]) for point in confirmed_last] * 2),
+        ),
+        1.0,
+    )
+    assert [message(f) for f in found.findings if f.code == "runner-up"] == [line]

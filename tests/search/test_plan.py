@@ -79,7 +79,7 @@ def test_records_of_other_steps_are_left_out():
     assert [record.knobs for record in records] == list(knobs[:2])
     why = "not the 4 sequences per rank and step of the config"
     assert made.notes == (
-        f"1 record is left out: {why}; --allow grad_accum takes them in",
+        f"1 record is left out: {why}; --allow grad_accum includes them",
     )
     for name in ("grad_accum", STEPS):
         assert len(plan(*knobs, allow=(name,))[1]) == 3
@@ -92,7 +92,7 @@ def test_an_unknown_key_starts_nowhere_and_is_said():
     assert made.space.values(made.baseline) == {}
     assert not made.space.has(made.baseline)
     assert made.notes == (
-        "`train.nonsense`: the config does not set it, the records hold 1, 2; "
+        "`train.nonsense`: the config does not set it, the records have 1, 2; "
         "KempnerForge has no such key",
     )
 
@@ -100,10 +100,10 @@ def test_an_unknown_key_starts_nowhere_and_is_said():
 @pytest.mark.parametrize(
     ("knobs", "allow", "said"),
     [
-        ([], (), "hold no trial"),
-        ([{}], (), "name no knob"),
+        ([], (), "have no trial"),
+        ([{}], (), "have no knob"),
         ([{BATCH: 1}], ("precison",), "did you mean `precision`"),
-        ([{BATCH: 1}], ("???",), r"no knob of that name$"),
+        ([{BATCH: 1}], ("???",), r"no such knob$"),
     ],
 )
 def test_what_cannot_be_planned(knobs, allow, said):
@@ -183,7 +183,7 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; repair"),
+        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; fix"),
         ("exit 0", "no NVIDIA GPU found; run on a GPU node, or rehearse with"),
     ],
 )
@@ -197,8 +197,12 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     ("here", "named", "said"),
     [
         ("NVIDIA H200", "h200", ""),
-        ("NVIDIA H100 PCIe", "h200", "memory is that of h200, speeds are of this NV"),
-        ("Odd 9", "h200", "memory is that of h200, speeds are of this Odd 9"),
+        (
+            "NVIDIA H100 PCIe",
+            "h200",
+            "memory limit of h200, speeds measured on this NV",
+        ),
+        ("Odd 9", "h200", "memory limit of h200, speeds measured on this Odd 9"),
         ("Odd 9", "", ""),
     ],
 )

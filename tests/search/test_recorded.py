@@ -42,7 +42,7 @@ def test_a_given_value_without_records_is_a_place_of_its_own(mine):
     assert knob.values == (1, 2, mine)
     assert start == 2
     assert note.startswith("`a.b`: the config ")
-    assert note.endswith("the records hold 1, 2")
+    assert note.endswith("the records have 1, 2")
 
 
 def test_many_values_are_not_all_named():

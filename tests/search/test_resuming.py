@@ -53,7 +53,7 @@ def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     (study,) = (tmp_path / ".fp8tune").glob("*/")
     before = trials_of(study)
     assert answered(replay, records, config=config) == first
-    said = f"goes on with study {study.name}, which has {first[1]['trials']} trials\n"
+    said = f"continues study {study.name}, which has {first[1]['trials']} trials\n"
     assert replay(records, config=config).out.startswith(said)
     assert trials_of(study) == before
 
@@ -63,7 +63,7 @@ def test_a_larger_budget_goes_on_with_the_study(replay, tmp_path):
     study = tmp_path / small["study"]
     before = trials_of(study)
     done = replay(RECORDS, "--output-format", "json", budget="2h")
-    assert f"goes on with study {study.name}, which has {len(before)} tri" in done.err
+    assert f"continues study {study.name}, which has {len(before)} tri" in done.err
     assert trials_of(study)[: len(before)] == before
     assert (small["verdict"], done.json["verdict"]) == ("inconclusive", "faster")
     assert small["study"] == done.json["study"]
@@ -76,11 +76,11 @@ def test_another_storage_and_an_export(replay, fp8tune, tmp_path):
     exported = (tmp_path / "trials.jsonl").read_bytes()
     assert {**first, "study": usual["study"]} == usual
     assert exported == (tmp_path / usual["study"] / "trials.jsonl").read_bytes()
-    assert replay(RECORDS, *there, "--studies", "other").out.startswith("goes on with")
+    assert replay(RECORDS, *there, "--studies", "other").out.startswith("continues")
     assert (tmp_path / "trials.jsonl").read_bytes() == exported
     done = fp8tune("report", first["study"])
     assert done.code == 2
-    assert "no study of a search; one that lies in a database needs --st" in done.err
+    assert "no study found here; a study in a database needs --sto" in done.err
     assert fp8tune("report", first["study"], *there[:2]).code == 0
     names = {path.name for path in (tmp_path / first["study"]).iterdir()}
     assert names == {"lock", "report.html", "trials.jsonl"}
@@ -103,7 +103,7 @@ def test_a_study_with_a_setting_that_is_none(replay, tmp_path):
     path.write_text(text)
     done = replay()
     assert (done.code, done.out) == (2, "")
-    assert "study.journal: trial 0: no setting of this search" in done.err
+    assert "study.journal: trial 0: not a setting of this search" in done.err
     assert done.err.count("\n") == 1
     assert path.read_text() == text
 

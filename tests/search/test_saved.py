@@ -85,17 +85,17 @@ def test_a_file_that_no_search_wrote(tmp_path, change):
 def test_no_journal(tmp_path, text):
     folder = study(tmp_path / "s")
     (tmp_path / "s" / "study.journal").write_text(text)
-    with pytest.raises(BadStudy, match=r"study\.journal:(1:)? no "):
+    with pytest.raises(BadStudy, match=r"study\.journal:(1:)? no"):
         look(folder)
 
 
 def test_a_trial_of_another_search(tmp_path):
     folder = study(tmp_path / "s", [])
     Study(Space([Knob("x", (1, 2))]), folder).add("search", Record({"x": 1}, "oom"))
-    with pytest.raises(BadStudy, match=r"study\.journal: trial 0: no knob or value"):
+    with pytest.raises(BadStudy, match=r"study\.journal: trial 0: not a knob or value"):
         load_study(folder)
 
 
 def test_no_folder(tmp_path):
-    with pytest.raises(BadStudy, match="no study of a search"):
+    with pytest.raises(BadStudy, match="no study found here"):
         load_study(str(tmp_path / "none"))

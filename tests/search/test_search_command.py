@@ -165,9 +165,9 @@ def test_in_place(searched, project):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--budget", "soon"), "'soon' is no duration"),
+        (("--budget", "soon"), "'soon' is not a duration"),
         (("--allow", "precison"), "did you mean `precision`?"),
-        (("--in-place", "--output", "x"), "exclude each other"),
+        (("--in-place", "--output", "x"), "cannot be combined"),
     ],
 )
 def test_what_cannot_start(searched, arguments, said):
@@ -181,10 +181,10 @@ def test_what_cannot_start(searched, arguments, said):
     ("line", "said"),
     [
         ("{", "records.jsonl: line 1: no JSON"),
-        ("[]", "records.jsonl: line 1: no JSON object"),
+        ("[]", "records.jsonl: line 1: not a JSON object"),
         ('{"knobs": {}, "outcome": "fine"}', "line 1: `outcome` is one of ok, oom"),
         ('{"knobs": [], "outcome": "ok"}', "line 1: `knobs` maps config keys"),
-        ("", "the records hold no trial"),
+        ("", "the records have no trial"),
     ],
 )
 def test_records_that_cannot_be_read(project, fp8tune, line, said):

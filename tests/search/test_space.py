@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.trials.space import Knob, Role, Space
+from fp8tune.trials.space import Knob, Space, Traits
 from tests.search.tries import BATCH, BF16, GIVEN, KNOBS, PRECISION, SPACE, every
 
 ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])
@@ -14,14 +14,14 @@ def test_equal_values_of_other_types_are_other_points(index):
     assert ODD.point({"x": value}) == (index,)
     assert ODD.values((index,)) == {"x": value}
     assert type(ODD.values((index,))["x"]) is type(value)
-    assert ODD.knobs[0].place(value) == index
+    assert ODD.knobs[0].index_of(value) == index
 
 
 def test_a_value_that_is_not_offered_is_no_point():
     with pytest.raises(KeyError):
         ODD.point({"x": 2})
     with pytest.raises(ValueError, match="no value False"):
-        ODD.knobs[0].place(False)
+        ODD.knobs[0].index_of(False)
 
 
 def test_points_keep_what_is_frozen():
@@ -91,6 +91,8 @@ def test_a_value_that_is_not_set_is_left_out():
 
 
 def test_nothing_is_taken_for_granted_of_a_knob_with_an_unknown_role():
-    assert Knob("model.sdpa_backend", ("auto",), "sdpa_backend").traits == Role()
-    assert Role().frozen_on == ("cuda", "cpu")
-    assert not any((Role().learns_alike, Role().always_accepted, Role().may_differ))
+    assert Knob("model.norm_eps", (1e-5,), "norm_eps").traits == Traits()
+    assert Traits().frozen_on == ("cuda", "cpu")
+    assert not any(
+        (Traits().learns_alike, Traits().always_accepted, Traits().may_differ)
+    )

@@ -18,6 +18,7 @@ from fp8tune.search.statistics import (
     communication_error,
     in_line,
     middle_of,
+    middle_speed,
     paired,
     paired_spread,
     ratio,
@@ -70,8 +71,11 @@ def test_a_close_gain_is_shown_as_it_was_decided(value, half, widened):
 )
 def test_the_middle_of_what_ran(deviation, differ):
     found = speed([*runs(100, 102, 90), Record({}, "oom")], deviation)
-    half = math.exp(1.96 * differ / math.sqrt(3))
-    assert found == Speed(98.0, pytest.approx(98 / half), pytest.approx(98 * half))
+    half, middle = (
+        math.exp(1.96 * differ / math.sqrt(3)),
+        (math.sqrt(102 * 90) + 100) / 2,
+    )
+    assert found == pytest.approx((middle, middle / half, middle * half))
     assert speed([Record({}, "oom")]) is None
     assert speed([]) is None
 
@@ -88,6 +92,14 @@ def test_the_middle_of_what_ran(deviation, differ):
 )
 def test_the_middle_of_runs(values, middle):
     assert middle_of(values) == pytest.approx(middle, rel=0.006)
+    assert middle_speed(values) == pytest.approx(middle, rel=0.006)
+
+
+def test_speeds_have_the_ratio_of_their_pairs():
+    one, other = [507.0, 325.6], [2338.8, 1234.9]
+    ratios = [b / a for a, b in zip(one, other, strict=True)]
+    gain = middle_speed(other) / middle_speed(one)
+    assert gain == pytest.approx(paired(ratios, 0.05).value)
 
 
 @each(

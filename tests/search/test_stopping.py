@@ -168,7 +168,7 @@ def test_once_writes_what_is_known(knowing, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "stopping with what is known so far" in err
+    assert "stopping with the best so far" in err
     assert "wrote a.tuned.toml" in out
     tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
     assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
@@ -211,7 +211,7 @@ def test_once_with_nothing_known(command):
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "no trial succeeded" in out
-    assert "stopped: the same command goes on from here" in out
+    assert "stopped: the same command continues from here" in out
     assert not (command.folder / "a.tuned.toml").exists()
     assert command.left() == []
 
@@ -279,4 +279,4 @@ def test_what_the_machine_lacks_is_tried_again_by_each_command(tmp_path):
         doctor = "fp8tune doctor --device cpu says what is missing on this machine\n"
         assert doctor in out
         assert "run the same command again: it retries your config\n" in out
-    assert "which has 4 trials; none ran, so your config is retried\n" in out
+    assert "which has 4 trials; none of them ran, so your config is retried\n" in out

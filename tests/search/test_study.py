@@ -190,7 +190,7 @@ def test_a_key_that_is_not_set_and_values_of_several_types(tmp_path):
 def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path, text):
     path = tmp_path / "a.toml"
     path.write_text(text)
-    with pytest.raises(BadStudy, match=r"a\.toml:1: no operation of a study; move"):
+    with pytest.raises(BadStudy, match=r"a\.toml:1: not an operation of a study; move"):
         Study(SPACE, str(tmp_path / "s"), str(path))
     assert path.read_text() == text
     assert not (tmp_path / "a.toml.bak").exists()
@@ -237,7 +237,7 @@ def test_a_last_line_that_is_no_operation_is_kept_aside(tmp_path, last):
     assert path.read_bytes() == whole
     assert (tmp_path / "s" / f"{NAME}.bak").read_bytes() == last
     path.write_bytes(last + whole)
-    with pytest.raises(BadStudy, match=r"study.journal:1: no operation of a study"):
+    with pytest.raises(BadStudy, match=r"study.journal:1: not an operation of a study"):
         Study(SPACE, str(tmp_path / "s"))
 
 
@@ -298,7 +298,7 @@ def test_a_link_in_the_place_of_the_journal_is_not_followed(tmp_path):
         lambda: Study(SPACE, str(tmp_path / "s")),
         lambda: look(str(tmp_path / "s")),
     ):
-        with pytest.raises(BadStudy, match=r"study\.journal: a link, which no search"):
+        with pytest.raises(BadStudy, match=r"study\.journal: a link, not a file"):
             use()
     assert mine.read_bytes() == before
 
@@ -306,7 +306,7 @@ def test_a_link_in_the_place_of_the_journal_is_not_followed(tmp_path):
 def test_a_study_that_is_removed_keeps_nothing(tmp_path):
     study = filled(tmp_path / "s")
     shutil.rmtree(tmp_path / "s")
-    with pytest.raises(BadStudy, match="the study was removed") as told:
+    with pytest.raises(BadStudy, match="the study and its trials were removed") as told:
         study.add("search", ran(BEST, 120))
     assert "kept" not in str(told.value)
 
@@ -332,9 +332,9 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mongo://me:secret@host/x", "mongo://me:***@host/x: no storage of that kind"),
-        ("://", "://: no storage URL; sqlite:///study.db is one"),
-        ("nodriver+x://a", "nodriver+x://a: no storage of that kind"),
+        ("mongo://me:secret@host/x", "mongo://me:***@host/x: unknown kind of storage"),
+        ("://", "://: not a storage URL, such as sqlite:///study.db"),
+        ("nodriver+x://a", "nodriver+x://a: unknown kind of storage"),
         (
             "postgresql+psycopg2://me:secret@127.0.0.1:1/x?password=secret",
             "postgresql+psycopg2://me:***@127.0.0.1:1/x?password=***: ",

@@ -112,7 +112,7 @@ def test_only_trials_that_tell_the_objective_are_evidence_of_it(studies):
 
 def test_a_study_that_tells_nothing_of_the_objective_is_none(studies):
     assert begun(studies(), objective=ENERGY).study == ""
-    with pytest.raises(CannotSearch, match="do not tell their tokens per joule"):
+    with pytest.raises(CannotSearch, match="have no tokens per joule"):
         begun(studies(), "old", objective=ENERGY)
 
 
@@ -157,7 +157,7 @@ def test_what_is_not_similar(studies, how):
 @pytest.mark.parametrize("name", ["torch", "torchao", "driver", "allocator", "fp8tune"])
 def test_what_is_stale_is_said_and_not_used(studies, name):
     found = begun(studies(**{name: "0.0.9"}))
-    said = f"old is not used: it was measured with {name} 0.0.9; here is {HERE[name]}"
+    said = f"old is not used: it was measured with {name} 0.0.9, not {HERE[name]}"
     assert (found.study, found.note) == ("", said)
 
 
@@ -195,7 +195,7 @@ def test_none_is_none_and_a_replay_asks_for_one(studies):
         (
             "old",
             {"torch": "2.12.0"},
-            "it was measured with torch 2.12.0; here is 2.13.0",
+            "it was measured with torch 2.12.0, not 2.13.0",
         ),
         ("old", {"text": config(layers=80)}, "layers 32 instead of 80 is too far"),
         ("old", {"machine": "GH200"}, "its machine is GH200, not NVIDIA H200"),

@@ -14,11 +14,11 @@ batch_size = 2
 mixed_precision = "fp8"
 [distributed]
 """
-STAND = "trials stand for a run on"
-UNSAID = f"{STAND} 1 GPU, as nothing says how many; --world-size N is for N"
+STAND = "trials represent a run on"
+UNSAID = f"{STAND} 1 GPU, an assumed number; set it with --world-size N"
 FOR_MORE = (
-    "warning: a.toml:1: the title says 16 GPUs; what is best on 1 GPU is not there; "
-    "give --world-size 16"
+    "warning: a.toml:1: the title says 16 GPUs; the best on 1 GPU may not be "
+    "the best there; give --world-size 16"
 )
 
 

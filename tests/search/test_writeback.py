@@ -138,8 +138,8 @@ def test_layouts(layout):
 
 
 REFUSED = {
-    "[[train]]\n": "train.batch_size: what holds it is not a table",
-    "train = 1\n": "train.batch_size: what holds it is not a table",
+    "[[train]]\n": "train.batch_size: its parent is not a table",
+    "train = 1\n": "train.batch_size: its parent is not a table",
     "[train.batch_size]\n": "train.batch_size: `batch_size` is a table",
     "[train]\nbatch_size = [  # mine\n]\n": "train.batch_size: tomlkit cannot write",
     "[[a]]\n[b]\n[[a]]\n": "line 2, column 2: tomlkit, which writes",

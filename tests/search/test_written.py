@@ -99,7 +99,7 @@ def test_a_config_that_was_there_before_is_left(
     path = tmp_path / (left or "a.tuned.toml")
     path.write_text(f"[train]  {MARK}another study\n")
     done = replay(records, *options)
-    told = f"note: {left} was there before and is not the answer of this run, which"
+    told = f"note: {left} is from an earlier run; this run wrote no config"
     assert done.code == code
     assert path.read_text() == f"[train]  {MARK}another study\n"
     assert ("note: " in done.err, told in done.err) == (bool(left), bool(left))
@@ -166,7 +166,7 @@ def test_an_edit_made_during_the_search_is_kept(
     assert (path.read_text() if path.exists() else None) == edited
     assert "batch_size = 4" in (tmp_path / "a.tuned.toml").read_text()
     assert "a.tuned.toml\n" in done.out.partition("wrote ")[2]
-    assert "a.toml was changed during the search and is left alone" in done.err
+    assert "a.toml was changed during the search, so it was not overwritten" in done.err
 
 
 def test_the_answer_is_told_where_the_config_cannot_be_written(

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from fp8tune.document import Edit, apply
+from fp8tune.edits import Edit, apply
 from fp8tune.toml.document import parse
 
 

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.document import CannotEdit, Edit, apply, in_order
+from fp8tune.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import remove_key, set_values
 from tests.each import each

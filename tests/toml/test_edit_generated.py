@@ -6,7 +6,7 @@ import tomllib
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from fp8tune.document import CannotEdit, Edit, apply, in_order
+from fp8tune.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.toml.document import Document, comments, parse
 from fp8tune.toml.edit import move_key, remove_key, rename_key, set_values
 from tests.toml.values import canonical, walk, without_empty

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.document import CannotEdit
+from fp8tune.edits import CannotEdit
 from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key, set_values
 from tests.each import each
 from tests.toml.editing import edited, path_of

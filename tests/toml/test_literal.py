@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.document import CannotEdit
+from fp8tune.edits import CannotEdit
 from fp8tune.toml.literal import literal
 from tests.each import each
 

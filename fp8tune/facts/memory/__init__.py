@@ -1,7 +1,7 @@
-"""Memory of rank 0, its peak, and whether that fits the GPU.
+"""Memory of rank 0, its peak, and whether the peak fits the GPU.
 
-``held`` has the parts, ``instants`` and ``experts`` add up those that are there at the
-same instant, ``peak`` takes the largest instant, ``fit`` compares it with the GPU, and
+``held`` has the parts; ``instants`` and ``experts`` add up those that exist at the same
+instant. ``peak`` takes the largest instant, ``fit`` compares it with the GPU, and
 ``sizing`` looks for values that fit.
 """
 

@@ -1,4 +1,4 @@
-"""Instants at which blocks with experts weigh most, part by part.
+"""Instants at which blocks with experts take most memory, part by part.
 
 FSDP2 gathers such a block whole or, with EP, its attention and then its experts; each
 group comes in one buffer and is copied out of it. In the backward pass it gathers the

@@ -1,4 +1,4 @@
-"""Whether the peak fits the GPU: its band by measured runs, and the verdict."""
+"""Whether the peak fits the GPU: its error band from measured runs, and the verdict."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def fit(
 
     ``out-of-memory``: the whole band is above the GPU's memory.
     ``probably-out-of-memory``: the estimate is above what a run had allocated when it
-    ran out. ``fits``: the whole band is usable. Else ``may-not-fit``.
+    ran out. ``may-not-fit``: else, if the band reaches above the usable memory.
+    ``fits``: the whole band is usable.
 
     Lower bounds are enough for the first two. Unknown if the GPU's memory is unknown.
     Also unknown for a pipeline that is not out of memory, because no estimate covers
@@ -137,13 +138,13 @@ def needs(
         parts, over = bounded["memory.largest_parts"], beyond(bounded.bounded or ())
         return Prose(f"{need} of {_gib(limit)}; largest parts: {parts}; {over}")
     band = f"{_gib(memory_least_gib)} to {_gib(job['memory.high_gib'])}"
-    full = RAN_OUT * limit
-    ran_out = f"; a published run ran out of memory at {_gib(full)}"
-    return Prose(
-        f"about {_gib(middle)} GiB ({band}) of {_gib(limit)}"
-        f"{ran_out if full < middle <= limit else ''}; "
-        f"largest parts: {job['memory.largest_parts']}"
-    )
+    room, full = _gib(limit), RAN_OUT * limit
+    if middle <= full:
+        room = f"{_gib(FULLEST * limit)} usable ({room} in all)"
+    elif middle <= limit:
+        room += f"; a published run ran out of memory at {_gib(full)}"
+    parts = job["memory.largest_parts"]
+    return Prose(f"about {_gib(middle)} GiB ({band}) of {room}; largest parts: {parts}")
 
 
 def _gib(gib: float) -> str:

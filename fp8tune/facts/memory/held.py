@@ -1,7 +1,7 @@
-"""What one rank holds in GPU memory, part by part.
+"""GPU memory of one rank, part by part.
 
-Every part is of rank 0: with a pipeline that is the first stage. What a trainer keeps
-per parameter and per token is its adapter's to say.
+Every part is of rank 0, which with a pipeline is the first stage. A trainer's adapter
+says what it keeps per parameter and per token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Instants of a step, in its order, at which rank 0 may hold most.
+"""Instants of a step, in order, at which memory of rank 0 may peak.
 
 FSDP2 keeps embedding and head in the root group, which is gathered when the backward
 pass begins and reduced after all blocks. They are the peak where a micro-batch has few

@@ -1,4 +1,4 @@
-"""What would fit: values to set instead."""
+"""Find values that would fit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def advice(
 
 
 def _smaller(job: Job, fewer: dict[str, Any], ways: tuple[dict[str, Any], ...]) -> str:
-    """A smaller micro-batch, behind what keeps the tokens of a step if that fits."""
+    """Advice for a smaller micro-batch, after advice that keeps the tokens."""
     words = f"{_said(job, fewer)}{_fewer(job, fewer)}"
     for way in ways:
         if way and (kept := _keeping(job, way, FITS)):
@@ -115,7 +115,7 @@ def _enough(
     once: dict[str, Any],
     wanted: str,
 ) -> Iterator[dict[str, Any]]:
-    """Changes with which it fits so: first those that keep the tokens of a step."""
+    """Yield changes that reach the wanted verdict, first those that keep the tokens."""
     for changes in (single, full, single | full):
         if changes and (found := _keeping(job, changes, wanted)):
             yield found
@@ -128,9 +128,9 @@ def _enough(
 
 
 def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
-    """The changes with as many sequences per step, all at once or accumulated.
+    """The changes plus a micro-batch and accumulation that keep the sequences.
 
-    With the largest micro-batch that fits so; empty for none.
+    It has the largest micro-batch with the wanted verdict; empty if there is none.
     """
     rows = job["micro_batch"] * job["grad_accum"]
     most = 0
@@ -149,7 +149,7 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
 
 
 def _divisors(rows: int) -> list[int]:
-    """Smaller divisors, the largest first; none of what is no number of sequences."""
+    """The smaller divisors, the largest first; none of an unknown number."""
     if rows > MOST:
         return []
     small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
@@ -168,7 +168,7 @@ def _fewer(job: Job, changes: dict[str, Any]) -> str:
 
 
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
-    """What of the run could be made smaller, in words, where nothing is sure to fit."""
+    """What could be made smaller if nothing is sure to fit, in words."""
     one = {"micro_batch": 1} if micro_batch > 1 else {}
     full = {"ac": "full"} if "full" in modes and ac != "full" else {}
     smaller, mode = f"a smaller `{job.key('micro_batch')}`", _said(job, full)
@@ -185,7 +185,7 @@ def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -
 
 
 def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
-    """The changes with the largest micro-batch tried that fits so, empty for none."""
+    """The changes with the largest micro-batch that fits as wanted."""
     own = job["micro_batch"]
     sizes = [own]
     with contextlib.suppress(Unknown):
@@ -225,7 +225,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
 
 
 def _fit(job: Job) -> str:
-    """Whether a job fits; unknown where no FP8 GEMM takes its tokens."""
+    """Whether a job fits; unknown if FP8 GEMMs do not accept its tokens."""
     try:
         odd = job["micro_batch"] % job["fp8.batch_step"]
         return "unknown" if odd else str(job["memory.fit"])
@@ -243,7 +243,7 @@ def _said(job: Job, changes: dict[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """As TOML has it."""
+    """A value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

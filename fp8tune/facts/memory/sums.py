@@ -1,4 +1,4 @@
-"""Parts of a peak: their names, and how they add up. No facts."""
+"""Parts of a peak: their names and sums. No facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Parts = dict[str, float]
 
 
 def added(*several: Parts) -> Parts:
-    """Parts of the same name added up."""
+    """The sums of parts with the same name."""
     found: Parts = {}
     for parts in several:
         for name, gib in parts.items():
@@ -18,13 +18,13 @@ def added(*several: Parts) -> Parts:
 
 
 def filled(each: float, group: float, padding: float) -> Parts:
-    """Bytes of a group of parameters that FSDP holds, and what it fills it up by.
+    """The memory of a group of parameters that FSDP holds, and of its padding.
 
-    ``each`` is GiB per parameter, ``group`` counts those of the padding too.
+    ``each`` is GiB per parameter; ``group`` includes the parameters of the padding.
     """
     return {GATHERED: each * (group - padding), PADDING: each * padding}
 
 
 def total(parts: Parts) -> float:
-    """All parts [GiB]."""
+    """The sum of all parts [GiB]."""
     return sum(parts.values())

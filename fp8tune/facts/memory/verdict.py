@@ -1,7 +1,7 @@
-"""How far estimates of memory may be off, and whether a peak fits a GPU. No facts.
+"""Error bands of memory estimates, and whether a peak fits a GPU. No facts.
 
 ``docs/accuracy.md`` compares with every published run that we hold. The bands are the
-worst errors there, and a test holds them to it.
+worst errors there; a test checks this.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ MEASURED = {"VLM, kept eager": KINDS["VLM"]}
 
 
 def band(family: str) -> tuple[float, float]:
-    """How far below and above the peak of a family may lie [ratio].
+    """The lower and the upper error of a family's peak [ratio].
 
-    Of several kinds the widest to either side; their place is added.
+    If it is of several kinds, the widest on each side, with the error of parallelism
+    added.
     """
     names = family.split(", ")
     kinds = [KINDS[name] for name in names if name in KINDS] or [(0.0, 0.0)]
@@ -101,16 +102,17 @@ def verdict(
     memory_gib: float | None,
     peak: tuple[float, float, float],
 ) -> Words:
-    """The verdict on a peak by its lower end, middle and upper end [GiB].
+    """The verdict on a peak, by its lower end, middle and upper end [GiB].
 
-    - ``out-of-memory``: all of it is above the GPU's memory
+    - ``out-of-memory``: its lower end is above the GPU's memory
     - ``probably-out-of-memory``: its middle is above ``RAN_OUT``
-    - ``may-not-fit``: its upper end is above ``FULLEST``
-    - ``fits``: all of it is below
+    - ``may-not-fit``: its upper end is above ``FULLEST``, its middle not above
+      ``RAN_OUT``
+    - ``fits``: all of it is below ``FULLEST``
 
     ``limit_gib`` is the most memory that the GPU can have, ``memory_gib`` what it has.
-    Raises ``Unknown`` where that is not known, and for a pipeline that is not out of
-    memory, as the last stage is not covered.
+    Raises ``Unknown`` if that is not known, and for a pipeline that is not out of
+    memory, because the last stage is not covered.
     """
     if (found := too_much(limit_gib, memory_gib, peak[0], peak[1])) is not None:
         return found

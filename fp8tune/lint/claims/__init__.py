@@ -1,12 +1,12 @@
-"""What the comments of a config say about the run, where that has one meaning.
+"""Read unambiguous statements about the run from a config's comments.
 
-A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
-``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose``
-finds the comments, ``speech`` decides which sentences count, ``quantities`` and
-``modes`` read the claims, ``contradiction`` compares them with the keys.
+A claim is a figure with a unit that names one quantity of the job (``256 seqs``, ``1.6M
+tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose`` finds the
+comments, ``speech`` decides which sentences count, ``quantities`` and ``modes`` read
+the claims, and ``contradiction`` compares them with the keys.
 """
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,10 +22,10 @@ _SCALES = " KMBT"
 class Figure(NamedTuple):
     """A number as written.
 
-    ``digits`` may hold commas and a point, ``scale`` is a letter from K to T or empty.
-    A number ``about`` a value may be off by one in its last place that is not a
-    trailing zero, another by half of that, and an ``exact`` one counts something:
-    it is never rounded. ``bases`` are what K, M, B and T may be powers of.
+    ``digits`` may have commas and a point; ``scale`` is a letter from K to T or empty.
+    An ``about`` figure may be off by one in its last digit that is not a trailing zero,
+    other figures by half of that. An ``exact`` figure counts something and is never
+    rounded. ``bases`` are what K, M, B and T may be powers of.
     """
 
     digits: str
@@ -36,11 +36,11 @@ class Figure(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The number in front of the scale."""
+        """The number before the scale."""
         return float(self.digits.replace(",", ""))
 
     def bounds(self) -> Iterator[tuple[float, float]]:
-        """The values that are written so, a range for each base."""
+        """Yield the range of values that are written like this, for each base."""
         whole, _, decimals = self.digits.replace(",", "").partition(".")
         zeros = len(whole) - len(whole.rstrip("0") or whole)
         place = 10.0 ** (-len(decimals) if decimals else zeros)
@@ -52,15 +52,15 @@ class Figure(NamedTuple):
             yield (self.value - slack) * size, (self.value + slack) * size
 
     def means(self, value: float) -> bool:
-        """Whether a value would be written so."""
+        """Return whether a value would be written like this."""
         return any(low <= value <= high for low, high in self.bounds())
 
     def below(self, value: float) -> bool:
-        """Whether every value that is written so is smaller."""
+        """Return whether every value that is written like this is smaller."""
         return all(high < value for _, high in self.bounds())
 
     def restyled(self, value: float) -> str:
-        """A value in the style of this figure."""
+        """Return a value in the style of this figure."""
         power = self._power
         while power and value < 1000**power:
             power -= 1
@@ -75,12 +75,12 @@ class Figure(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One statement: the kind of finding it may lead to, and what it is about.
+    """One statement: the kind of finding it may cause, and what it is about.
 
-    ``name`` is a name of the job, or what stands before ``=``. The value must be what
-    ``figure`` means, or one of ``words``; ``number`` is the figure's span. ``within``
-    is among how many paragraphs of the header it must stand, 0 for anywhere, and
-    ``first`` whether in the first sentence.
+    ``name`` is a name of the job, or the text before ``=``. The value must be what
+    ``figure`` means, or one of ``words``; ``number`` is the figure's span. It must be
+    in the first ``within`` paragraphs of the header (0: anywhere), and with ``first``
+    in the first sentence.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class Claim(NamedTuple):
     first: bool = False
 
     def moved(self, line: Line) -> "Claim":
-        """The same claim of the same comment where that stands now."""
+        """Return the same claim for the same comment at another line."""
         by = line.start - self.line.start
         span, number = (
             (start + by, end + by) if end else (0, 0)

@@ -1,4 +1,4 @@
-"""What the comments of a config say and its keys do not."""
+"""Find comments that contradict the keys of a config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments, Line, lower
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.claims.stated import Stated
-from fp8tune.lint.directive import Directive
+from fp8tune.lint.directive import PROJECT, Directive
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
 
@@ -39,16 +39,18 @@ def contradictions(
     known: Trainer,
     loaded: Loaded,
     directive: Directive,
+    target: Target,
     job: Job | None = None,
 ) -> Iterator[Fault]:
-    """The claims that cannot be true of this file.
+    """Yield the claims that cannot be true of this file.
 
-    The file is judged by itself: how many GPUs the command line or the project says is
-    about another run. ``job`` is that of the file alone, where the caller has it. A
-    claim does not count in a hedged sentence, nor where another one says something
-    else about the same thing.
+    The file is judged by itself. Where its keys leave the number of GPUs open, the
+    title's counts, unless ``target``, what the command line or the project says, is
+    another one. ``job`` is that of the file alone, where the caller has it. A claim
+    does not count in a hedged sentence, nor where another one says something else
+    about the same thing.
     """
-    reader = _Reader(document, known, loaded, directive)
+    reader = _Reader(document, known, loaded, directive, target)
     if job is not None and reader.loaded is loaded:
         reader.plain = job
     for claim in reader.claims:
@@ -61,7 +63,7 @@ def titled_gpus(
     document: ConfigDocument, known: Trainer, loaded: Loaded, directive: Directive
 ) -> tuple[int, int]:
     """How many GPUs the title says that the file is for, and on which line, or 0."""
-    return _Reader(document, known, loaded, directive).gpus
+    return _Reader(document, known, loaded, directive, Target()).gpus
 
 
 class _Reader:
@@ -71,7 +73,9 @@ class _Reader:
         known: Trainer,
         loaded: Loaded,
         directive: Directive,
+        target: Target,
     ) -> None:
+        self.target = target
         self.document = document
         self.known = known
         self.loaded = _under_header(document, known, loaded)
@@ -80,7 +84,7 @@ class _Reader:
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
-        """All claims, also those in sentences that are hedged."""
+        """Yield all claims, those in hedged sentences too."""
         for line in self.comments.lines():
             for claim in _claimed(line.text, header=line.header, inline=line.inline):
                 yield claim.moved(line)
@@ -92,21 +96,24 @@ class _Reader:
 
     @cached_property
     def plain(self) -> Job:
-        """The job as the file alone gives it."""
+        """The job of the file alone."""
         return self.known.job(self.loaded, self.directive.complete(Target()))
 
     @cached_property
     def titled(self) -> tuple[Job, str]:
-        """The job on as many GPUs as the title says, and words that say so."""
+        """The job on as many GPUs as the title says, and words that say so.
+
+        The job of the file alone if the run has another number.
+        """
         size, line = self.gpus
-        if not size:
+        if not size or self.target.world_size not in (0, size):
             return self.plain, ""
         job = self.known.job(self.loaded, Target(world_size=size))
         return job, f" on the {size} GPUs of line {line}"
 
     @cached_property
     def gpus(self) -> tuple[int, int]:
-        """How many GPUs the title says, and on which line, or 0."""
+        """How many GPUs the title names, and on which line; 0 if none."""
         for claim in self.claims:
             if claim.name == "world_size" and self.stated.holds(claim):
                 line = self.document.lines.position(claim.span[0]).line
@@ -114,7 +121,7 @@ class _Reader:
         return 0, 0
 
     def value(self, name: str) -> tuple[Any, Job, str]:
-        """A value, the job that gave it, and words for the GPUs it rests on."""
+        """Return a value, its job, and words for the GPUs that it depends on."""
         try:
             return self.plain[name], self.plain, ""
         except Unknown:
@@ -122,7 +129,7 @@ class _Reader:
             return job[name], job, words
 
     def against(self, claim: Claim) -> dict[str, Any]:
-        """What speaks against a claim, as facts of a fault; empty if nothing does."""
+        """Return what contradicts a claim, as facts of a fault; else empty."""
         try:
             if claim.name == "world_size":
                 return self._gpus(_figure(claim))
@@ -139,22 +146,25 @@ class _Reader:
     def _gpus(self, figure: Figure) -> dict[str, Any]:
         size = self.directive.world_size
         if size:
-            words = f"`world-size={size}` on line {self.directive.world_size_line}"
+            line = self.directive.world_size_line
+            words = f"the file says `world-size={size}` on line {line}"
             return {} if figure.means(size) else _facts(size, words)
         degrees = {name: self.plain[name] for name in _DEGREES}
         product, end = math.prod(degrees.values()), ", which does not divide it"
-        fits = not figure.value % product
+        fits, size = not figure.value % product, self.target.world_size
         try:
             degrees = {"dp_shard": self.plain["dp_shard"], **degrees}
         except Unknown:
-            pass
+            project = self.target.world_size_origin == PROJECT
+            if fits and project and not figure.means(size):
+                return _facts(size, f"{PROJECT} says `world-size = {size}`")
         else:
             product, end = math.prod(degrees.values()), ""
             fits = figure.means(product)
         if fits:
             return {}
         words = " x ".join(f"{n} {v}" for n, v in degrees.items() if v != 1) or "1"
-        return _facts(product, f"{words} = {product} GPUs{end}")
+        return _facts(product, f"the file says {words} = {product} GPUs{end}")
 
     def _parameters(self, figure: Figure) -> dict[str, Any]:
         least = self.plain["decoder_parameters"]
@@ -166,10 +176,10 @@ class _Reader:
         return {"least": bound, **_facts(least)} if wrong else {}
 
     def _memory(self, claim: Claim) -> dict[str, Any]:
-        """Against less memory than the run needs; the allocator may reserve more."""
+        """Return what contradicts a memory figure: the run needs more."""
         words, _, _ = self.comments.sentence(claim.span)
         if re.search(_OTHER, words.lower()):
-            return {}  # of another mode than the run's, as may be
+            return {}  # possibly of another mode than the run's
         least, job, basis = self.value(claim.name)
         if not _figure(claim).below(least):
             return {}
@@ -201,18 +211,18 @@ class _Reader:
         return {"key": job.key(name), "basis": Words(basis), **_facts(value, working)}
 
     def _elsewhere(self, claim: Claim, job: Job) -> bool:
-        """Whether the sentence speaks of another number of GPUs than the run has."""
+        """Return whether the sentence is about another number of GPUs."""
         words, _, _ = self.comments.sentence(claim.span)
         size = math.prod(job[name] for name in (*_DEGREES, "dp_shard"))
         return any(int(number) != size for number in re.findall(_GPUS, words))
 
     def _name(self, claim: Claim) -> str:
-        """The name of the job, or the key, that a claim is about."""
+        """Return the name of the job, or the key, that a claim is about."""
         name, words = _CALLED.get(claim.name, claim.name), self.plain.words
         if claim.name == BESIDE:
             return self._beside(claim)
         if name == "step.tokens" and self.plain.get("vlm"):
-            raise Unknown(name)  # of text, or of text and image: it may mean either
+            raise Unknown(name)  # of text, or of text and images
         if "." in name or name in words.renamed or name != claim.name:
             return name
         sections = self.known.schema.sections if "_" in name else ()
@@ -222,7 +232,7 @@ class _Reader:
         return keys[0] if len(keys) == 1 else name
 
     def _beside(self, claim: Claim) -> str:
-        """The key whose value stands before the comment, on its line."""
+        """Return the key whose value precedes the comment on its line."""
         text, start = self.document.text, claim.line.start
         hash_at = text.rindex("#", 0, start)
         begin = text.rfind("\n", 0, start) + 1
@@ -232,14 +242,14 @@ class _Reader:
         raise Unknown("the key on the line")
 
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
-        """The fault of a claim, with the edit that makes its number right."""
+        """Return the fault of a claim, with the edit that corrects its number."""
         said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
         key = self.plain.key(_ABOUT.get(claim.name, claim.name))
         facts = {"said": said, "key": key, **facts}
         fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
-        from fp8tune.document import Edit
+        from fp8tune.edits import Edit
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
@@ -247,14 +257,14 @@ class _Reader:
 
 @lru_cache(4096)
 def _claimed(text: str, *, header: bool, inline: bool) -> tuple[Claim, ...]:
-    """What a comment claims, wherever it starts: the configs of a sweep share many."""
+    """Return the claims of a comment (cached: configs of a sweep share comments)."""
     line = Line(text, 0, lower(text), header, inline)
     return (*quantities(line), *modes(line))
 
 
 @cache
 def _names(known: Trainer) -> frozenset[str]:
-    """What may stand before ``=`` in a comment."""
+    """Return the names that may precede ``=`` in a comment."""
     keys = (key.rpartition(".")[2] for key in known.vocabulary.keys)
     return frozenset((*keys, *_CALLED, *_DEGREES))
 

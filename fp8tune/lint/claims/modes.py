@@ -1,4 +1,4 @@
-"""Claims that are words: modes, precisions, and that nothing is saved."""
+"""Claims in words: modes, precisions, and that nothing is saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRECISIONS = ("bf16", "fp16", "fp32", "fp8")
 
 
 def modes(line: Line) -> Iterator[Claim]:
-    """All claims of a comment that are no figures."""
+    """Yield all claims of a comment that are not figures."""
     if "AC" in line.text or "checkpointing" in line.lowered:
         yield from _checkpointing(line)
     if line.inline and "no checkpoint" in line.lowered:
@@ -48,7 +48,7 @@ def _no_checkpoint(line: Line) -> Iterator[Claim]:
 
 
 def _precision(line: Line) -> Iterator[Claim]:
-    """Precisions of the first paragraph, each as an item of its own."""
+    """Yield the precisions in the first paragraph, one by one."""
     for word in _PRECISIONS:
         at = line.lowered.find(word)
         if at < 0:

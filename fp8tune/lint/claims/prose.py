@@ -1,4 +1,4 @@
-"""The comments of a config as prose: lines, paragraphs, sentences."""
+"""Split the comments of a config into lines, paragraphs and sentences."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BREAK = (
 
 
 class Line(NamedTuple):
-    """A comment: its text after the mark, where that starts, and the text lowered.
+    """A comment: its text after the ``#``, where that starts, and in lower case.
 
-    ``header`` says whether it stands above all keys, ``inline`` whether behind one.
+    ``header``: it is above all keys; ``inline``: it follows a key on its line.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Comments:
         self.header_end = header.end() if header else 0
 
     def lines(self) -> Iterator[Line]:
-        """The comments with a digit or a mode in them that are no commands."""
+        """Yield the comments that contain a digit or a mode and are not commands."""
         for match in islice(_COMMENT.finditer(self.text), MAX_COMMENTS):
             said = match[0]
             if match[1] or "AC" in said or "checkpoint" in said:
@@ -69,7 +69,7 @@ class Comments:
 
     @cached_property
     def _tricky(self) -> bool:
-        """Whether a string may run over several lines."""
+        """Whether a string may span several lines."""
         return '"""' in self.text or "'''" in self.text
 
     @cached_property
@@ -78,7 +78,7 @@ class Comments:
         return list(self.document.comments())
 
     def _mark(self, start: int, end: int) -> int:
-        """Where the comment of a line starts, or -1."""
+        """Return where the comment of a line starts, or -1."""
         at = bisect_left(self.exact, (start, 0))
         mark = self.exact[at][0] if at < len(self.exact) else end
         return mark if mark < end else -1
@@ -91,7 +91,7 @@ class Comments:
 
     @cached_property
     def paragraphs(self) -> list[Span]:
-        """The stretches of text that comments without a gap cover."""
+        """The spans of consecutive comment lines."""
         return self._paragraphs(self.exact)
 
     def _paragraphs(self, spans: Iterable[Span]) -> list[Span]:
@@ -110,10 +110,10 @@ class Comments:
         return found
 
     def sentence(self, span: Span) -> tuple[str, int, bool]:
-        """The sentence around a span, its paragraph, and whether it is the first there.
+        """Return the sentence of a span, its paragraph, and whether it is the first.
 
-        A label such as ``Alternatives:`` hedges all that stands below it, so the label
-        of the paragraph is part of what is returned.
+        A label such as ``Alternatives:`` hedges everything below it, so the label of
+        the paragraph is part of the result.
         """
         found = self.header if span[0] < self.header_end else self.paragraphs
         number = bisect_right(found, (span[0], len(self.text))) - 1
@@ -130,7 +130,7 @@ class Comments:
         return f"{self._label(found, number)} {whole[first:last]}", number, alone
 
     def _label(self, found: list[Span], number: int) -> str:
-        """The label of a paragraph, or what alone makes up the one above it."""
+        """Return a paragraph's label, or the paragraph above if it is a label."""
         for at in (number, number - 1):
             begin, end = found[max(0, at)]
             stop = self.text.find("\n", begin, end)
@@ -141,10 +141,10 @@ class Comments:
 
 
 def _is_ours(said: str) -> bool:
-    """Whether a comment is a directive, or one that a search has written."""
+    """Return whether a comment is a directive, or was written by a search."""
     return "fp8tune:" in said or "fp8tune search:" in said
 
 
 def lower(text: str) -> str:
-    """The text in lower case, each character in its place."""
-    return text.replace("\u0130", "I").lower()  # or it would become two
+    """Return the text in lower case, with each character at its position."""
+    return text.replace("\u0130", "I").lower()  # its lower case has two characters

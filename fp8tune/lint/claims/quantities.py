@@ -1,4 +1,4 @@
-"""Claims that are figures, read from the words around each number."""
+"""Claims in figures, read from the words around each number."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PER_STEP = tuple(
 
 
 def quantities(line: Line) -> Iterator[Claim]:
-    """All figures of a comment that claim something."""
+    """Yield all figures of a comment that are claims."""
     end = 0
     rich: bool | None = None
     for match in _NUMBER.finditer(line.text):
@@ -64,7 +64,7 @@ def quantities(line: Line) -> Iterator[Claim]:
 
 
 class _Number:
-    """A number of a comment, with what stands before and behind it."""
+    """A number in a comment, with the text before and after it."""
 
     def __init__(
         self, line: Line, match: re.Match[str], unit: re.Match[str] | None
@@ -99,14 +99,14 @@ class _Number:
         return self._steps(end) if unit == "steps" else self._count(unit, end)
 
     def _goes_on(self) -> bool:
-        """Whether the number is part of a word, a range or a larger number."""
+        """Return whether the number is part of a word, a range or a larger number."""
         text, end = self.line.text, self.end
         sign, digit = text[end : end + 1], text[end + 1 : end + 2]
         word = sign.isalnum() and sign != "x"
         return word or (sign in "-\u2013+/.," and digit.isdigit())
 
     def _listed(self) -> bool:
-        """Whether the number ends a list of numbers."""
+        """Return whether the number ends a list of numbers."""
         return self.before.endswith(",") and self.before[-2:-1].isdigit()
 
     def _made(self, kind: str, name: str, end: int, start: int = -1) -> Claim:
@@ -122,12 +122,12 @@ class _Number:
         return self.line.lowered[end:].lstrip()
 
     def _ends(self, end: int) -> bool:
-        """Whether what is said is an item of its own up to here."""
+        """Return whether the statement ends here."""
         rest = self._rest(end)
         return not rest or rest[0] in ".,;:)(" or rest.startswith("of which")
 
     def _named(self) -> Claim | None:
-        """``name = number``; if that is all, it is a line that was put out of force."""
+        """Return the claim ``name = number``; alone it is a commented-out key."""
         if not self.before.endswith("=") or not self.line.header:
             return None
         left = self.before[:-1].rstrip()
@@ -147,7 +147,7 @@ class _Number:
         return self._made("wrong-batch-in-comment", "step.sequences", self.end, start)
 
     def _of_batch(self) -> int:
-        """Where a global batch is spoken of right before the number, else -1."""
+        """Return where a global batch is mentioned right before the number, else -1."""
         before = self.before.rstrip(" =:")
         if not before.endswith(_BATCHES):
             return -1
@@ -186,7 +186,7 @@ class _Number:
         return made._replace(number=(0, 0), figure=figure)
 
     def _memory(self) -> Claim | None:
-        """The peak of a GPU, or what is used of its memory."""
+        """Return a claim about a GPU's peak or used memory."""
         size = re.match(_GIGABYTES, self.line.lowered[self.end :])
         if size is None or self.scale or not self.line.header:
             return None
@@ -212,7 +212,7 @@ class _Number:
         return self._made("wrong-tokens-in-comment", "step.tokens", end)
 
     def _product(self) -> bool:
-        """Whether the number is said to be a product of three factors or more."""
+        """Return whether the number is stated as a product of three or more factors."""
         left, equals, gap = self.before.rpartition("=")
         factors = left.rpartition("=")[2].replace("\u00d7", " x ").replace("*", " x ")
         return equals != "" and not gap.strip() and factors.count(" x ") > 1

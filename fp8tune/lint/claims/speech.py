@@ -1,8 +1,8 @@
-"""Whether a sentence speaks plainly of this run, and of nothing else.
+"""Decide whether a sentence plainly describes this run and nothing else.
 
-One that compares, advises, supposes, quotes a command or names another file is hedged.
-Below the title, moreover, every word must be one of those by which runs are described:
-one that is not known may make it a sentence on something else.
+A sentence that compares, advises, supposes, quotes a command or names another file is
+hedged. Below the title, every word must also be a known word for describing runs: an
+unknown word may make the sentence about something else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _hedges() -> frozenset[str]:
 
 
 def hedged(words: str) -> bool:
-    """Whether a sentence does not state plainly what this run is."""
+    """Return whether a sentence does not plainly state what this run is."""
     lowered = words.lower()
     if any(sign in lowered.replace("->", "") for sign in _SIGNS):
         return True
@@ -72,10 +72,10 @@ def _describing() -> frozenset[str]:
 
 
 def describes(words: str, names: Container[str], *, title: bool) -> bool:
-    """Whether a sentence has no words but those that describe a run.
+    """Return whether a sentence has only words that describe a run.
 
-    What was claimed is no longer in it. ``names`` are those that may stand before
-    ``=``. A title may also hold names, of models say: words with a capital or a digit.
+    The claims themselves were removed from it. ``names`` may precede ``=``. A title may
+    also have names, for instance of models: words with a capital or a digit.
     """
     words = re.sub(_SETTLED, " ", words)
     if not title and any(not re.search(_TERM, x) for x in re.findall(_LABEL, words)):

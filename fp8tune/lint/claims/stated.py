@@ -1,4 +1,4 @@
-"""Which claims are stated: plainly, where they count, and undisputed."""
+"""Select the claims that count: plain, in the right place, and undisputed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ITEM = r"\n[ \t]*#+[ \t]*[A-Z]"
 
 
 class Stated:
-    """The claims of a file; ``names`` are what may stand before ``=``."""
+    """The claims of a file; ``names`` may precede ``=``."""
 
     def __init__(
         self, comments: Comments, claims: Sequence[Claim], names: Container[str]
@@ -38,7 +38,7 @@ class Stated:
         self._stated: dict[Span, bool] = {}
 
     def holds(self, claim: Claim) -> bool:
-        """Whether a claim is stated plainly, and no other one disputes it."""
+        """Return whether a claim is stated plainly, and no other one disputes it."""
         return self.states(claim) and not any(
             other.name == claim.name != BESIDE
             and _said(other) != _said(claim)
@@ -47,7 +47,7 @@ class Stated:
         )
 
     def states(self, claim: Claim) -> bool:
-        """Whether a claim stands where it counts, in a sentence about this run."""
+        """Return whether a claim is in place, in a sentence about this run."""
         if claim.span not in self._stated:
             words, paragraph, first = self.comments.sentence(claim.span)
             there = claim.line.header and paragraph < claim.within
@@ -58,7 +58,7 @@ class Stated:
         return self._stated[claim.span]
 
     def _of_this(self, claim: Claim, words: str, *, title: bool) -> bool:
-        """Whether a sentence without hedges speaks of this run, and of all of it."""
+        """Return whether a plain sentence is about this run, and about all of it."""
         if claim.kind in _WHOLE_TITLE:
             return True
         start, end = claim.span
@@ -66,7 +66,7 @@ class Stated:
         if claim.kind in _OF_ALL and re.search(_SHARE, words.lower()):
             return False
         if claim.name == "ac" and text[end : end + 1] == ":":
-            return False  # the label of a figure, in a list of modes as may be
+            return False  # the label of a figure, possibly in a list of modes
         before, _, behind = words.partition(text[start:end])
         beside = f"{before} {re.split(_ITEM, behind, maxsplit=1)[0]}"
         return describes(beside, self.names, title=title)

@@ -1,4 +1,4 @@
-"""Pages of rules, config keys, facts and myths, with or without a config."""
+"""Pages of rules, config keys, facts, myths and words, with or without a config."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.fact import FactPage, fact_page, meaning
+from fp8tune.lint.explain.glossary import Term, term, terms
 from fp8tune.lint.explain.key import KeyPage, key_page
 from fp8tune.lint.explain.myths import Myth, myths
 from fp8tune.lint.explain.reads import builtin
@@ -31,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class ListPage(NamedTuple):
-    """The names that belong to a section, a category of rules or a group of facts."""
+    """The names in a section, a category of rules or a group of facts."""
 
     name: str
     meaning: str
@@ -45,7 +46,7 @@ class MythPage(NamedTuple):
     myths: list[Myth]
 
 
-Page = RulePage | KeyPage | FactPage | ListPage | MythPage
+Page = RulePage | KeyPage | FactPage | ListPage | MythPage | Term
 
 OF_A_RUN = ("memory", "speed")
 """Groups of facts that are nothing where there is no run."""
@@ -65,7 +66,7 @@ def explain(
     whole: bool = True,
     whose: str = "",
 ) -> Page | None:
-    """The page of a name; ``None`` if nothing is called so.
+    """Return the page of a name; ``None`` if nothing has that name.
 
     A key that several trainers have is that of the config's trainer, else of ``whose``,
     else of the first; its page names the others. Rules are judged as in lint, for what
@@ -94,11 +95,11 @@ def explain(
     told = [myth for myth in myths() if name in (myth.name, "myths")]
     if told:
         return MythPage(name, told)
-    return _list(name)
+    return _list(name) or term(name)
 
 
 def nearest(name: str) -> str:
-    """The name with a page that was probably meant, or ``""``."""
+    """Return the name of the page that was probably meant, or ``""``."""
     pages = {page: page for page in _names()}
     for key, owners in keys().items():
         section = key.partition(".")[0]
@@ -111,10 +112,10 @@ def nearest(name: str) -> str:
 
 
 def search(words: str) -> ListPage | None:
-    """The pages that have most of the words, the nearest first.
+    """Return the pages that contain most of the words, the best match first.
 
-    Names and summaries are searched, and the reasons that rules and myths give. A word
-    may go on: ``checkpoint`` finds checkpoints.
+    It searches names, summaries, and the reasons of rules and myths. A word may be the
+    beginning of a longer one: ``checkpoint`` finds checkpoints.
     """
     wanted = _words(words)
     ranked = []
@@ -128,7 +129,7 @@ def search(words: str) -> ListPage | None:
     most = max(rank[0] for rank, _ in ranked)
     ranked = [(rank, entry) for rank, entry in ranked if rank[0] == most > 0]
     ranked.sort(key=lambda each: each[0], reverse=True)
-    told = "No rule, key, fact or myth has this name. Pages that contain it:"
+    told = "No rule, key, fact, myth or word has this name. Pages that contain it:"
     entries = [entry for _, entry in ranked[:MAX_FOUND]]
     return ListPage(words, told, entries) if entries else None
 
@@ -142,7 +143,7 @@ def _has(words: set[str], beginning: str) -> bool:
 
 
 def _texts() -> Iterator[tuple[Entry, str]]:
-    """Every page with its summary, and what else it says."""
+    """Yield every page with its summary, and the rest of its text."""
     for rule in builtin():
         yield Entry(rule.name, rule.summary), rule.why
     for name, owners in keys().items():
@@ -156,6 +157,8 @@ def _texts() -> Iterator[tuple[Entry, str]]:
         yield Entry(name, meaning(owner, name)), ""
     for myth in myths():
         yield Entry(myth.name, f"{myth.claim}: {myth.verdict}"), myth.answer
+    for word in terms():
+        yield Entry(word.name, word.meaning), " ".join(word.also)
 
 
 def every() -> list[str]:
@@ -185,6 +188,8 @@ def _owner(owners: Collection[str], asked: str) -> str:
 
 
 def _names() -> Iterator[str]:
+    """Every name with a page; of two that are spelt alike the later one is meant."""
+    yield from (word.name for word in terms())
     yield from (word for rule in builtin() for word in (rule.name, rule.code))
     yield from keys()
     for owner in every():
@@ -194,7 +199,7 @@ def _names() -> Iterator[str]:
 
 
 def _list(name: str) -> ListPage | None:
-    """The keys of a section, the rules of a category, the facts of a group."""
+    """Return the keys of a section, the rules of a category, the facts of a group."""
     entries = [
         Entry(key, next(iter(owners.values())).doc)
         for key, owners in keys().items()

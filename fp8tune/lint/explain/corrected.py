@@ -1,4 +1,4 @@
-"""What measured runs make of a fact: the figure that ``fp8tune estimate`` prints."""
+"""Correct a fact by measured runs, as ``fp8tune estimate`` does."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _GAIN = (
 
 
 class Corrected(NamedTuple):
-    """A fact as corrected, by how many runs of similar configs, and how much.
+    """A corrected fact, the number of runs of similar configs, and the factor.
 
-    0 runs where those of other configs on the GPU say how fast it is.
+    The number is 0 if only runs of other configs on the GPU correct its speed.
     """
 
     value: Any
@@ -40,7 +40,7 @@ class Corrected(NamedTuple):
 
 
 def corrected(name: str, job: Job, runs: Sequence[Run]) -> Corrected | None:
-    """The corrected value of a fact; none if no run speaks for it."""
+    """Return the corrected value of a fact; ``None`` if no run applies to it."""
     try:
         found = _found(name, job, runs)
         plain = found is None or found.value == job[name]

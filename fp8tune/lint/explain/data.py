@@ -8,6 +8,7 @@ from typing import Any
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.rule import RulePage
 from fp8tune.lint.wording import shown
@@ -18,17 +19,18 @@ KINDS = {
     FactPage: "fact",
     ListPage: "list",
     MythPage: "myths",
+    Term: "word",
 }
 
 
 def data(page: Page) -> str:
-    """A page as one JSON object, ``kind`` telling which fields it has."""
+    """Return a page as one JSON object; ``kind`` says which fields it has."""
     head = {"version": 1, "kind": KINDS[type(page)]}
     return json.dumps(head | _plain(page), indent=2)
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON has; what it lacks becomes text."""
+    """Return a value as JSON; types that JSON lacks become text."""
     if hasattr(value, "_asdict"):
         return {name: _plain(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How a value comes about: from which lines of the config, by which formulas."""
+"""Derive a value: from which lines of the config, by which formulas."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNIT = re.compile(r"\[([A-Za-z/% ]+)\]")
 
 
 class Node(NamedTuple):
-    """One value and what it rests on.
+    """One value and its inputs.
 
-    ``origin`` says where the value was said, or why it is not known; ``working`` is
-    the formula with this config's numbers.
+    ``origin`` says where the value was set, or why it is not known; ``working`` is the
+    formula with this config's numbers.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Node(NamedTuple):
 
 
 def unit(prose: str) -> str:
-    """The unit that a description gives in brackets, such as ``GiB``, or ``""``."""
+    """Return the unit in brackets of a description, such as ``GiB``, or ``""``."""
     match = _UNIT.search(" ".join(prose.split("\n\n")[0].split()))
     return match[1] if match else ""
 
 
 def derive(name: str, config: Config, depth: int = DEPTH) -> Node:
-    """The value of a key, field or fact in a config, and what it follows from.
+    """Return the value of a key, field or fact in a config, with its derivation.
 
     Inputs are followed ``depth`` levels down, each of them once.
     """
@@ -64,12 +64,12 @@ def derive(name: str, config: Config, depth: int = DEPTH) -> Node:
 
 
 def brief(name: str, config: Config) -> Node:
-    """The value as `derive` gives it: two levels of inputs, and none that is zero."""
+    """Return a short derivation: two levels of inputs, without those that are zero."""
     return _without_zeros(derive(name, config, BRIEF))
 
 
 def is_cut(node: Node) -> bool:
-    """Whether a brief derivation leaves out what a value follows from."""
+    """Return whether a brief derivation leaves out inputs of a value."""
     leaf = not (node.inputs or node.origin or node.working)
     return leaf or any(map(is_cut, node.inputs))
 
@@ -80,7 +80,7 @@ def _without_zeros(node: Node) -> Node:
 
 
 def _is_zero(node: Node) -> bool:
-    """Whether a value is the number 0, or a table or list without another number."""
+    """Return whether a value is 0, or a table or list without another number."""
     value = node.value
     if isinstance(value, (dict, list)):
         return node.known and not node.inputs and not value
@@ -117,7 +117,7 @@ class _Derivation:
             return None, False
 
     def origin(self, key: str) -> str:
-        """Where a key or a part of the target is said."""
+        """Return where a key or a part of the target is set."""
         job, target = self.config.job, self.config.job.target
         if key in SUPPLY:
             said = {
@@ -154,9 +154,9 @@ class _Derivation:
     def inputs(
         self, source: Source, depth: int, *, all_of_them: bool
     ) -> Iterator[Node]:
-        """The inputs; of a known result not those that it did without.
+        """Yield the inputs; for a known result only those that it used.
 
-        What a user can supply is kept: the result may change with it.
+        Inputs that a user can supply are kept, because the result may change with them.
         """
         for name in source.parameters:
             seen = set(self.seen)
@@ -172,7 +172,7 @@ class _Derivation:
         return {name: value for name, (value, known) in values.items() if known}
 
     def reason(self, name: str, source: Source) -> str:
-        """Why a function has no value: an input that is missing, or what it says."""
+        """Return why a function has no value: a missing input, or its own reason."""
         arguments = self.arguments(source)
         lacks = [name for name in source.parameters if name not in arguments]
         required = [name for name in lacks if name not in source.optional]
@@ -186,7 +186,7 @@ class _Derivation:
         return self.gap(name) or "unknown for these values"
 
     def gap(self, name: str) -> str:
-        """What no estimate covers, where that is why a value is not known."""
+        """Return the gap in the estimates that makes a value unknown, or ``""``."""
         try:
             self.config.job[name]
         except Unknown as missing:
@@ -197,7 +197,7 @@ class _Derivation:
 
 
 def missing(node: Node) -> list[Node]:
-    """The leaves of a derivation that are not known, each once."""
+    """Return the leaves of a derivation that are unknown, each once."""
     found: dict[str, Node] = {}
 
     def collect(part: Node) -> None:

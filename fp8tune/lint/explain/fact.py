@@ -1,4 +1,4 @@
-"""The page of a fact or field: what it means, its formula, and its value here."""
+"""The page of a fact or field: its meaning, its formula, and its value in a config."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fp8tune.trainers.trainer import trainer
 
 
 class FactPage(NamedTuple):
-    """All that is known of a named quantity.
+    """Everything known about a named quantity.
 
-    ``said`` says who gives it if no formula does; ``inputs`` are what the formula
-    reads; ``source`` is what the formula's module says of its evidence, ``corrected``
-    what measured runs make of the value, ``refused`` why there is no such run.
+    ``said`` says who sets it if it has no formula; ``inputs`` are what the formula
+    reads. ``source`` is the evidence that the formula's module names, ``corrected`` the
+    value corrected by measured runs, ``refused`` why the config cannot run.
     """
 
     name: str
@@ -53,9 +53,9 @@ def fact_page(
     *,
     whole: bool = True,
 ) -> FactPage:
-    """The page of a fact or field, in the words of a trainer where it has some.
+    """Return the page of a fact or field, in a trainer's own words if it has some.
 
-    Its value in a config is derived as a ``whole``, or briefly.
+    The derivation of its value in a config is complete if ``whole``, else brief.
     """
     words = trainer(owner).vocabulary
     value = derive if whole else brief
@@ -83,12 +83,12 @@ def fact_page(
 
 
 def meaning(owner: str, name: str) -> str:
-    """What a fact or field is, in a line."""
+    """Return the meaning of a fact or field in one line."""
     return _meaning(name, _doc(trainer(owner).vocabulary.computed.get(name))[0])
 
 
 def _same(name: str, first: str) -> bool:
-    """Whether a formula's first words are those of the field that it gives."""
+    """Return whether a formula's first words repeat the field that it computes."""
     return first.casefold().startswith(FIELDS.get(name, "").casefold())
 
 
@@ -102,13 +102,13 @@ def _details(name: str, first: str, rest: str) -> str:
 
 
 def _doc(source: Source | None) -> tuple[str, str]:
-    """The first paragraph of a function's docstring, and the others."""
+    """Return the first paragraph of a function's docstring, and the others."""
     first, _, rest = ((source and inspect.getdoc(source.call)) or "").partition("\n\n")
     return " ".join(first.split()), rest.strip()
 
 
 def _evidence(source: Source | None) -> str:
-    """What the docstring of the module says of sources."""
+    """Return what the module's docstring says about sources."""
     doc = inspect.getdoc(sys.modules[source.call.__module__]) if source else ""
     told = [part for part in (doc or "").split("\n\n") if "ource" in part[:8]]
     texts = (" ".join(part.split()) for part in told)

@@ -1,4 +1,4 @@
-"""The formula of a fact, read from its function: what is shown is what runs."""
+"""The formula of a fact, read from the source of its function."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Call = Callable[..., Any]
 
 
 class Formula(NamedTuple):
-    """The lines of a formula, the constants they name and what functions they call."""
+    """The lines of a formula, and the constants and functions that they use."""
 
     lines: tuple[str, ...]
     constants: dict[str, float | str]
     helpers: dict[str, str] = {}
 
     def where(self) -> list[str]:
-        """A line per constant and per function, those of Python itself left out."""
-        told = [f"where {name} = {value!r}" for name, value in self.constants.items()]
-        return told + [f"where {name}(): {doc}" for name, doc in self.helpers.items()]
+        """Return one line per constant and function, except Python's own."""
+        lines = [f"where {name} = {value!r}" for name, value in self.constants.items()]
+        return lines + [f"where {name}(): {doc}" for name, doc in self.helpers.items()]
 
 
 def formula(call: Call, names: Mapping[str, str]) -> Formula:
-    """The formula of a function whose source can be read, else an empty one.
+    """Return the formula of a function, an empty one if its source cannot be read.
 
     ``names`` maps parameters to the names that users know, ``a_b`` to ``a.b``.
     """
@@ -44,7 +44,7 @@ def formula(call: Call, names: Mapping[str, str]) -> Formula:
         for name, value in call.__globals__.items()
         if name in words and name.isupper() and type(value) in (int, float, str)
     }
-    lines = tuple(_told(tree.body, _Reader(names)))
+    lines = tuple(_result_lines(tree.body, _Reader(names)))
     return Formula(lines, constants, _helpers(call, lines))
 
 
@@ -59,9 +59,9 @@ def _helpers(call: Call, lines: tuple[str, ...]) -> dict[str, str]:
 
 
 def working(call: Call, arguments: Mapping[str, Any]) -> str:
-    """The expression that gave the result, with numbers in the place of names.
+    """Return the expression that gave the result, with numbers in place of names.
 
-    Of alternatives only the one that was taken; empty where nothing is worked out.
+    It shows only the branch that was taken; empty if nothing is computed.
     """
     tree = _tree(call)
     line, values = _run(call, arguments)
@@ -78,7 +78,7 @@ def working(call: Call, arguments: Mapping[str, Any]) -> str:
 def unknown_if(
     call: Call, arguments: Mapping[str, Any], names: Mapping[str, str]
 ) -> str:
-    """The condition under which the function said that it does not know, or ``""``."""
+    """Return the condition under which the function raised ``Unknown``, or ``""``."""
     tree = _tree(call)
     line, _ = _run(call, arguments)
     for node in ast.walk(tree) if tree else ():
@@ -91,7 +91,7 @@ def unknown_if(
 
 @cache
 def _tree(call: Call) -> ast.FunctionDef | None:
-    """The function without its docstring and imports; lines count from its first."""
+    """Return the function without docstring and imports; lines count from its first."""
     try:
         source = textwrap.dedent(inspect.getsource(call))
         tree = ast.parse(source).body[0]
@@ -106,7 +106,7 @@ def _tree(call: Call) -> ast.FunctionDef | None:
 
 
 def _run(call: Call, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The line on which a call ended, from 1, and its variables."""
+    """Return the line on which a call ended (from 1), and its variables."""
     ends: list[tuple[int, dict[str, Any]]] = []
     code = call.__code__
 
@@ -140,7 +140,7 @@ def _number(value: float) -> str:
 
 
 def _lines(body: list[ast.stmt], read: _Reader) -> Iterator[str]:
-    """Statements as lines of a formula."""
+    """Yield statements as lines of a formula."""
     for part in body:
         match part:
             case ast.Return(value=ast.expr() as value):
@@ -153,8 +153,8 @@ def _lines(body: list[ast.stmt], read: _Reader) -> Iterator[str]:
                 yield from read.text(part).split("\n")
 
 
-def _told(body: list[ast.stmt], read: _Reader) -> Iterator[str]:
-    """The lines of a whole function; the last one says what else the result is."""
+def _result_lines(body: list[ast.stmt], read: _Reader) -> Iterator[str]:
+    """Yield the lines of a whole function; the last one is the result otherwise."""
     if not isinstance(body[-1], ast.Return):
         yield from _lines(body, read)
         return
@@ -180,7 +180,7 @@ def _branches(part: ast.If, read: _Reader) -> Iterator[str]:
 
 
 def _copy(node: ast.AST) -> Any:
-    """A copy to be changed: the tree of a function is kept."""
+    """Return a copy that may be changed; the original tree is cached."""
     text = ast.unparse(node)
     if isinstance(node, ast.expr):
         return ast.parse(text, mode="eval").body
@@ -191,9 +191,9 @@ _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda
 
 
 class _Taken(ast.NodeTransformer):
-    """Leaves of ``a if test else b`` what was taken, of ``a[0]`` the number.
+    """Keeps the taken branch of ``a if test else b``, and the number of ``a[0]``.
 
-    Of a sum it leaves the terms that are not zero.
+    Of a sum it keeps the terms that are not zero.
     """
 
     def __init__(self, values: dict[str, Any], names: dict[str, Any]) -> None:
@@ -201,16 +201,16 @@ class _Taken(ast.NodeTransformer):
         self.names = names | values
 
     def value(self, node: ast.expr) -> Any:
-        """What a part gave: the function of ours that has it has just run it."""
+        """Return the value of a part; the function containing it has just run it."""
         code = compile(ast.Expression(node), "formula", "eval")
         return eval(code, self.names)  # noqa: S307
 
     def visit(self, node: ast.AST) -> Any:
-        """The node as it was taken; what has variables of its own is left alone."""
+        """Return the node as evaluated; nodes with own variables stay unchanged."""
         return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """A sum without the terms that are zero."""
+        """Return a sum without the terms that are zero."""
         if isinstance(node.op, (ast.Add, ast.Sub)) and self.is_zero(node.right):
             return cast("ast.AST", self.visit(node.left))
         if isinstance(node.op, ast.Add) and self.is_zero(node.left):
@@ -218,7 +218,7 @@ class _Taken(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def is_zero(self, node: ast.expr) -> bool:
-        """Whether a term is a zero, or has one as a factor."""
+        """Return whether a term is zero, or has a factor that is."""
         match node:
             case ast.Name(id=name):
                 value = self.values.get(name)
@@ -240,7 +240,7 @@ class _Taken(ast.NodeTransformer):
 
 
 class _Reader(ast.NodeTransformer):
-    """Writes an expression with other names, and without what only Python needs."""
+    """Writes an expression with users' names, and without Python-only syntax."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names

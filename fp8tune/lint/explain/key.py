@@ -1,4 +1,4 @@
-"""The page of a config key: what it means, who reads it, and its value here."""
+"""The page of a config key: its meaning, its readers, and its value in a config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fp8tune.trainers.trainer import trainer
 
 
 class KeyPage(NamedTuple):
-    """All that is known of a key.
+    """Everything known about a key.
 
     ``takes`` says which values are accepted, ``field`` what rules call it, ``called``
     what other trainers call it, ``also`` those that have a key of the same name.
@@ -40,7 +40,7 @@ class KeyPage(NamedTuple):
 
 
 def key_page(owner: str, name: str, key: Key, config: Config | None = None) -> KeyPage:
-    """The page of a key; one of list entries has no value of its own in a config."""
+    """Return the page of a key; a key of list entries has no single value."""
     schema = trainer(owner).schema
     field = next((f for f, said_by in schema.job.items() if said_by == name), "")
     has_value = config is not None and config.trainer.id == owner and "[]" not in name
@@ -67,7 +67,7 @@ _KINDS = {"int": "whole number", "float": "number", "bool": "true or false"}
 
 
 def kind(key: Key) -> str:
-    """The type of a key in words."""
+    """Return the type of a key in words."""
     if key.allowed or key.base == "str":
         return "text"
     return _KINDS.get(key.base, _sequence(key.base))
@@ -80,12 +80,12 @@ def _sequence(base: str) -> str:
 
 
 def default(key: Key) -> str:
-    """The value that counts if the key is left out."""
+    """Return the default value of a key."""
     return "none, the key is required" if key.required else shown(key.effective_default)
 
 
 def takes(key: Key) -> str:
-    """Which values the trainer accepts, ``""`` if all of the type."""
+    """Return which values the trainer accepts, ``""`` if all of the type."""
     values: list[Any] = key.allowed
     text = ", ".join(map(shown, values)) if values else key.bound
     return f"{text} (checked if {key.only_if} > 0)" if key.only_if and text else text

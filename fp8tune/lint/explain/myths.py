@@ -1,4 +1,4 @@
-"""What people believe of FP8 training, and what is known (``myths.toml``)."""
+"""Common claims about FP8 training, and what is known (``myths.toml``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Myth(NamedTuple):
-    """One belief; the fields are explained in ``myths.toml``."""
+    """One common claim; ``myths.toml`` explains the fields."""
 
     name: str
     claim: str
@@ -21,7 +21,7 @@ class Myth(NamedTuple):
 
 @cache
 def myths() -> tuple[Myth, ...]:
-    """All myths, in the order of the file."""
+    """Return all myths, in the order of the file."""
     path = os.path.join(os.path.dirname(__file__), "myths.toml")
     with open(path, "rb") as file:
         entries = tomllib.load(file)["myth"]
@@ -29,5 +29,5 @@ def myths() -> tuple[Myth, ...]:
 
 
 def about(*names: str) -> list[Myth]:
-    """The myths that belong to any of the names."""
+    """Return the myths that belong to any of the names."""
     return [myth for myth in myths() if not set(names).isdisjoint(myth.about)]

@@ -1,4 +1,4 @@
-"""Which rules and facts read a name, directly or through what they read."""
+"""Find the rules and facts that depend on a name, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fp8tune.trainers.trainer import trainer
 
 @cache
 def below(owner: str, name: str) -> frozenset[str]:
-    """A name of a trainer's jobs and all that its value can depend on."""
+    """Return a name and all names that its value can depend on."""
     words = trainer(owner).vocabulary
     if name in words.renamed:
         return frozenset((name, words.renamed[name]))
@@ -25,20 +25,20 @@ def below(owner: str, name: str) -> frozenset[str]:
 
 
 def facts_reading(owner: str, name: str) -> list[str]:
-    """The fields and facts that depend on a name."""
+    """Return the fields and facts that depend on a name."""
     words = trainer(owner).vocabulary
     named = sorted({*words.computed, *words.renamed, *FIELDS} - {name})
     return [each for each in named if name in below(owner, each)]
 
 
 def rules_reading(owner: str, name: str) -> list[str]:
-    """The built-in rules whose condition depends on a name."""
+    """Return the built-in rules whose condition depends on a name."""
     return [rule.name for rule in builtin() if name in _all_below(owner, rule)]
 
 
 @cache
 def builtin() -> tuple[Rule, ...]:
-    """The built-in rules, read once."""
+    """Return the built-in rules (read once)."""
     return tuple(read_builtin())
 
 

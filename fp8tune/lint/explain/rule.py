@@ -1,4 +1,4 @@
-"""The page of a rule: what it says, why, on which configs, and what of this one."""
+"""The page of a rule: its message, why, examples, and its verdict on a config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fp8tune.trainers.about import trainers
 
 
 class FixText(NamedTuple):
-    """What a fix of the rule does; ``changes`` says what becomes of the run."""
+    """The effect of a fix; ``changes`` says how the run changes."""
 
     safety: str
     title: str
@@ -32,9 +32,9 @@ class FixText(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A bad example: the first finding as a line, its help, and as lint shows it.
+    """A bad example: its first finding as a line, the help, and lint's output.
 
-    ``fixed`` is what the fix of the finding makes of the config.
+    ``fixed`` is the config after the fix.
     """
 
     config: str
@@ -46,14 +46,14 @@ class Shown(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One condition of several that must all hold: true, false or unknown here."""
+    """One of several conditions that must all be true: true, false or unknown here."""
 
     condition: str
     state: str
 
 
 class Finding(NamedTuple):
-    """A finding in the config: where, and what it says."""
+    """A finding in the config: its place and message."""
 
     line: int
     message: str
@@ -61,9 +61,9 @@ class Finding(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the rule says of one config, and the values that decide.
+    """The rule's verdict on one config, and the values that decide it.
 
-    ``state`` is fires, ignored (a comment holds the finding back), silent, or unknown.
+    ``state`` is fires, ignored (a comment suppresses the finding), silent, or unknown.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 
 
 class RulePage(NamedTuple):
-    """All that is known of a rule."""
+    """Everything known about a rule."""
 
     name: str
     code: str
@@ -99,7 +99,7 @@ class RulePage(NamedTuple):
 
 
 def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
-    """The page of a rule, with its verdict on a config if there is one."""
+    """Return the page of a rule, with its verdict on a config if one is passed."""
     bad = [_bad(rule, example) for example in rule.bad]
     return RulePage(
         name=rule.name,
@@ -126,7 +126,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
 
 
 def _when(rule: Rule) -> str:
-    """The condition, and for a rule on two files what it compares."""
+    """Return the condition, and for a rule on two files what it compares."""
     said = " ".join(rule.source.split())
     if not rule.same:
         return said
@@ -137,7 +137,7 @@ def _when(rule: Rule) -> str:
 
 
 def _text(example: Example) -> str:
-    """The text of an example, below the command line if it has one."""
+    """Return the text of an example, below its command line if it has one."""
     text = plain_config(example).strip("\ufeff\n")
     arguments = " ".join(example.arguments)
     return f"# train.py CONFIG {arguments}\n{text}" if arguments else text
@@ -154,7 +154,7 @@ def _bad(rule: Rule, example: Example) -> Shown:
 
 
 def _against(rule: Rule) -> Rules:
-    """All rules: those on ignore comments judge by what the others say."""
+    """Return all rules: rules on ignore comments depend on the findings of others."""
     return Rules([rule, *(other for other in builtin() if other.name != rule.name)], {})
 
 
@@ -171,7 +171,7 @@ def _fix(found: Diagnostic) -> FixText | None:
 
 
 def _fixes(shown: list[Shown]) -> list[FixText]:
-    """The fixes that the examples show, those of the same effect once."""
+    """Return the fixes that the examples show, each effect once."""
     found: dict[tuple[str, str], FixText] = {}
     for example in shown:
         if example.fix:
@@ -205,7 +205,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
 
 
 def _quiet(parts: list[Part]) -> str:
-    """Whether a rule that says nothing is silent, or not checked."""
+    """Return whether a rule without finding is silent or was not checked."""
     decided = not parts or any(part.state == "false" for part in parts)
     return "silent" if decided else "unknown"
 

@@ -1,4 +1,4 @@
-"""Pages as text of at most 80 columns, for a terminal or a pipe."""
+"""Render pages as text of at most 80 columns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.corrected import Corrected
 from fp8tune.lint.explain.derivation import SEEN, Node
 from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
 from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
@@ -35,7 +36,7 @@ class Block(NamedTuple):
 
 
 def text(page: Page, *, colour: bool = False) -> str:
-    """A page as text; control characters are escaped."""
+    """Return a page as text; control characters are escaped."""
     painter = Painter(colour=colour)
     parts = []
     for number, block in enumerate(_blocks(page)):
@@ -60,6 +61,9 @@ def _blocks(page: Page) -> Iterator[Block]:
         case MythPage():
             for myth in page.myths:
                 yield Block(f'"{myth.claim}": {myth.verdict}', _myth(myth))
+        case Term():
+            yield Block(page.name, prose(page.meaning, ""))
+            yield Block("Read more", prose(page.see))
 
 
 def _rule(page: RulePage) -> Iterator[Block]:
@@ -200,9 +204,9 @@ def _entries(page: ListPage) -> Iterator[str]:
 
 
 def tree(node: Node, indent: str = "  ") -> list[str]:
-    """A derivation, each level further to the right.
+    """Return the lines of a derivation, each level indented further.
 
-    What was shown above is named again, and its value if that is one number.
+    A value that was already shown is only named, with its value if it is a number.
     """
     again = node.origin == SEEN and isinstance(node.value, (dict, list))
     value = in_one_line(node.value, node.unit) if node.known else "unknown"
@@ -224,7 +228,7 @@ def _number(value: Any) -> str:
 
 
 def in_one_line(value: Any, unit: str) -> str:
-    """Return a value in one line with its unit; for a table, that its rows follow."""
+    """Return a value in one line with its unit; a table's rows follow it."""
     if rows(value, unit):
         return f"the sums below [{unit}]" if unit else "the table below"
     text = _named_numbers(value) if value and _is_named(value) else _number(value)
@@ -234,7 +238,7 @@ def in_one_line(value: Any, unit: str) -> str:
 def rows(value: Any, unit: str) -> list[str]:
     """Return a line for each row of a table of named numbers, else no line.
 
-    Numbers with a unit are parts of a sum, which comes first; empty parts are left out.
+    Numbers with a unit are parts of a sum, which comes first; zeros are left out.
     """
     each: list[tuple[str, Any]] = []
     if isinstance(value, dict):
@@ -265,7 +269,7 @@ def _named_numbers(row: dict[str, float]) -> str:
 
 
 def prose(words: str, indent: str = "  ") -> list[str]:
-    """Paragraphs, wrapped; one does not end where a line does."""
+    """Return wrapped paragraphs; single line breaks are joined."""
     paragraphs = (part.strip() for part in words.split("\n\n") if part.strip())
     return [line for part in paragraphs for line in _hanging(part, indent, indent)]
 
@@ -279,7 +283,7 @@ def _code(config: str, indent: str = "  ") -> list[str]:
 
 
 def _hanging(words: str, first: str, rest: str) -> list[str]:
-    """One paragraph, its first line less indented than the others."""
+    """Return one paragraph whose first line is indented less than the others."""
     return textwrap.wrap(
         words,
         WIDTH,

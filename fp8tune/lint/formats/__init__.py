@@ -1,1 +1,1 @@
-"""What programs and CI services read; one module per format, loaded when asked for."""
+"""Output formats for programs and CI services: one module each, imported on demand."""

@@ -1,4 +1,4 @@
-"""What a finding is called outside: paths as CI services count them, fingerprints."""
+"""Paths and fingerprints of findings for CI services."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 
 def from_root(path: str) -> str:
-    """The path from the root of the checkout, else from the current folder.
+    """Return the path from the root of the checkout, else from the current folder.
 
-    One that lies in neither is absolute. Bytes that are no UTF-8 stay surrogates.
+    A path outside both is absolute. Bytes that are not UTF-8 stay surrogates.
     """
     absolute = os.path.abspath(path)
     for root in (*(os.environ.get(name, "") for name in CHECKOUTS), os.getcwd()):
@@ -25,12 +25,12 @@ def from_root(path: str) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text with lone surrogates escaped, which no other program reads."""
+    """Return the text with lone surrogates escaped, which no other program reads."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def fingerprints(findings: Iterable[Diagnostic]) -> Iterator[str]:
-    """One name per finding that stays when lines move: of path, rule and key.
+    """Yield a name per finding that survives moved lines: from path, rule and key.
 
     Findings that agree in all three are numbered in their order.
     """

@@ -21,7 +21,7 @@ _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(result: Result) -> str:
-    """A command per finding, the worst first, as GitHub shows only so many."""
+    """Return a command per finding, the worst first: GitHub shows a limited number."""
     order = list(_COMMAND)
     found = sorted(result.diagnostics, key=lambda d: order.index(d.severity))
     return "".join(f"{line}\n" for line in _lines(result, found))
@@ -41,7 +41,7 @@ def _annotation(found: Diagnostic) -> str:
     path = plain(from_root(found.path))
     region = found.region
     where = {"file": path, "line": region.line, "endLine": region.end_line}
-    if region.line == region.end_line:  # GitHub takes columns within a line only
+    if region.line == region.end_line:  # GitHub accepts columns only within one line
         where |= {"col": region.column, "endColumn": region.end_column}
     where["title"] = f"{found.rule} ({found.code})"
     properties = ",".join(f"{name}={_property(str(v))}" for name, v in where.items())
@@ -50,7 +50,7 @@ def _annotation(found: Diagnostic) -> str:
 
 
 def _text(found: Diagnostic, where: str) -> Iterator[str]:
-    """The finding in words: a log shows them without the properties."""
+    """Yield the finding in words, because a log does not show the properties."""
     yield f"{where}: {plain(found.message)}"
     for label in found.labels:
         if label.text:

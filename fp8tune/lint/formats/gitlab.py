@@ -16,7 +16,7 @@ _SEVERITY = {"error": "critical", "warning": "major", "note": "info"}
 
 
 def render(result: Result) -> str:
-    """The findings as GitLab shows them in a merge request."""
+    """Return the findings as GitLab shows them in a merge request."""
     findings = list(result.diagnostics)
     issues = map(_issue, findings, fingerprints(findings))
     return json.dumps(list(issues), indent=2) + "\n"
@@ -37,6 +37,6 @@ def _issue(found: Diagnostic, fingerprint: str) -> dict[str, Any]:
 
 
 def _severity(found: Diagnostic) -> str:
-    """``blocker`` for what keeps the run from taking place."""
+    """Return GitLab's severity; ``blocker`` if the run cannot start."""
     stops = found.severity == "error" and found.category in ("rejected", "crash")
     return "blocker" if stops else _SEVERITY[found.severity]

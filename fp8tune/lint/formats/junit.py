@@ -20,7 +20,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render(result: Result) -> str:
-    """All files as one document; ASCII, so that it is right in any encoding."""
+    """Return all files as one document, in ASCII so that any encoding works."""
     root = ET.Element("testsuites", name="fp8tune")
     for report in result.reports:
         if not report.skipped:
@@ -40,7 +40,7 @@ def _suite(root: ET.Element, name: str, cases: Iterator[ET.Element]) -> None:
     suite = ET.SubElement(root, "testsuite", name=_xml(name))
     suite.extend(cases)
     seen: Counter[str] = Counter()
-    for case in suite:  # readers tell tests apart by their names
+    for case in suite:  # readers identify tests by name
         case.set("classname", _xml(name))
         given = case.get("name", "")
         seen[given] += 1

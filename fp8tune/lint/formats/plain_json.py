@@ -1,4 +1,4 @@
-"""One JSON object, version 1: keys may be added, none is taken away."""
+"""One JSON object, version 1: keys may be added, none is removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fp8tune.lint.run import Result
 
 
 def render(result: Result, *, statistics: bool) -> str:
-    """Everything that a run found, for programs."""
+    """Return everything that a run found, for programs."""
     return json.dumps(dict(_document(result, statistics)), indent=2) + "\n"
 
 
@@ -52,7 +52,7 @@ def _document(result: Result, statistics: bool) -> Iterator[tuple[str, Any]]:
 
 
 def _why(report: Report, rule: str) -> dict[str, str]:
-    """Why a rule was not checked, where no user can supply the fact."""
+    """Return why a rule was not checked, if no user can supply the fact."""
     _, reason = report.gaps.get(rule, ("", ""))
     return {"reason": reason} if reason else {}
 
@@ -75,7 +75,7 @@ def _finding(found: Diagnostic) -> dict[str, Any]:
 
 
 def _label(label: Label) -> dict[str, Any]:
-    """A label; the argument that sets its value, where the command line does."""
+    """Return a label, with the argument that sets its value if one does."""
     argument = {"argument": label.argument.text} if label.argument else {}
     return {
         "key": label.key,
@@ -87,10 +87,12 @@ def _label(label: Label) -> dict[str, Any]:
 
 def _fix(fix: Fix) -> dict[str, Any]:
     changes = {"changes": fix.changes} if fix.changes else {}
+    not_applied = {"not_applied": fix.not_applied} if fix.not_applied else {}
     return {
         "safety": fix.safety,
         "title": fix.title,
         **changes,
+        **not_applied,
         "edits": [{**edit.region._asdict(), "text": edit.text} for edit in fix.edits],
     }
 

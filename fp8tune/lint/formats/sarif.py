@@ -1,7 +1,7 @@
 """SARIF 2.1.0, for GitHub code scanning and editors.
 
 Standard: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. The log
-describes the rules that it has results of, not all: those are what a reader can meet.
+describes only the rules that have results.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _run(result: Result) -> dict[str, Any]:
 
 
 def _everything(result: Result) -> list[Suppressed]:
-    """All findings in the order of the files; those in force are of no kind."""
+    """Return all findings in the order of the files; active ones have no kind."""
     found = []
     for report in result.reports:
         here = [Suppressed(finding, "", "") for finding in report.diagnostics]
@@ -116,7 +116,7 @@ def _region(region: Region) -> dict[str, int]:
 
 
 def _fixes(found: Diagnostic) -> Iterator[dict[str, Any]]:
-    """The fix of a finding, but not of a byte-order mark, which has no column."""
+    """Yield the fix of a finding, except of a byte-order mark, which has no column."""
     fix = found.fix
     if fix is None or any(edit.start < 0 for edit in fix.edits):
         return

@@ -1,4 +1,4 @@
-"""A rule as SARIF describes it, with what GitHub code scanning reads besides.
+"""A rule in SARIF, with the extra fields that GitHub code scanning reads.
 
 https://docs.github.com/code-security/reference/code-scanning/sarif-support
 """
@@ -20,12 +20,12 @@ _UNRESERVED = ":/?#[]@!$&'()*+,;=%-._~"
 
 
 def message(text: str) -> dict[str, str]:
-    """A SARIF message with this very text: no placeholders, no links."""
+    """Return a SARIF message with exactly this text: no placeholders, no links."""
     return {"text": _literal(text).replace("](", "] (")}
 
 
 def descriptor(rule: Rule) -> dict[str, Any]:
-    """What a log says of a rule."""
+    """Return the description of a rule."""
     addresses = [url for url in rule.references if url.startswith("https://")]
     link = {"helpUri": quote(addresses[0], safe=_UNRESERVED)} if addresses else {}
     return {
@@ -71,5 +71,5 @@ def _flat(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Braces are doubled: in a SARIF message they mark places to fill in."""
+    """Return the text with doubled braces, which mark placeholders in SARIF."""
     return well_formed(text).replace("{", "{{").replace("}", "}}")

@@ -1,1 +1,1 @@
-"""Our own trial: a real model, converted and trained as the config's trainer would."""
+"""The built-in trial: a real model, converted and trained as the trainer does it."""

@@ -1,7 +1,7 @@
 """Build the model that a trial trains: FP8, AC, sharding, compile, in this order.
 
-The order is the trainers': linears become ``Float8Linear`` before anything wraps them,
-checkpointing wraps blocks before FSDP2 shards them, and the whole is compiled last.
+The trainers use the same order: linears become ``Float8Linear`` before anything wraps
+them, checkpointing wraps blocks before FSDP2 shards them, and compile comes last.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DTYPES = {
 def to_float8(model: nn.Module, spec: Spec) -> int:
     """Convert the linears that the trainer converts to FP8; return how many.
 
-    ``spec.fp8_skips`` are parts of module names that stay in bf16. Raises what torchao
-    raises.
+    ``spec.fp8_skips`` are parts of the names of modules that stay in bf16. Errors of
+    torchao are passed on.
     """
     if spec.precision != "fp8":
         return 0
@@ -76,8 +76,8 @@ def shard(model: Decoder, spec: Spec) -> None:
     act as if every rank held this rank's weights and gradients (``fake_collectives``).
     Parameters, gradients, optimizer state and buffers have their true sizes, so memory
     and compute are real; the loss is not that of the run. After the forward pass the
-    root's weights are freed as the blocks' are: that is the trainer's choice
-    (parallel.py, apply_fsdp2), not torch's for a root.
+    root's weights are freed like the blocks': the trainer sets this (parallel.py,
+    apply_fsdp2), and it is not torch's default for a root.
     """
     if spec.dp_shard < 2:
         return
@@ -104,7 +104,7 @@ def shard(model: Decoder, spec: Spec) -> None:
 
 
 def avoid_slow_kernels(spec: Spec) -> None:
-    """Keep FP8 matmuls of a CPU away from oneDNN, which may only have its reference.
+    """Keep a CPU's FP8 matmuls out of oneDNN, which may only have a slow kernel.
 
     On CPUs with AMX for 8-bit integers torch hands them to oneDNN, whose reference
     kernel took 2.4 s for 1024 x 256 x 256 on one core; torch's own takes 3 ms.
@@ -117,12 +117,12 @@ def build(
 ) -> tuple[Decoder, dict[str, int]]:
     """Return the model, ready to train, and counts of what was converted and wrapped.
 
-    One rank of many never holds the whole model: it is built without storage and gets
-    its share of the weights when it is sharded. Tied weights would be separated by that
-    and are built whole. The trainer builds all models whole first (parallel.py,
-    build_parallel_model), which takes ``memory.init_gib`` once. A trial does not see
-    that, so a search refuses models that are too large for it before any trial.
-    ``built`` is called when the plain model exists, before it is converted.
+    If there are several ranks, the model is built without storage, and this rank gets
+    its share of the weights when the model is sharded. That would separate tied
+    weights, so models with tied weights are built whole. The trainer first builds every
+    model whole (parallel.py, build_parallel_model), which takes ``memory.init_gib``
+    once. A trial does not measure that, so a search refuses too large models before any
+    trial. ``built`` is called when the plain model exists, before it is converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":

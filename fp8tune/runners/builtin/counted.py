@@ -29,8 +29,8 @@ def without_throttled_steps(
 ) -> Record:
     """Return a record without the steps in which the GPU was throttled.
 
-    So far the last of ``all_step_ms`` count. Each step of ``events`` has its end and
-    its time.
+    Before this call the last steps of ``all_step_ms`` count. ``events`` has the end and
+    the time of each step.
     """
     times = [sample.time for sample in samples if is_throttled(sample)]
     steps = _ends(events)
@@ -58,7 +58,7 @@ def without_throttled_steps(
 
 
 def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
-    """Return when each step ended and how long it took [s]."""
+    """Return the end and the duration of each step [s]."""
     return {e["step"]: (e["at"], e["ms"] / 1e3) for e in events if "step" in e}
 
 
@@ -71,9 +71,9 @@ def power(
 ) -> dict[str, Any]:
     """Return ``power_w``, the mean watts of the counted steps; nothing if unknown.
 
-    By the driver's energy counter, then with ``energy_counter``, else by its watts. A
-    sample of watts is a mean over the time before it: it counts if all of that time is
-    in counted steps.
+    It comes from the driver's energy counter (``energy_counter`` is then set), else
+    from samples of watts. A sample is a mean over the time before it and counts if all
+    of that time is in counted steps.
     """
     stretches = list(_stretches(found, _ends(events)))
     metered = [_metered(samples, start, end) for start, end in stretches]
@@ -95,7 +95,7 @@ def _metered(
 ) -> tuple[float, float]:
     """Return the seconds between a stretch's first and last sample, and its joules.
 
-    Zeros if the counter is missing or starts again, as with another driver.
+    Zeros if the counter is missing or was reset, as by a reload of the driver.
     """
     read = [
         (sample.time, sample.energy_j)
@@ -119,7 +119,7 @@ def _stretches(
     }
     every = range(len(found.all_step_ms))
     counted = [number for number in every if number in ends and number not in out]
-    # what follows each other without a gap is as far from its place in the list
+    # consecutive numbers keep the same distance from their place in the list
     for _, own in itertools.groupby(enumerate(counted), lambda pair: pair[1] - pair[0]):
         numbers = [number for _, number in own]
         end, took = ends[numbers[0]]
@@ -129,9 +129,9 @@ def _stretches(
 def with_interval_and_energy(found: Record, ranks: int) -> Record:
     """Return a record with the interval of its median step, and with its energy.
 
-    ``joules_per_step`` is one GPU's, the mean of the counted steps;
-    ``tokens_per_joule`` is that GPU's share of their tokens by their joules, slow ones
-    among them. Both only where watts were sampled.
+    ``joules_per_step`` is one GPU's mean over the counted steps. ``tokens_per_joule``
+    is that GPU's share of the tokens over the joules, slow steps included. Both exist
+    only if watts were sampled.
     """
     if not found.ok:
         return found

@@ -21,7 +21,7 @@ WORD = 16
 
 
 class BadData(Exception):
-    """The user's data cannot be trained on with any setting: says why."""
+    """The user's data cannot be used with any setting; the message says why."""
 
 
 class ShortData(Exception):
@@ -32,7 +32,7 @@ def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield inputs and labels, both [micro_batch, seq_len], without end."""
     stream = shards(spec) if spec.data_files else synthetic_tokens(spec)
     for tokens in stream:
-        moved = tokens.to(spec.device)  # waits, as scripts/train.py:804 does
+        moved = tokens.to(spec.device)  # waits, like scripts/train.py:804
         yield moved[:, :-1].contiguous(), moved[:, 1:].contiguous()
 
 
@@ -58,8 +58,8 @@ def shards(spec: Spec) -> Iterator[Tensor]:
     """Yield token ids [micro_batch, seq_len + 1] from the user's files, in a loop.
 
     A micro-batch may continue in the next file. Raises ``ShortData`` if all files hold
-    less than one micro-batch; ``BadData`` if a file cannot be read, if they hold no
-    sequence, or an id that the model does not have.
+    less than one micro-batch. Raises ``BadData`` if a file cannot be read, if the files
+    have no whole sequence, or if they have an id that the model does not have.
     """
     size, rows = spec.seq_len + 1, 0
     opened = list(_opened(spec.data_files))
@@ -92,7 +92,8 @@ def shards(spec: Spec) -> Iterator[Tensor]:
 def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield each file and its token ids; raises ``BadData`` for an unreadable file.
 
-    As the trainer reads them: raw if the first ends in ``.bin``, else as arrays.
+    Files are read as the trainer does: raw if the first name ends in ``.bin``, else as
+    arrays.
     """
     read = _raw if Path(names[0]).suffix == ".bin" else _array
     for name in names:
@@ -100,13 +101,11 @@ def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield name, read(name)
         except (EOFError, OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise BadData(
-                f"`{name}` cannot be read: {why}; repair or remove it"
-            ) from None
+            raise BadData(f"`{name}` cannot be read: {why}; fix or remove it") from None
 
 
 def _raw(name: str) -> Any:
-    """Map raw token ids: of four bytes if the file's size allows it, else of two."""
+    """Map raw token ids: four bytes each if the file's size allows it, else two."""
     import numpy
 
     size = Path(name).stat().st_size

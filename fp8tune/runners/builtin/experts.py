@@ -1,10 +1,10 @@
 """A mixture of experts: each token goes to its ``top_k`` best experts.
 
-It follows the trainer, since its costs are measured here. Tokens are sorted by expert
-and copied into one tensor, padded to the fullest expert; all experts are one grouped
-matmul. In fp32, which has no grouped matmul, experts run one by one. Each router keeps
-its losses, and with them their inputs, until its block runs again (model/moe.py,
-model/router.py).
+The implementation follows the trainer's, because its cost is measured here. Tokens are
+sorted by expert and copied into one tensor, padded to the fullest expert; all experts
+are one grouped matmul. In fp32, which has no grouped matmul, experts run one by one.
+Each router keeps its losses, and thus their inputs, until its block runs again
+(model/moe.py, model/router.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ grouped_mm: Callable[[Tensor, Tensor], Tensor] = torch._grouped_mm
 class Experts(nn.Module):
     """Router, experts, and a shared expert that every token passes.
 
-    ``balance`` is the loss that balances the router's load: 1 if all experts get the
-    same. ``spread`` is the loss of its logits, computed whether or not it counts.
+    ``balance`` is the load-balancing loss: 1 if all experts get the same load.
+    ``spread`` is the loss of the router's logits, computed even if its weight is 0.
     """
 
     balance: Tensor

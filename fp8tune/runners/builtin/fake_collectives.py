@@ -1,10 +1,10 @@
-"""Collectives of FSDP2 for rank 0 of a world whose other ranks do not exist.
+"""FSDP2 collectives for rank 0 without other ranks.
 
 They return what real collectives would return if every rank held this rank's share of
-the weights and saw its batches. torch's fake process group does not: before 2.13 it
-does not write the output of a reduce-scatter, and it fills that of an all-gather with
-one copy per rank, a kernel each, where NCCL launches one. Buffers are allocated as for
-the real collectives, so memory is the same.
+the weights and saw its batches. torch's fake process group does not do this: before
+2.13 it does not write the output of a reduce-scatter, and it fills that of an
+all-gather with one copy kernel per rank, while NCCL launches one. Buffers are allocated
+as for the real collectives, so memory is the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RepeatedShare(DefaultAllocMixin, AllGather):
 
 
 class OwnShare(DefaultAllocMixin, ReduceScatter):
-    """Reduce-scatter of the same gradients on all ranks: their average is their own."""
+    """Reduce-scatter of equal gradients on all ranks: the average is this rank's."""
 
     def __call__(
         self,
@@ -40,5 +40,5 @@ class OwnShare(DefaultAllocMixin, ReduceScatter):
         op: object,  # noqa: ARG002
         async_op: bool = False,  # noqa: ARG002
     ) -> None:
-        """Copy the first part of the gradients, which is that of rank 0."""
+        """Copy the first part of the gradients, which belongs to rank 0."""
         output_tensor.copy_(input_tensor[: output_tensor.numel()])

@@ -1,4 +1,4 @@
-"""Steady steps, memory, and the proof that FP8 matmuls ran."""
+"""Measure steady steps and memory, and count the FP8 matmuls that ran."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ FLOAT8_MATMULS = ("aten::_scaled_mm", "aten::_scaled_mm_v2")
 
 
 class Device:
-    """What differs between a GPU and the CPU."""
+    """Operations that differ between a GPU and the CPU."""
 
     def __init__(self, kind: str) -> None:
         self.cuda = kind == "cuda"
         self.name = torch.cuda.get_device_name() if self.cuda else "CPU"
 
     def wait(self) -> None:
-        """Until everything that was started is done."""
+        """Wait until all work on the device is done."""
         if self.cuda:
             torch.cuda.synchronize()
 
     def forget_building(self) -> None:
-        """Start the memory peaks again, without what building the model left cached.
+        """Reset the memory peaks, and free what building the model left cached.
 
         The trainer builds it on the host and moves it to the GPU (parallel.py,
         build_parallel_model); a trial builds it there in fp32, which is faster.
@@ -47,17 +47,17 @@ class Device:
             torch.cuda.reset_peak_memory_stats()
 
     def reserved(self) -> int:
-        """Most bytes that the allocator has had at a time."""
+        """Return the most bytes that the allocator has reserved."""
         return torch.cuda.max_memory_reserved() if self.cuda else 0
 
     def retries(self) -> int:
-        """How often the allocator has freed what it kept, to try again."""
+        """Return how often the allocator has freed cached memory and retried."""
         if not self.cuda:
             return 0
         return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
 
     def memory(self) -> dict[str, float]:
-        """Peak of allocated and reserved memory, and capacity [GiB]."""
+        """Return peak allocated and reserved memory, and capacity [GiB]."""
         if not self.cuda:
             import resource
 
@@ -71,10 +71,10 @@ class Device:
 
 
 class Timed(NamedTuple):
-    """A step: how long it ran, what a whole one takes, its micro-batches [all ms].
+    """A step: its time, the time of a whole step, and of each micro-batch [ms].
 
-    These add up to how long it ran: the last one has the reduction of the gradients,
-    clipping and the optimizer.
+    The micro-batches add up to its time: the last one includes the reduction of the
+    gradients, clipping and the optimizer.
     """
 
     ms: float
@@ -90,7 +90,7 @@ def timed_step(
     say: Callable[..., None],
     count: int = 0,
 ) -> Timed:
-    """Take a step, of ``count`` micro-batches or of all, and report its time."""
+    """Run a step of ``count`` micro-batches, or of all, and report its time."""
     start = time.perf_counter()
     step = training.step(count)
     device.wait()
@@ -104,7 +104,7 @@ def timed_step(
 
 
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
-    """Take step 0: of a trial that measures, with the fewest micro-batches."""
+    """Run step 0; when measuring speed, with the fewest micro-batches."""
     spec = training.spec
     count = 0 if spec.steps else micro_batches(spec.grad_accum, ())
     return timed_step(training, device, 0, say, count)
@@ -119,9 +119,9 @@ def measure(
 ) -> dict[str, Any]:
     """Train until the steps suffice by ``runners.sampling``; ``first`` is step 0.
 
-    Steps that accumulate for long run some of their micro-batches and stand for all.
-    Which steps count is for ``runners.steady`` to say. Raises ``ArithmeticError`` where
-    loss or gradient is not finite.
+    Steps with much accumulation run some of their micro-batches, and their time is
+    scaled to all. ``runners.steady`` decides which steps count. Raises
+    ``ArithmeticError`` if loss or gradient is not finite.
     """
     steps = Steps(spec.sampling())
     micro_ms = list(first.micro_ms)
@@ -159,7 +159,7 @@ def train_for_losses(
     say: Callable[..., None],
     first: Timed,
 ) -> dict[str, Any]:
-    """Train for ``spec.steps`` steps, all of them reported; ``first`` is step 0.
+    """Train for ``spec.steps`` steps and report each; ``first`` is step 0.
 
     Raises ``ArithmeticError`` where loss or gradient is not finite.
     """

@@ -1,8 +1,8 @@
 """The decoder that a trial trains: embedding, blocks, head; dense or with experts.
 
-Pre-norm blocks of grouped-query attention with rotary positions and of a gated FFN,
-as Llama has them. Norms compute in fp32, everything else in the weights' dtype.
-Shapes: B sequences, S tokens each, D hidden size, H query heads, V vocabulary.
+Pre-norm blocks with grouped-query attention, rotary positions and a gated FFN, as in
+Llama. Norms compute in fp32, everything else in the weights' dtype. Shapes: B
+sequences, S tokens each, D hidden size, H query heads, V vocabulary.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rotary_table(spec: Spec) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the two halves of each head by its position; ``x`` is [B, H, S, head]."""
+    """Apply rotary positions to ``x`` [B, H, S, head_dim], half by half."""
     left, right = x.chunk(2, dim=-1)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
@@ -76,7 +76,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(*per_head) if spec.qk_norm else None
 
     def kernel(self) -> AbstractContextManager[None]:
-        """The context in which torch takes the kernel that the config names."""
+        """Return a context in which torch uses the config's attention kernel."""
         if self.sdpa_backend == "auto":
             return nullcontext()
         context: AbstractContextManager[None] = sdpa_kernel(KERNELS[self.sdpa_backend])
@@ -91,7 +91,7 @@ class Attention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q.transpose(1, 2), cos, sin), rotate(k.transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(heads).transpose(1, 2)
-        if self.groups > 1:  # repeated, as the trainer does, so that memory is its own
+        if self.groups > 1:  # repeated as the trainer does, so that memory is the same
             k = k.repeat_interleave(self.groups, dim=1)
             v = v.repeat_interleave(self.groups, dim=1)
         with self.kernel():
@@ -177,10 +177,10 @@ class Decoder(nn.Module):
         self.init_weights(spec)
 
     def init_weights(self, spec: Spec) -> None:
-        """Normal weights, norms of one; projections into the residual scaled by depth.
+        """Initialize: normal weights, norms 1, residual projections scaled by depth.
 
-        Of weights that are sharded, this rank's share; and the rotary table, which a
-        model that was built without storage does not have yet.
+        Of sharded weights only this rank's share. Also fills the rotary table, which a
+        model built without storage does not have yet.
         """
         for name, weight in self.named_parameters():
             mine = weight.to_local() if isinstance(weight, DTensor) else weight
@@ -196,10 +196,10 @@ class Decoder(nn.Module):
             buffer.copy_(values)
 
     def balance(self) -> Tensor:
-        """The sum of the losses that balance the routers of the last forward pass.
+        """Return the sum of the load-balancing losses of the last forward pass.
 
-        It begins with a number of the host's, whose copy to the device waits for the
-        loss, as in the trainer (model/transformer.py:266).
+        The sum starts from a host value; copying it to the device waits for the loss,
+        as in the trainer (model/transformer.py:266).
         """
         total = torch.tensor(0.0, device=self.cos.device)
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""Run trials of fp8tune's own model, each in a fresh process."""
+"""Run trials of fp8tune's built-in model, each in a new process."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ WORKER = module_command("fp8tune.runners.builtin.worker")
 
 
 class Setup(NamedTuple):
-    """Where, on what and how long trials run; ``min_steps`` and so on as in ``Spec``.
+    """Device, data and duration of trials; ``min_steps`` etc. are those of ``Spec``.
 
-    ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do;
-    for ``least_s`` seconds they go on, for watts to be sampled.
-    ``synthetic_data`` says why the config's data is not read, if so. The files of a
-    running trial lie in a folder of ``scratch``, else of the system's.
+    ``larger_gib`` is the memory of the GPU that the run is for, if it has more than
+    this machine's, else 0. After ``enough_s`` seconds of steps the fewest steps
+    suffice; steps continue for at least ``least_s`` seconds, so that watts can be
+    sampled. ``synthetic_data`` says why the config's data is not read, or is empty. The
+    files of a running trial are in a folder below ``scratch``, else below the system's.
     """
 
     device: str
@@ -108,7 +108,7 @@ class Builtin:
         return time.monotonic()
 
     def job(self, knobs: dict[str, Any]) -> Job:
-        """The config's job with other knobs, and the tokens per step kept."""
+        """Return the config's job with other knobs and the same tokens per step."""
         return self.trainer.job(self.loaded, self.target).keep_tokens(knobs)
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
@@ -119,13 +119,13 @@ class Builtin:
         return spec._replace(data_files=[]) if self.setup.synthetic_data else spec
 
     def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
-        """Try one setting in a process of its own, within its limits."""
+        """Try one setting in a new process, within its limits."""
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", message=str(error))
         until = self.now() + limits.deadline_s
-        if spec.device == "cuda":  # a rehearsal has no clocks to wait for
+        if spec.device == "cuda":  # on a CPU there are no clocks to wait for
             spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
         spec = spec._replace(float8_matmuls=limits.matmuls)
         found = self._trial(knobs, spec, limits)
@@ -137,7 +137,7 @@ class Builtin:
     def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
-        """Train one setting for its losses, in a process of its own."""
+        """Train one setting in a new process, to compare losses."""
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:
@@ -155,7 +155,7 @@ class Builtin:
     def _on_larger(
         self, knobs: dict[str, Any], spec: Spec, found: Record, until: float
     ) -> Record:
-        """Return a trial's record as of the larger GPU that the run is for."""
+        """Return a trial's record, adapted to the larger GPU that the run is for."""
         if found.outcome == "oom" or found.memory_shortage:
             found = self._in_part(knobs, spec, found, until)
         if not found.capacity_gib:
@@ -165,7 +165,7 @@ class Builtin:
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
     ) -> Record:
-        """Measure a setting that does not fit this GPU by two depths that do."""
+        """Extrapolate a setting that does not fit from two shallower models."""
         spent = whole.cost_s
         for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
             found: list[tuple[int, Record]] = []
@@ -188,7 +188,7 @@ class Builtin:
         """Run one worker; return the record of its rank with the GPU's state."""
         start, deadline = time.monotonic(), limits.deadline_s
 
-        before_stage = 0  # what was written until then is no cause of an end in it
+        before_stage = 0  # earlier output does not explain how the steps ended
 
         def needs(line: dict[str, Any]) -> float:
             left = start + limits.stepping_s - time.monotonic()
@@ -226,11 +226,11 @@ class Builtin:
         return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
 
     def close(self) -> None:
-        """Do nothing: each trial has ended with its own call."""
+        """Do nothing: no process is left after a trial."""
 
 
 def still_needed(spec: Spec, line: dict[str, Any]) -> float:
-    """Return after how long a trial surely ends, by the time of its last step [s]."""
+    """Return an upper bound of a trial's remaining time [s], by its last step."""
     step, took = line.get("step"), line.get("ms")
     if not isinstance(step, int) or not isinstance(took, (int, float)):
         return 0.0

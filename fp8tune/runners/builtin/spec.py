@@ -1,6 +1,6 @@
-"""What a trial builds and runs: the fields of a job that a training step needs.
+"""The spec of a trial: the fields of a job that a training step needs.
 
-Plain values, because the worker is another process and gets them as JSON.
+All values are plain, because the worker process gets them as JSON.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fp8tune.runners.sampling import Sampling
 class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``).
 
-    ``seed`` is of the initial weights, ``data_seed`` of synthetic data. A run of
-    ``steps`` is made for its losses; with 0 steps a trial measures speed.
+    ``seed`` is the seed of the initial weights, ``data_seed`` of synthetic data. With
+    ``steps`` > 0 it is a loss run; with 0 the trial measures speed.
     """
 
     hidden_size: int
@@ -83,12 +83,12 @@ class Spec(NamedTuple):
         return self.micro_batch * self.seq_len * self.grad_accum
 
     def sampling(self) -> Sampling:
-        """When its steps suffice."""
+        """The rule that decides when its steps suffice."""
         return Sampling(*(getattr(self, name) for name in Sampling._fields))
 
     @property
     def synthetic_data(self) -> bool:
-        """Whether it trains on synthetic data in place of the config's."""
+        """Whether it trains on synthetic data, not on the config's."""
         return not self.data_files
 
 
@@ -99,7 +99,7 @@ OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "data_seed", "steps"
 
 
 class CannotBuild(Exception):
-    """The built-in trial would not be this run: says why."""
+    """The built-in trial cannot represent this run; the message says why."""
 
 
 def from_job(job: Job, **given: Any) -> Spec:
@@ -107,7 +107,7 @@ def from_job(job: Job, **given: Any) -> Spec:
     try:
         refusal = job["trial_refusal"]
         if refusal:
-            raise CannotBuild(f"no trial can stand for {refusal}")
+            raise CannotBuild(f"a trial cannot represent {refusal}")
         names = [name for name in Spec._fields if name not in (*GIVEN, *OURS)]
         return Spec(**{name: job[name] for name in names}, **given)
     except Unknown as missing:

@@ -1,10 +1,11 @@
-"""Extrapolate a trial to many GPUs, or to a larger one than this machine's.
+"""Extrapolate a trial to many GPUs, or to a larger GPU than this machine's.
 
-A trial of many ranks is rank 0's true share of memory and compute with collectives that
-move nothing. The time that they would take comes from published bandwidths. Where the
-model does not fit this GPU but may fit the one it is for, two shallower ones are
-measured. Blocks are alike, so time is a line over depth. Memory is one too while its
-peak stands at the same instant of a step; the facts ``memory.*`` say where it moves.
+A trial of many ranks measures rank 0's real share of memory and compute; its
+collectives move nothing. Their time is predicted from published bandwidths. If the
+model does not fit this GPU but may fit the one that the run is for, two shallower
+models are measured. Blocks are alike, so time is linear in depth. Memory is linear too
+while its peak stays at the same instant of a step; the facts ``memory.*`` say where it
+moves.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ one of its sources the fitted network is 16 % slower."""
 def communication_ms(job: Job) -> float | None:
     """Return the time that collectives add to a step [ms]; ``None`` if unknown.
 
-    By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: NVLink in nodes of
-    ``speed.node`` GPUs and 400 Gb/s per GPU between them. FP8 without compile, of which
-    no run is published, has that of bf16: it sends no more. So either all settings of
-    a config have a time or none.
+    It is computed by ``speed.bf16_seconds`` and ``speed.fp8_seconds``: NVLink in nodes
+    of ``speed.node`` GPUs and 400 Gb/s per GPU between them. FP8 without compile, of
+    which no run is published, takes the time of bf16, because it sends no more. So
+    either all settings of a config have a time or none has.
     """
     names = ("speed.fp8_seconds",) * (job["precision"] == "fp8")
     for name in (*names, "speed.bf16_seconds"):
@@ -44,10 +45,11 @@ def communication_ms(job: Job) -> float | None:
 
 
 def communication_ends_ms(job: Job) -> list[float]:
-    """Return the same for slower and faster collectives; [] if unknown.
+    """Return that time for slower and faster collectives; [] if unknown.
 
-    In one order for all settings, and with FP8 weights gathered in FP8 and in bf16: of
-    what that saves one report saw nothing (``speed.fp8_gather_gain``).
+    The order is the same for all settings. FP8 weights are gathered in FP8 and in bf16,
+    because one report measured no saving from FP8 all-gather
+    (``speed.fp8_gather_gain``).
     """
     compiled = job["precision"] == "fp8" and job["compile"]
     recipe = "tensorwise" if compiled else ""
@@ -67,7 +69,7 @@ def communication_ends_ms(job: Job) -> list[float]:
 def depths(layers: int, period: int) -> list[tuple[int, int]]:
     """Return pairs of depths to measure in place of a whole model, largest first.
 
-    Each is a multiple of ``period``, after which the blocks repeat.
+    Each is a multiple of ``period``, the distance after which blocks repeat.
     """
     found = []
     deep = layers // 2 // period * period
@@ -81,9 +83,9 @@ def depths(layers: int, period: int) -> list[tuple[int, int]]:
 def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> Record:
     """Return a job's record, extrapolated from those of two shallower models.
 
-    Step times lie on a line through both. Memory is the larger of such a line and of
-    ``peak_by_shape``. ``extrapolation_error`` is half of the 95 % interval of the step
-    time, relative, from the spread of the steps alone.
+    Step time is linear in depth. Memory is the larger of a linear extrapolation and
+    ``peak_by_shape``. ``extrapolation_error`` is half the relative 95 % interval of the
+    step time, from the spread of the steps alone.
     """
     (low, shallow), (high, deep) = pair
     reach = (layers - low) / (high - low)
@@ -114,10 +116,10 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> R
 def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> float:
     """Return the peak memory of a job with ``layers`` blocks by the facts' shape [GiB].
 
-    ``peaks`` are those of two depths, as measured: ``memory.peak_gib`` over depth is
-    shifted and scaled to go through both. Without the building of the model, which no
-    trial sees. 0 where that is unknown, or the same for both depths. How far both ways
-    are off: benchmarks/results/depths.md.
+    ``peaks`` are measured at two depths; ``memory.peak_gib`` over depth is shifted and
+    scaled to match both. It excludes building the model, which a trial does not
+    measure. 0 if it is unknown, or equal at both depths. Errors of both methods:
+    benchmarks/results/depths.md.
     """
     steps = job.with_values({"init_bytes": 0})
     (low, one), (high, other) = peaks
@@ -134,7 +136,7 @@ def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> 
 
 
 def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
-    """Return one rank's record as that of all ranks, with the time of collectives.
+    """Return one rank's record, extrapolated to all ranks with predicted communication.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
     """
@@ -165,10 +167,9 @@ def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
 def _communication_error(
     job: Job, step_ms: float, added: float | None, ends: Sequence[float]
 ) -> float | None:
-    """Return the relative error of tokens/s that the collectives' time leaves.
+    """Return the relative error of tokens/s due to the time of collectives.
 
-    The worst of what they may take as well, and no more than predicted speeds are
-    wrong.
+    It is the worst case of the possible times, at most the error of predicted speeds.
     """
     try:
         predicted: float = job["speed.tokens_error"]
@@ -181,7 +182,7 @@ def _communication_error(
 
 
 def _combined(record: Record, error: float | None) -> float | None:
-    """Combine the errors by depth and by collectives."""
+    """Combine the errors due to depth and to collectives."""
     if error is None:
         return None
     return math.hypot(error, record.extrapolation_error or 0.0)

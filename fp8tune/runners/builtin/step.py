@@ -1,4 +1,4 @@
-"""One optimizer step, as the trainer takes it."""
+"""One optimizer step, as in the trainer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fp8tune.runners.builtin.spec import Spec
 
 
 class Step(NamedTuple):
-    """What one step gave: the mean loss and the gradient's norm before clipping."""
+    """The result of a step: mean loss, and gradient norm before clipping."""
 
     loss: float
     grad_norm: float
 
 
 class Training:
-    """A model with its optimizer and data; each call of ``step`` trains on.
+    """A model with its optimizer and data; each call of ``step`` trains one step.
 
-    The host waits for the device where the trainer's does, since that is part of a
-    step's time: in the loss and after each backward pass, then before the optimizer.
-    ``logits`` stay until the next ones are there, as in the trainer (scripts/train.py):
-    through the backward pass and the optimizer's step.
-    ``read_at`` says when the last step read the loss of each micro-batch
-    [s of ``perf_counter``].
+    The host waits for the device at the same places as the trainer, because waiting is
+    part of a step's time: in the loss, after each backward pass, and before the
+    optimizer. ``logits`` are kept until the next ones exist, as in the trainer
+    (scripts/train.py), so through the backward pass and the optimizer step. ``read_at``
+    has the times at which the last step read the loss of each micro-batch [s of
+    ``perf_counter``].
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Training:
         self.read_at: list[float] = []
 
     def try_micro_batch(self) -> None:
-        """Run forward and backward of the next micro-batch, and learn nothing.
+        """Run forward and backward of the next micro-batch without training.
 
-        The gradients are dropped and the batch comes again.
+        The gradients are dropped, and the same batch is used again.
         """
         batch = next(self.data)
         self.data = itertools.chain((batch,), self.data)
@@ -55,9 +55,9 @@ class Training:
         self.optimizer.zero_grad()
 
     def step(self, count: int = 0) -> Step:
-        """Accumulate, clip, update; the optimizer may still run on the device.
+        """Accumulate, clip and update; the optimizer may still be running.
 
-        With a ``count`` only so many micro-batches are accumulated.
+        With ``count`` only that many micro-batches are accumulated.
         """
         spec = self.spec
         count = count or spec.grad_accum
@@ -81,21 +81,21 @@ class Training:
         return Step(total / count, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy, and what balances the experts (scripts/train.py)."""
+        """Return cross-entropy plus load-balancing losses (scripts/train.py)."""
         loss = cross_entropy(logits, labels, self.spec)
         if not self.spec.experts:
             return loss
         return loss + self.spec.balance_weight * self.model.balance()
 
     def _sync_gradients(self, *, last: bool) -> None:
-        """Reduce gradients over ranks in the last micro-batch only, where sharded."""
+        """If sharded, reduce gradients over ranks in the last micro-batch only."""
         sync = getattr(self.model, "set_requires_gradient_sync", None)
         if sync is not None:
             sync(last)
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """Return AdamW with decay on matrices alone; fused on a GPU if configured."""
+    """Return AdamW with weight decay on matrices only; fused on a GPU if configured."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
         {
@@ -118,11 +118,12 @@ IGNORED = -100
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
-    """Mean cross-entropy of logits [B, S, V]; in chunks of tokens if asked.
+    """Return the mean cross-entropy of logits [B, S, V], in chunks if configured.
 
-    Before it computes anything it reads from the device whether any label counts, so
-    the host waits for the forward pass: in every micro-batch, but for a chunked loss of
-    a single chunk (training/loss.py:28, 64 and 69). Small micro-batches pay most.
+    First it reads from the device whether any label counts, so the host waits for the
+    forward pass. That happens in every micro-batch, except for a chunked loss with a
+    single chunk (training/loss.py:28, 64 and 69). It costs most with small
+    micro-batches.
     """
     flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
     if spec.loss == "chunked_cross_entropy":
@@ -133,10 +134,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
 
 
 def _chunked_cross_entropy(flat: Tensor, wanted: Tensor, size: int) -> Tensor:
-    """The same of [T, V], ``size`` tokens at a time.
+    """Return the mean cross-entropy of [T, V], ``size`` tokens at a time.
 
-    Chunks are slices, as the trainer's are: backward, each fills a whole gradient of
-    the logits with zeros but for its own, which is what they cost.
+    Chunks are slices, as in the trainer. In the backward pass each one fills a whole
+    gradient of the logits with zeros outside its slice; this is their cost.
     """
     if len(wanted) <= size:
         return functional.cross_entropy(flat, wanted, ignore_index=IGNORED)
@@ -160,7 +161,7 @@ EXACT_CHUNK = 256
 def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy in fp32, since the loss trained on may be bf16.
 
-    Its last digit is 0.03 at a loss of 6, more than seeds differ by.
+    A loss of 6 in bf16 has steps of 0.03, more than seeds differ by.
     """
     flat, wanted = logits.flatten(0, 1), labels.flatten()
     parts = zip(flat.split(EXACT_CHUNK), wanted.split(EXACT_CHUNK), strict=True)

@@ -1,11 +1,10 @@
-"""The process of one trial: reads a spec, trains, tells what happens line by line.
+"""The process of one trial: reads a spec, trains, and reports line by line.
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
-line: ``{"stage": ...}`` when a stage begins (import, gpu where there is one, build,
-convert, compile where that is asked for, first_step, steady, and profile),
-``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or
-``{"failed": ...}``. The parent, whose process id it gets, holds the stages to
-deadlines.
+line: ``{"stage": ...}`` when a stage begins (import, gpu on a GPU, build, convert,
+compile if configured, first_step, steady, and profile), ``{"step": ...}`` after each
+step, and at the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process
+id it gets, enforces deadlines of the stages.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from fp8tune.runners.orphan import die_with_parent
 
 
 def say(**fields: Any) -> None:
-    """One line to the parent."""
+    """Print one line for the parent."""
     print(json.dumps({"at": time.time(), **fields}), flush=True)
 
 
 def main(path: str, parent: int) -> None:
-    """Run the trial that a file describes, as long as the parent process lives."""
+    """Run the trial that a file describes, while the parent process lives."""
     die_with_parent(parent)
     say(stage="import")
     try:
         _run(path)
-    except BaseException as error:  # whatever it is, the parent must hear of it
+    except BaseException as error:  # the parent must learn about any error
         say(failed=_failure(error))
         raise SystemExit(1) from None
 
 
 def _run(path: str) -> None:
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others may need the cores
-    # as NVML counts GPUs
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # leaves cores to others
+    # the order of NVML
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
     from fp8tune.runners.builtin.convert import build
@@ -94,15 +93,15 @@ def _versions() -> dict[str, Any]:
 
 
 def touch(device: str = "cuda") -> None:
-    """Compute on the GPU once: one that is busy or broken fails here, not in a model.
+    """Compute on the GPU once: a busy or broken one fails here, not in the model.
 
-    The product makes cuBLAS allocate its workspace, as the first one of a model would.
+    The product makes cuBLAS allocate its workspace, as the model's first one would.
     """
     import torch
 
     ones = torch.ones(64, 64, dtype=torch.bfloat16, device=device)
-    if (ones @ ones).ne(64).any():  # which waits for the product
-        raise RuntimeError("the GPU multiplies wrongly: 64 times 1 is not 64 on it")
+    if (ones @ ones).ne(64).any():  # waits for the product
+        raise RuntimeError("the GPU computes wrong results: 64 times 1 is not 64")
 
 
 def _failure(error: BaseException) -> dict[str, str]:

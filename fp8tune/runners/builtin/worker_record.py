@@ -96,8 +96,8 @@ def _base_record(
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
     outcome, message = _unfinished(result, spec.device)
-    if result.ended == "exit" and last_line:  # else it was cut off, not ended
-        message += f"; it said last: {last_line}"
+    if result.ended == "exit" and last_line:  # otherwise it was cut off
+        message += f"; its last line: {last_line}"
     return base._replace(outcome=outcome, message=message, stage_reached=result.stage)
 
 
@@ -120,17 +120,20 @@ def _unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
     """Return outcome and message of a worker that gave neither result nor error."""
     where, code = f"in stage {result.stage}", result.code
     if result.ended == "late":
-        return _LATE.get(result.stage, "hang"), f"given up {where}"
+        return _LATE.get(result.stage, "hang"), f"stopped at its deadline {where}"
     if result.ended in _BROKEN:
         return "launch", f"the worker {_BROKEN[result.ended]} {where}"
     if code == -signal.SIGKILL:
         loaded = result.stage not in BEFORE_BUILD
         kind = "oom" if device == "cpu" and loaded else "launch"
-        return kind, f"killed {where}, probably by the system for host memory"
+        return kind, f"killed {where}, probably because host memory ran out"
     kind = "compile" if result.stage == "compile" else "launch"
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            return kind, f"the worker died of {signal.Signals(-code).name} {where}"
+            return (
+                kind,
+                f"the worker was killed by {signal.Signals(-code).name} {where}",
+            )
     return kind, f"the worker ended with code {code} {where}"
 
 
@@ -169,15 +172,15 @@ def _measured(
 def _missing_float8(spec: Spec, found: Record) -> str:
     """Return why a trial that should be in FP8 was not; ``""`` if it was.
 
-    Each FP8 linear has a matmul forward and one for each gradient, in every
-    micro-batch; activation checkpointing adds to them. The recipe that keeps the
-    weights' gradient in high precision has one less.
+    In every micro-batch, each FP8 linear has one matmul forward and one for each
+    gradient; activation checkpointing adds more. The recipe that keeps the weight
+    gradient in high precision has one less.
     """
     if spec.precision != "fp8":
         return ""
     ran = found.float8_matmuls
     if not ran:
-        return "FP8 was asked for, and no FP8 matmul ran"
+        return "FP8 was requested, but no FP8 matmul ran"
     each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
     least = found.float8_linears * spec.grad_accum * each
     missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"

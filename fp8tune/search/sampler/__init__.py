@@ -1,8 +1,8 @@
 """Optuna samplers that tune the throughput of training on GPUs.
 
 They search settings such as micro-batch, activation checkpointing and compile for the
-most tokens/s, where a setting may run out of memory and a trial takes minutes. They
-need only Optuna and NumPy::
+most tokens/s. A setting may run out of memory, and a trial takes minutes. They need
+only Optuna and NumPy::
 
     import optuna
     from fp8tune.search.sampler import ThroughputSampler
@@ -27,15 +27,15 @@ need only Optuna and NumPy::
     study.enqueue_trial({"batch": 1, "ac": "full", "compile": True})
     study.optimize(objective, n_trials=30, callbacks=[sampler.stop_when_done])
 
-An objective returns tokens/s. User attributes of a trial tell the rest, all optional:
+An objective returns tokens/s. User attributes of a trial give the rest, all optional:
 ``outcome`` (``ok``, ``oom``, ``compile``, ``hang``, ...), ``peak_gib`` and
 ``reserved_gib`` (allocated and reserved memory of the fullest GPU), ``capacity_gib``
 (the GPU's memory) and ``alloc_retries``. Without ``outcome`` a pruned trial or a broken
 constraint counts as out of memory.
 
-``ThroughputSampler`` models memory and speed. ``FeasibleSampler`` keeps any other
-Optuna sampler to the settings that fit. Both are stateless: a proposal follows from the
-study's trials, so a study that was interrupted goes on as if it had not been.
+``ThroughputSampler`` models memory and speed. ``FeasibleSampler`` restricts any other
+Optuna sampler to settings that probably fit. Both are stateless: a proposal follows
+from the study's trials, so an interrupted study continues as if it had not been.
 """
 
 from fp8tune.search.sampler.base import Proposal

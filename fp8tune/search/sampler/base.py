@@ -1,4 +1,4 @@
-"""What both samplers share: what is known of a study, and how they plug into Optuna."""
+"""Shared by both samplers: the state of a study, and the interface to Optuna."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from fp8tune.search.sampler.candidates import (
     Array,
     CandidateSpace,
     Grid,
+    NamedKeys,
     Point,
-    Roles,
     is_count,
     settings,
 )
@@ -41,7 +41,7 @@ FARTHER = 0.25
 
 
 class Proposal(NamedTuple):
-    """A setting to try next and why."""
+    """A setting to try next, and the reason."""
 
     params: dict[str, Any]
     reason: str
@@ -49,9 +49,9 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a study: its trials, its memory model and its estimates.
+    """The state of a study: its trials, memory model and estimates.
 
-    ``running`` are the settings of the trials that run just now.
+    ``running`` are the settings of trials that are running now.
     """
 
     space: CandidateSpace
@@ -72,12 +72,12 @@ class Known:
         return any(run.ok for run in self.runs)
 
     def chance(self, points: Sequence[Point]) -> Array:
-        """Return the chance that points run: that they fit, and nothing else fails."""
+        """Return the probability that points run: they fit, and nothing else fails."""
         space, runs = self.space, self.runs
         return self.memory.fit(points).probability * chance_to_run(space, points, runs)
 
     def features(self, points: Sequence[Point]) -> Features:
-        """Return what the speed model sees of points."""
+        """Return the inputs of the speed model for points."""
         expected = np.zeros(len(points))
         if self.has_estimate:
             expected = np.log([self.expected[p].tokens_per_second for p in points])
@@ -85,10 +85,11 @@ class Known:
         return features(self.space, points, share, expected)
 
     def untried(self) -> list[Point]:
-        """Return the candidates that a trial may tell something about.
+        """Return the candidates that are worth a trial.
 
-        Not those that were tried, unless the failure may pass; not a batch as large as
-        one that did not fit in the same cell; nor what will fail for another reason.
+        Not those that were tried, unless their failure may pass. Not a batch as large
+        as one that did not fit in the same cell. Not those that will fail for another
+        reason.
         """
         space, runs = self.space, self.runs
         tried: dict[Point, list[Run]] = defaultdict(list)
@@ -114,10 +115,10 @@ class Known:
 def chance_to_run(
     space: CandidateSpace, points: Sequence[Point], runs: Sequence[Run]
 ) -> Array:
-    """Return the chance that nothing but memory stops each point.
+    """Return the probability that each point runs if memory suffices.
 
-    Failures and successes count by how near they are, in knobs other than the batch.
-    Those that may pass do not count.
+    Failures and successes count by their distance in knobs other than the batch.
+    Failures that may pass do not count.
     """
     ran, failed = np.zeros(len(points)), np.zeros(len(points))
     width = len(space.cell(space.candidates[0]))
@@ -132,20 +133,17 @@ def chance_to_run(
 
 
 class ProposingSampler(BaseSampler, abc.ABC):
-    """A sampler that can say what it would try next, and why, without a trial.
+    """A sampler that can propose the next setting, with a reason, without a trial.
 
-    The same history gets the same proposal, in whatever process.
+    The same history gets the same proposal in every process.
 
-    Args:
-        grid: the values of each knob, or a list of the allowed settings. It includes
-            the baseline. A knob that is fixed has one value.
-        batch: the key of the micro-batch.
-        ac: the key of activation checkpointing.
-        compile: the key that says whether the model is compiled.
-        expected: estimates a setting's peak memory and tokens/s; ``None`` if it cannot.
-        capacity_gib: memory of the GPU; 0 if only trials tell it.
-        earlier: trials of a similar study.
-        counts: which trials count; by default all but those of stage "stability".
+    Args: grid: the values of each knob, or a list of the allowed settings. It includes
+    the baseline. A fixed knob has one value. batch: the key of the micro-batch. ac: the
+    key of activation checkpointing. compile: the key that says whether the model is
+    compiled. expected: a function that estimates a setting's peak memory and tokens/s;
+    ``None`` if it cannot. capacity_gib: memory of the GPU [GiB]; 0 to infer it from
+    trials. earlier: trials of a similar study. counts: which trials count; by default
+    all but those of stage "stability".
     """
 
     def __init__(
@@ -161,8 +159,8 @@ class ProposingSampler(BaseSampler, abc.ABC):
         counts: Callable[[FrozenTrial], bool] = is_timed,
     ) -> None:
         self._settings = settings(grid)
-        self._roles = Roles(batch, ac, compile)
-        space = CandidateSpace(self._settings, self._roles)
+        self._named = NamedKeys(batch, ac, compile)
+        space = CandidateSpace(self._settings, self._named)
         self._values = dict(zip(space.keys, space.values, strict=True))
         self._expected = expected
         self._expectations: dict[tuple[Any, ...], Expected] = {}
@@ -180,14 +178,14 @@ class ProposingSampler(BaseSampler, abc.ABC):
         """
         return {
             key: IntDistribution(min(values), max(values), log=True)
-            if key == self._roles.batch
+            if key == self._named.batch
             and all(isinstance(value, int) and is_count(value) for value in values)
             else CategoricalDistribution(values)
             for key, values in self._values.items()
         }
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
-        """Return the trial's setting: what an objective calls first."""
+        """Return the trial's setting; an objective calls this first."""
         return {
             key: trial.suggest_int(key, knob.low, knob.high, log=True)
             if isinstance(knob, IntDistribution)
@@ -206,21 +204,21 @@ class ProposingSampler(BaseSampler, abc.ABC):
 
     @abc.abstractmethod
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
-        """Choose among the untried settings, at least one, after a run succeeded."""
+        """Choose among untried settings (at least one), after a trial succeeded."""
 
     def stop_when_done(self, study: Study, _trial: FrozenTrial) -> None:
-        """Stop the study if no candidate is worth its risk: a callback for Optuna."""
+        """Stop the study if no candidate is worth its risk (a callback for Optuna)."""
         if self.proposal(study) is None:
             study.stop()
 
     def _known(self, study: Study) -> Known:
         """Fit the memory model to a study's trials.
 
-        Those that lack a knob of the grid tell nothing.
+        Trials that lack a knob of the grid are ignored.
         """
         trials = list(filter(self._counts, study.get_trials(deepcopy=False)))
         tried = [trial.params for trial in trials]
-        space = CandidateSpace(self._settings, self._roles, tried)
+        space = CandidateSpace(self._settings, self._named, tried)
         placed = [(t, p) for t in trials if (p := space.point(t.params)) is not None]
         runs = [run_of(t, p) for t, p in placed if t.state.is_finished()]
         running = frozenset(p for t, p in placed if t.state == TrialState.RUNNING)
@@ -243,10 +241,10 @@ class ProposingSampler(BaseSampler, abc.ABC):
         study: Study,  # noqa: ARG002
         trial: FrozenTrial,  # noqa: ARG002
     ) -> dict[str, BaseDistribution]:
-        """Return nothing: a study may declare its knobs as it likes.
+        """Return an empty space: a study may declare its knobs in any way.
 
-        Every knob gets the proposal's value by ``sample_independent``, whatever kind of
-        distribution it was declared with.
+        Every knob gets the proposal's value from ``sample_independent``, for any kind
+        of distribution.
         """
         return {}
 
@@ -256,7 +254,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         trial: FrozenTrial,  # noqa: ARG002
         search_space: dict[str, BaseDistribution],  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Return nothing: ``sample_independent`` returns every knob's value."""
+        """Return no values: ``sample_independent`` returns every knob's value."""
         return {}
 
     def sample_independent(
@@ -278,7 +276,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
     def _setting(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
         """Return a trial's setting, the same for all of its knobs.
 
-        Where no candidate is worth its risk that is the best measured one again.
+        If no candidate is worth its risk, this is the best measured one again.
         """
         key = study.study_name, trial.number
         if key not in self._chosen:

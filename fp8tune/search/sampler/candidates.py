@@ -1,4 +1,4 @@
-"""The settings that may be tried, as tuples of positions in each knob's values."""
+"""The candidate settings, as tuples of indices into each knob's values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Params]
 """The values of each knob, or a list of the allowed settings."""
 
 
-class Roles(NamedTuple):
-    """The keys of the knobs whose meaning the models know; ``None``: no such knob.
+class NamedKeys(NamedTuple):
+    """The keys of the knobs that the models know; ``None``: no such knob.
 
     ``batch``: sequences per GPU and forward pass. ``ac``: activation checkpointing,
     with the values ``none``, ``selective``, ``full``. ``compile``: true or false.
@@ -35,17 +35,21 @@ class Roles(NamedTuple):
 
 
 class CandidateSpace:
-    """The candidates of a search, and the values that its trials had besides.
+    """The candidates of a search, and other values that its trials have.
 
     A trial may have a value that the search does not try, such as bf16 in a search for
-    the best FP8 setting: the models learn from it, and it is never proposed.
+    the best FP8 setting. The models learn from such a trial, but its value is never
+    proposed.
     """
 
     def __init__(
-        self, candidates: Sequence[Params], roles: Roles, tried: Iterable[Params] = ()
+        self,
+        candidates: Sequence[Params],
+        named: NamedKeys,
+        tried: Iterable[Params] = (),
     ) -> None:
         self.keys = tuple(candidates[0])
-        self.roles = roles
+        self.named = named
         self._positions: list[dict[tuple[type, Any], int]] = [{} for _ in self.keys]
         self.candidates = [self._added(params) for params in candidates]
         self.tried = [self._added(params) for params in tried if self._has(params)]
@@ -66,7 +70,7 @@ class CandidateSpace:
         )
 
     def point(self, params: Params) -> Point | None:
-        """Return the point of a setting; ``None`` if it has a value of its own."""
+        """Return the point of a setting; ``None`` if it has an unknown value."""
         found = []
         for key, known in zip(self.keys, self._positions, strict=True):
             value = params.get(key)
@@ -82,32 +86,32 @@ class CandidateSpace:
         return {key: values[position] for key, values, position in chosen}
 
     def place(self, key: str | None) -> int | None:
-        """Return where a knob stands in a point; ``None`` if there is no such knob."""
+        """Return the index of a knob in a point; ``None`` if there is no such knob."""
         return self.keys.index(key) if key in self.keys else None
 
     def cell(self, point: Point) -> Point:
-        """Return the point without its batch: a cell's settings share a memory line."""
-        place = self.place(self.roles.batch)
+        """Return the point without its batch: a cell shares one memory model."""
+        place = self.place(self.named.batch)
         return point if place is None else (*point[:place], *point[place + 1 :])
 
     def batch(self, point: Point) -> float:
-        """Return the batch of a point; 0 where none is known or it is no number."""
-        place = self.place(self.roles.batch)
+        """Return the batch of a point; 0 if there is none or it is not a number."""
+        place = self.place(self.named.batch)
         value = None if place is None else self.values[place][point[place]]
         return float(value) if is_count(value) else 0.0
 
     def is_smooth(self, place: int) -> bool:
-        """Whether a knob's values are numbers, near by their logarithms."""
+        """Return whether a knob's values are numbers (compared by their logarithms)."""
         values = self.values[place]
         return len(values) > 2 and all(map(is_count, values))
 
     def coordinate(self, place: int, value: Any) -> float:
-        """Return where a value of a smooth knob lies: 0 the smallest, 1 the largest."""
+        """Return the position of a numeric knob's value, from 0 (smallest) to 1."""
         low, high = (math.log(end(self.values[place])) for end in (min, max))
         return (math.log(value) - low) / (high - low)
 
     def coordinates(self, points: Sequence[Point]) -> Array:
-        """Return a row for each point: coordinates, positions where not smooth."""
+        """Return a row per point: coordinates of numeric knobs, indices of others."""
         columns = [
             [self.coordinate(place, value) for value in values]
             if self.is_smooth(place)
@@ -120,7 +124,7 @@ class CandidateSpace:
 
 
 def settings(grid: Grid) -> list[dict[str, Any]]:
-    """Return every setting of a grid; ``ValueError`` where there is none."""
+    """Return every setting of a grid; raises ``ValueError`` if there is none."""
     if isinstance(grid, Mapping):
         combined = itertools.product(*grid.values())
         found = [dict(zip(grid, values, strict=True)) for values in combined]
@@ -134,7 +138,7 @@ def settings(grid: Grid) -> list[dict[str, Any]]:
 
 
 def is_count(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return _is_number(value) and value > 0
 
 

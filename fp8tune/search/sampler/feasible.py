@@ -1,4 +1,4 @@
-"""Any Optuna sampler, kept to the settings that fit, and started from an estimate."""
+"""Restrict any Optuna sampler to settings that fit, with warm starts by an estimate."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Inner = Callable[[int], BaseSampler]
 
 
 def library_sampler(name: str) -> Inner:
-    """Return how to make Optuna's ``tpe``, ``gp`` or ``random`` sampler from a seed.
+    """Return a function that makes Optuna's ``tpe``, ``gp`` or ``random`` from a seed.
 
-    TPE draws no random start of its own: with the warm starts it does better without
-    one, and GP with one (seeds 0 to 17 of benchmarks/search/samplers.py).
+    TPE starts without random trials and GP with one: after the warm starts each does
+    better so (seeds 0 to 17 of benchmarks/search/samplers.py).
 
-    Raises ``ImportError`` where ``gp`` lacks SciPy, and ``KeyError`` for other names.
+    Raises ``ImportError`` if ``gp`` lacks SciPy, and ``KeyError`` for other names.
     """
     if name == "gp" and importlib.util.find_spec("scipy") is None:
         raise ImportError("Optuna's GPSampler needs SciPy: pip install scipy")
@@ -42,18 +42,18 @@ def library_sampler(name: str) -> Inner:
 
 
 class FeasibleSampler(ProposingSampler):
-    """Keeps another sampler to the untried settings that probably fit.
+    """Restricts another sampler to untried settings that probably fit.
 
-    The first trials after the baseline are warm starts: for each of ``warm_starts``
-    cells (settings that differ in the batch alone) the one that is fastest by the
-    estimate, times its chance to fit. Without an estimate the usual effects of batch,
-    AC and compile stand for it. After them the inner sampler is asked, and the
-    feasible setting nearest to its answer is tried.
+    The first trials after the baseline are warm starts. A cell is a group of settings
+    that differ only in the batch; from each of ``warm_starts`` cells comes the setting
+    with the best estimated speed times its chance to fit. Without an estimate the
+    typical effects of batch, AC and compile replace it. Then the inner sampler is
+    asked, and the feasible setting nearest to its answer is tried.
 
     ``inner`` makes the sampler from a seed. For each trial a new one is made, from
-    ``seed`` and the number of runs, and shown the history in a study of its own. There
-    a setting that did not run is a broken constraint with the lowest tokens/s measured,
-    as all of Optuna's samplers learn from that. The other arguments are those of
+    ``seed`` and the number of runs, and gets the history in a temporary study. There a
+    setting that did not run violates a constraint and has the lowest tokens/s measured,
+    because all of Optuna's samplers learn from that. The other arguments are those of
     ``ProposingSampler``.
     """
 
@@ -88,11 +88,11 @@ class FeasibleSampler(ProposingSampler):
         return Proposal(space.params(nearest), f"near what {name} proposes")
 
     def _warm_start(self, known: Known, points: Sequence[Point]) -> Point | None:
-        """Return the most promising setting of a cell without a trial, at first."""
+        """Return the next warm start: the most promising setting of an untried cell."""
         space, tried = known.space, [run.point for run in known.runs]
         if len(tried) > self._warm_starts:
             return None
-        cells = set(map(space.cell, tried[1:]))  # the baseline's may have a better one
+        cells = set(map(space.cell, tried[1:]))  # the baseline's may improve
         new = np.array([space.cell(point) not in cells for point in points])
         if not new.any():
             return None
@@ -104,7 +104,7 @@ class FeasibleSampler(ProposingSampler):
         return points[int(np.argmax(np.where(new, promise, -1.0)))]
 
     def _ask(self, known: Known) -> dict[str, Any]:
-        """Return what the inner sampler proposes after the history."""
+        """Return the inner sampler's proposal after the history."""
         runs = known.runs
         lowest = min(run.tokens_per_second for run in runs if run.ok)
         knobs = self.distributions
@@ -125,9 +125,9 @@ class FeasibleSampler(ProposingSampler):
 def _distances(
     space: CandidateSpace, points: Sequence[Point], asked: dict[str, Any]
 ) -> Array:
-    """Return how far points are from a setting whose batch may be any number.
+    """Return the distances of points from a setting whose batch may be any number.
 
-    A knob that differs counts 1, a numeric one by its logarithm's share of the range.
+    A categorical knob that differs counts 1, a numeric one the share of its log range.
     """
     total = np.zeros(len(points))
     rows = space.coordinates(points)
@@ -142,7 +142,7 @@ def _distances(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna from announcing the studies that inner samplers are shown."""
+    """Silence Optuna's messages about the temporary studies of inner samplers."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

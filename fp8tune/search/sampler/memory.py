@@ -1,11 +1,11 @@
-"""The memory model: the chance that a setting fits in the GPU's memory.
+"""The memory model: the probability that a setting fits in the GPU's memory.
 
 In each cell (all knobs but the batch) the peak is ``exp(a) + batch * exp(s)``. The
 intercept and the slope are products of one factor per value of the other knobs, and the
-slope of one factor per cell besides, so that a measured cell tells about its
-neighbours. All logarithms have normal priors; Gauss-Newton steps find the most probable
-values and their covariance. The capacity, where it is not known, is inferred from what
-ran and what ran out of memory.
+slope has one more factor per cell. So a measured cell informs its neighbours. All
+logarithms have normal priors; Gauss-Newton steps find the most probable values and
+their covariance. An unknown capacity is inferred from which trials ran and which ran
+out of memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STEPS, HALVINGS, ROUNDS = 8, 6, 4
 
 
 class Expected(NamedTuple):
-    """What an estimate expects of a setting; 0 where it does not know.
+    """The estimate of a setting; 0 if unknown.
 
     ``peak_gib`` is the peak of the fullest GPU, ``error`` its relative error;
     ``tokens_per_second`` may be on any scale.
@@ -51,7 +51,7 @@ class Expected(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """For each point the chance that it fits, and its share of usable memory."""
+    """For each point the probability that it fits, and its share of usable memory."""
 
     probability: Array
     share: Array
@@ -60,7 +60,7 @@ class Fit(NamedTuple):
 class MemoryModel:
     """Predicts whether settings fit, from the runs so far.
 
-    ``capacity_gib`` is the memory of the GPU, 0 if unknown; runs may tell it.
+    ``capacity_gib`` is the memory of the GPU [GiB]; 0: infer it from runs.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class MemoryModel:
         return float(self._weights @ self._logs)
 
     def fit(self, points: Sequence[Point]) -> Fit:
-        """Predict whether points fit. What has run fits, as does a smaller batch."""
+        """Predict whether points fit; settings that ran and smaller batches do."""
         values, deviations = self._peaks.predict(points)
         distance = (self._logs[None, :] - values[:, None]) / deviations[:, None]
         chance = normal_cdf(distance) @ self._weights
@@ -144,13 +144,13 @@ class _Peaks:
         """Number the unknowns: intercept, slope, two per value of a knob, the cells."""
         space = self._space
         means, deviations = [0.0, 0.0], [0.7, 0.9]
-        batch = space.place(space.roles.batch)
+        batch = space.place(space.named.batch)
         self._columns: dict[int, int] = {}
         for place, values in enumerate(space.values):
             if place == batch:
                 continue
             self._columns[place] = len(means)
-            is_ac = space.keys[place] == space.roles.ac
+            is_ac = space.keys[place] == space.named.ac
             for value in values:
                 means += [0.0, SLOPE.get(str(value), 0.5) if is_ac else 0.0]
                 deviations += [0.05 if batch is not None else 0.5]
@@ -160,7 +160,7 @@ class _Peaks:
         self._deviation = np.array(deviations + [0.1] * len(space.cells))
 
     def _prior_mean(self, runs: Sequence[Run], capacity: float) -> Array:
-        """Return the prior: half of the first peak is state, half is activations."""
+        """Return the prior mean: half of the first peak is state, half activations."""
         mean = self._mean.copy()
         size, batch, level = capacity or 80.0, 4.0, 0.0
         first = next((run for run in runs if _peak(run)), None)
@@ -192,7 +192,7 @@ class _Peaks:
         return values, np.sqrt(variance + PEAK_NOISE**2)
 
     def learn(self, limit: float) -> None:
-        """Fit the runs, where ``limit`` is the logarithm of the usable memory [GiB]."""
+        """Fit the runs; ``limit`` is the logarithm of the usable memory [GiB]."""
         misfit, step, information = self._misfit(self._log, limit)
         for _ in range(STEPS):
             for halving in range(HALVINGS):
@@ -207,9 +207,9 @@ class _Peaks:
         self._covariance = np.asarray(np.linalg.inv(information), np.float64)
 
     def _misfit(self, log: Array, limit: float) -> tuple[float, Array, Array]:
-        """Return the misfit of unknowns, the next Gauss-Newton step, the information.
+        """Return the misfit, the next Gauss-Newton step and the information matrix.
 
-        A run without a peak counts only while it contradicts the model.
+        A run without a peak counts only if it contradicts the model.
         """
         gradient = (self._prior - log) / self._deviation**2
         misfit = float(gradient @ (self._prior - log))
@@ -234,7 +234,7 @@ class _Peaks:
 
 
 class _Rows(NamedTuple):
-    """The batch of points, and which unknowns make up their intercept and slope."""
+    """The batches of points, and the unknowns of their intercepts and slopes."""
 
     batch: Array
     intercept: Array
@@ -252,15 +252,15 @@ def _linearized(rows: _Rows, log: Array) -> tuple[Array, Array]:
 
 
 def _peak(run: Run) -> float:
-    """Return the peak of a run that did not run out of memory; 0 where unknown."""
+    """Return the peak of a run that did not run out of memory; 0 if unknown."""
     return run.peak_gib if run.ok else 0.0
 
 
 def _capacity(capacity_gib: float, runs: Sequence[Run]) -> float:
-    """Return the GPU's memory as the runs tell it, else as given, if that can be."""
-    told = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
+    """Return the GPU's memory as the runs report it, else as given if plausible."""
+    reported = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
     most = max(map(_peak, runs), default=0.0)
-    return told or (capacity_gib if capacity_gib > most else 0.0)
+    return reported or (capacity_gib if capacity_gib > most else 0.0)
 
 
 def _capacities(capacity: float) -> tuple[Array, Array]:
@@ -276,9 +276,9 @@ def _capacities(capacity: float) -> tuple[Array, Array]:
 def _scaled(
     expected: Mapping[Point, Expected], runs: Sequence[Run]
 ) -> dict[Point, Expected]:
-    """Return the expected peaks, scaled by how the measured ones differ.
+    """Return the expected peaks, scaled by the ratio of measured to expected ones.
 
-    If one is far off by its own error, none is trusted more than an uncorrected one.
+    If one is an outlier, all get at least the error of uncorrected estimates.
     """
     known = {point: one for point, one in expected.items() if one.peak_gib > 0}
     measured = [run for run in runs if _peak(run) and run.point in known]
@@ -301,7 +301,7 @@ def _scaled(
 def _ends_of_cells(
     space: CandidateSpace, points: Mapping[Point, Expected]
 ) -> list[Point]:
-    """Return the smallest and the largest batch of each cell: they fix its line."""
+    """Return the smallest and the largest batch of each cell, which define its line."""
     ordered = sorted(points, key=space.batch)
     smallest = {space.cell(point): point for point in reversed(ordered)}
     largest = {space.cell(point): point for point in ordered}

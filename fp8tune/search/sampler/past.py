@@ -1,4 +1,4 @@
-"""What the trials of a study tell: how each ended, its speed and its memory."""
+"""Read the trials of an Optuna study: how each ended, its speed and its memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fp8tune.search.sampler.candidates import Point
 MAX_RESERVED = 0.92
 """Share of the GPU's memory that a setting may reserve to be chosen: beyond it
 fragmentation, another batch or an evaluation ends a long run."""
-PASSING = ("throttled", "launch")
-"""Outcomes that a second trial of the setting may not have."""
+PASSING = ("throttled", "shared", "launch")
+"""Outcomes of chance: a second trial of the setting may well end otherwise."""
 
 
 class Run(NamedTuple):
-    """A finished trial of a setting; memory in GiB, 0 where it is not known.
+    """A finished trial of a setting; memory in GiB, 0 if unknown.
 
-    ``outcome`` is ``ok``, ``oom``, or what else went wrong.
+    ``outcome`` is ``ok``, ``oom`` or another failure.
     """
 
     point: Point
@@ -42,17 +42,17 @@ class Run(NamedTuple):
 
     @property
     def may_be_chosen(self) -> bool:
-        """Whether it fits and its allocator did not have to free memory and retry."""
+        """Whether it fits and its allocator never had to free memory and retry."""
         return self.fits and not self.alloc_retries
 
 
 def is_timed(trial: FrozenTrial) -> bool:
-    """Whether a trial was timed: those of stage "stability" were not."""
+    """Return whether a trial was timed: those of stage "stability" were not."""
     return bool(trial.user_attrs.get("stage") != "stability")
 
 
 def run_of(trial: FrozenTrial, point: Point) -> Run:
-    """Return what a finished trial of a setting tells."""
+    """Return the run of a finished trial."""
     outcome = str(trial.user_attrs.get("outcome") or _outcome(trial))
     speed = _number(trial.values[0]) if trial.values else 0.0
     if outcome == "ok" and not speed:
@@ -63,7 +63,7 @@ def run_of(trial: FrozenTrial, point: Point) -> Run:
 
 
 def _outcome(trial: FrozenTrial) -> str:
-    """How a trial ended by its state: a broken constraint means out of memory."""
+    """Return how a trial ended: a violated constraint means out of memory."""
     broken = any(value > 0 for value in trial.constraints.values())
     if broken or trial.state == TrialState.PRUNED:
         return "oom"
@@ -71,6 +71,6 @@ def _outcome(trial: FrozenTrial) -> str:
 
 
 def _number(value: Any) -> float:
-    """Return a finite number above 0; anything else counts as not known."""
+    """Return a finite number above 0; 0 for anything else."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if plain and 0 < value < math.inf else 0.0

@@ -1,12 +1,12 @@
 """The speed model: the tokens/s of every setting, learned from the trials.
 
 The logarithm of tokens/s is a Gaussian process. Its mean is a saturating curve in the
-batch with the usual effects of AC and compile, or what an estimate expects, whichever
-makes the measurements more probable. Its covariance has a part per knob, smaller parts
-per pair, triple, ... of knobs, and one for what a nearly full GPU may cost. Trials of a
-similar study are a second, correlated output with a level of its own, and the
-correlation is fitted as well (intrinsic coregionalization: Bonilla, Chai and Williams,
-Multi-task Gaussian Process Prediction, 2007).
+batch with the typical effects of AC and compile, or the estimate, whichever makes the
+measurements more probable. Its covariance has a part per knob, smaller parts per pair,
+triple, ... of knobs, and one for the cost of a nearly full GPU. Trials of a similar
+study are a second, correlated output with its own level. Their correlation is fitted
+too (intrinsic coregionalization: Bonilla, Chai and Williams, Multi-task Gaussian
+Process Prediction, 2007).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fp8tune.search.sampler.candidates import Array, CandidateSpace, Point
 
 AC_EFFECT = {"none": 0.0, "selective": -0.06, "full": -0.24}
 COMPILE_EFFECT: dict[Any, float] = {True: 0.14, False: 0.0}
-"""Log of the usual effect on tokens/s: full AC costs 22 to 33 % of time and selective
+"""Log of the typical effect on tokens/s: full AC costs 22 to 33 % of time and selective
 2 to 10 % (Megatron, Moonlight), compile gains 15.7 % (torchtitan, Llama-3.1-8B)."""
 NOISE = 0.008
 """Relative: between runs of one setting, and what the model cannot follow."""
@@ -44,17 +44,17 @@ BONDS = (0.97, 0.99, 0.9, 0.6)
 
 
 class Features(NamedTuple):
-    """What the model sees of points, one row each.
+    """The model's inputs, one row per point.
 
-    ``coordinates`` has a column per knob; ``usual`` and ``expected`` are logarithms of
-    tokens/s, by the usual effects without the batch and by the estimate; ``pressure``
+    ``coordinates`` has a column per knob. ``typical`` and ``expected`` are logarithms
+    of tokens/s, by typical effects without the batch and by the estimate; ``pressure``
     is how far the memory is past ``NEARLY_FULL``; ``study`` is 0 for this study's
     points and 1 for a similar study's.
     """
 
     coordinates: Array
     batch: Array
-    usual: Array
+    typical: Array
     expected: Array
     pressure: Array
     study: Array
@@ -79,15 +79,15 @@ class Kernel:
 
     @property
     def cell_variance(self) -> float:
-        """Variance of what is each cell's own: an estimate may be wrong by so much."""
+        """Variance of the part that each cell has alone: the error of an estimate."""
         return CELL_ERROR**2 + (ESTIMATE_ERROR * self.trust) ** 2
 
 
 class SpeedModel:
-    """Predicts logarithms of tokens/s from those measured at ``seen``.
+    """Predicts log tokens/s from the values measured at ``seen``.
 
-    ``has_estimate``: whether the features hold an estimate's expectation.
-    ``evidence`` is the logarithm of the probability of the measurements.
+    ``has_estimate``: whether the features include an estimate. ``evidence`` is the log
+    probability of the measurements.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SpeedModel:
         has_estimate: bool = False,
     ) -> None:
         self._smooth = [space.is_smooth(place) for place in range(len(space.keys))]
-        self._batch = space.place(space.roles.batch)
+        self._batch = space.place(space.named.batch)
         self._seen, self._logs = seen, logs
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
@@ -127,8 +127,8 @@ class SpeedModel:
         return np.asarray(np.linalg.solve(self._lower, cross))
 
     def _mean(self, features: Features, kernel: Kernel) -> Array:
-        usual = prior_log_speed(features, kernel.half if self._halves else 0.0)
-        return kernel.trust * features.expected + (1 - kernel.trust) * usual
+        typical = prior_log_speed(features, kernel.half if self._halves else 0.0)
+        return kernel.trust * features.expected + (1 - kernel.trust) * typical
 
     def _covariance(self, a: Features, b: Features, kernel: Kernel) -> Array:
         product = np.ones((len(a.batch), len(b.batch)))
@@ -198,24 +198,25 @@ def features(
 ) -> Features:
     """Return the features of this study's points.
 
-    ``memory_share`` is the share of usable memory of each, ``expected`` the logarithm
-    of the tokens/s that an estimate expects, zeros without one.
+    ``memory_share`` is the share of usable memory of each; ``expected`` is the log of
+    the estimated tokens/s, zeros without an estimate.
     """
-    ac, compiles = space.place(space.roles.ac), space.place(space.roles.compile)
-    usual = np.zeros(len(points))
+    ac, compiles = space.place(space.named.ac), space.place(space.named.compile)
+    typical = np.zeros(len(points))
     for row, point in enumerate(points):
         if ac is not None:
-            usual[row] += AC_EFFECT.get(space.values[ac][point[ac]], 0.0)
+            typical[row] += AC_EFFECT.get(space.values[ac][point[ac]], 0.0)
         if compiles is not None:
             value = space.values[compiles][point[compiles]]
-            usual[row] += COMPILE_EFFECT.get(value, 0.0)
+            typical[row] += COMPILE_EFFECT.get(value, 0.0)
     batch = np.array([space.batch(point) for point in points])
     pressure = np.clip((memory_share - NEARLY_FULL) / (1 - NEARLY_FULL), 0.0, 1.5)
     study = np.zeros(len(points))
-    return Features(space.coordinates(points), batch, usual, expected, pressure, study)
+    coordinates = space.coordinates(points)
+    return Features(coordinates, batch, typical, expected, pressure, study)
 
 
 def prior_log_speed(features: Features, half: float = HALVES[0]) -> Array:
-    """Return log tokens/s by the usual effects, up to a constant."""
-    usual = features.usual - PRESSURE * features.pressure
-    return usual + np.log(features.batch / (features.batch + half)) if half else usual
+    """Return log tokens/s by typical effects, up to a constant."""
+    log = features.typical - PRESSURE * features.pressure
+    return log + np.log(features.batch / (features.batch + half)) if half else log

@@ -1,4 +1,4 @@
-"""A sampler for training throughput: tries what promises most among what may fit."""
+"""A sampler for training throughput: expected improvement among feasible settings."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ the chance to beat the best so far, so that it would read as a prediction and is
 class ThroughputSampler(ProposingSampler):
     """Proposes settings by a memory model, a speed model and expected improvement.
 
-    Each trial goes where the expected improvement times the chance to run is largest,
-    among the settings whose chance to fit is at least ``FEASIBLE``. A study ends when
-    none is expected to gain 0.05 %, every value of a knob was tried once, and no small
-    number of settings is left.
+    Each trial has the largest expected improvement times probability to run, among the
+    settings whose probability to fit is at least ``FEASIBLE``. A study ends when no
+    setting has an expected gain of 0.05 % and every value of a knob was tried once. If
+    only a few settings are left by then, these are tried first.
     """
 
     def last_few(self, study: Study) -> Proposal | None:
-        """Return the best setting left where few are, and it is feasible.
+        """Return the best feasible setting if only few settings are left.
 
-        A loop tries these before it calls the baseline the best.
+        A search loop tries these before it calls the baseline the best.
         """
         known, ahead = self._look_ahead(study)
         return None if ahead is None else _one_of_few(known, ahead, LAST_FEW)
@@ -66,13 +66,13 @@ class ThroughputSampler(ProposingSampler):
             return 0.0
         return float(ahead.gain[~ahead.feasible].max())
 
-    def _look_ahead(self, study: Study) -> tuple[Known, Outlook | None]:
+    def _look_ahead(self, study: Study) -> tuple[Known, Predictions | None]:
         known = self._known(study)
         points = known.untried()
-        return known, outlook(known, points) if points and known.has_run else None
+        return known, predictions(known, points) if points and known.has_run else None
 
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
-        ahead = outlook(known, points)
+        ahead = predictions(known, points)
         return (
             _most_promising(known, ahead)
             or _value_not_tried(known, ahead)
@@ -81,8 +81,8 @@ class ThroughputSampler(ProposingSampler):
         )
 
 
-def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
-    """The feasible setting with the largest expected gain, if that is enough."""
+def _most_promising(known: Known, ahead: Predictions) -> Proposal | None:
+    """Return the feasible setting with the largest expected gain, if large enough."""
     best = ahead.best(ahead.feasible)
     gain, chance = float(ahead.gain[best]), float(ahead.fits[best])
     enough = ENOUGH_EARLIER if _has_guide(ahead) else ENOUGH
@@ -93,10 +93,10 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
     return Proposal(params, f"{PROPOSED}{fits}")
 
 
-def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
-    """The setting that gains most though it probably does not fit, before one did not.
+def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
+    """Return the best setting that probably does not fit, until one did not fit.
 
-    The memory model may be wrong until a trial has run out of memory.
+    The memory model may be too pessimistic until a trial has run out of memory.
     """
     best = ahead.best(~ahead.feasible)
     gain = float(ahead.gain[best])
@@ -107,18 +107,18 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     return Proposal(params, f"{PROPOSED}, may not fit")
 
 
-def _has_guide(ahead: Outlook) -> bool:
-    """Whether a similar study is believed."""
+def _has_guide(ahead: Predictions) -> bool:
+    """Return whether a similar study is relied on."""
     return ahead.agreement > BELIEVED
 
 
-def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
-    """The best feasible setting with a value that no trial has had yet."""
+def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
+    """Return the best feasible setting with a value that no trial has had yet."""
     space = known.space
     tried = [run.point for run in known.runs]
     tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
-        if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
+        if key == space.named.batch or len(space.values[place]) > MOST_VALUES:
             continue
         seen = {point[place] for point in tried}
         new = np.array([point[place] not in seen for point in ahead.candidates])
@@ -129,8 +129,8 @@ def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     return None
 
 
-def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
-    """The best of the settings left, where these are few and it is feasible."""
+def _one_of_few(known: Known, ahead: Predictions, few: int) -> Proposal | None:
+    """Return the best of the settings left if they are few and it is feasible."""
     left = len(ahead.candidates)
     if _has_guide(ahead) or left > few or not ahead.feasible.any():
         return None
@@ -138,12 +138,12 @@ def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
     return Proposal(known.space.params(best), "few are left")
 
 
-class Outlook(NamedTuple):
-    """Candidates with what is expected of them.
+class Predictions(NamedTuple):
+    """Predictions for the candidates.
 
-    ``fits`` is the chance that each fits in memory, ``gain`` its expected improvement
-    (log of tokens/s) times the chance that it runs. ``agreement`` is the probability
-    that a similar study tells about this one, 0 without one.
+    ``fits`` is the probability that each fits in memory, ``gain`` its expected
+    improvement (log of tokens/s) times the probability that it runs. ``agreement`` is
+    the probability that a similar study predicts this one, 0 without one.
     """
 
     candidates: Sequence[Point]
@@ -157,11 +157,11 @@ class Outlook(NamedTuple):
         return self.fits >= FEASIBLE
 
     def best(self, among: Mask) -> int:
-        """Return the place of the candidate with the largest gain among some."""
+        """Return the index of the candidate with the largest gain among some."""
         return int(np.argmax(np.where(among, self.gain, -1.0)))
 
 
-def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
+def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
     """Predict untried candidates; at least one run must have succeeded."""
     runs, space = known.runs, known.space
     logs: dict[Point, list[float]] = defaultdict(list)
@@ -178,8 +178,8 @@ def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
         best = _best(known, model, seen, means)
         gain += probability * _improvement(*model.predict(described), best)
     gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
-    gain = gain.round(9)  # or rounding errors would choose among equals
-    return Outlook(candidates, fits, gain, agreement)
+    gain = gain.round(9)  # otherwise rounding errors would choose among equals
+    return Predictions(candidates, fits, gain, agreement)
 
 
 def _models(
@@ -187,8 +187,9 @@ def _models(
 ) -> list[tuple[SpeedModel, float]]:
     """Return the speed models with their probabilities.
 
-    One learns from this study alone, one from a similar study too. Each is as probable
-    as it makes this study's trials, so a misleading study soon stops counting.
+    One learns from this study alone, the other from a similar study too. Each is
+    weighted by how well it predicts this study's trials, so a misleading study soon
+    loses its weight.
     """
     space, has_estimate = known.space, known.has_estimate
     ours = known.features(seen)

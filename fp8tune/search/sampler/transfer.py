@@ -1,6 +1,6 @@
-"""Transfer: what the trials of a similar study tell about the settings of this one.
+"""Transfer: use the trials of a similar study as evidence for this one.
 
-They are evidence for the speed model, which finds out how alike the two studies are.
+The speed model fits how strongly the two studies correlate.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FAILURES_COUNT = 3
 class EarlierTrial:
     """A trial of a similar study.
 
-    ``params`` are its values, its batch in sequences of this study's length (a fraction
-    if need be). ``memory_share`` is its peak over its GPU's usable memory,
-    ``expected_tokens_per_second`` what the estimate expected of it; 0 if unknown.
+    ``params`` are its values; its batch counts sequences of this study's length,
+    possibly a fraction. ``memory_share`` is its peak over its GPU's usable memory,
+    ``expected_tokens_per_second`` its estimated speed; 0 if unknown.
     """
 
     params: Params
@@ -43,7 +43,7 @@ class EarlierTrial:
 
 
 class _Placed(NamedTuple):
-    """A trial, its point with the nearest batch of this space, and its own batch."""
+    """A trial, its point (with the nearest batch of this space), and its own batch."""
 
     point: Point
     batch: float
@@ -51,7 +51,7 @@ class _Placed(NamedTuple):
 
 
 class Earlier:
-    """The trials of a similar study, as far as this space has their values."""
+    """The trials of a similar study whose values this space has."""
 
     def __init__(self, space: CandidateSpace, trials: Sequence[EarlierTrial]) -> None:
         self._space = space
@@ -60,17 +60,17 @@ class Earlier:
 
     @property
     def points(self) -> list[Point]:
-        """The points that were tried there, each with the nearest batch of here."""
+        """The points tried there, each with the nearest batch of this space."""
         return [one.point for one in self._placed]
 
     @property
     def failures(self) -> list[Run]:
-        """What failed there, as often as it counts here."""
+        """The failures there, repeated by their weight here."""
         failed = [one for one in self._placed if one.trial.outcome != "ok"]
         return [Run(one.point, one.trial.outcome) for one in failed] * FAILURES_COUNT
 
     def measured(self, *, has_estimate: bool) -> tuple[Features, Array]:
-        """Return features of its settings, and their mean logarithms of tokens/s."""
+        """Return the features of its settings, and their mean log tokens/s."""
         space = self._space
         runs: dict[tuple[Point, float], list[EarlierTrial]] = defaultdict(list)
         for point, batch, trial in self._placed:
@@ -86,7 +86,7 @@ class Earlier:
             speeds = [own[0].expected_tokens_per_second for own in runs.values()]
             expected = np.log(speeds)
         found = features(space, [point for point, _ in runs], share, expected)
-        place = space.place(space.roles.batch)
+        place = space.place(space.named.batch)
         coordinates, batches = found.coordinates, np.array([b for _, b in runs])
         if place is not None and space.is_smooth(place):
             coordinates[:, place] = [space.coordinate(place, b) for b in batches]
@@ -96,7 +96,7 @@ class Earlier:
 
 
 def _placed(space: CandidateSpace, trial: EarlierTrial) -> _Placed | None:
-    params, size, key = dict(trial.params), 0.0, space.roles.batch
+    params, size, key = dict(trial.params), 0.0, space.named.batch
     if key is not None:
         if not (space.has_batches and is_count(params.get(key))):
             return None

@@ -1,1 +1,1 @@
-"""Does FP8 learn as bf16 does: short runs of both at the setting that was chosen."""
+"""Compare the losses of FP8 and bf16 in short runs at the chosen setting."""

@@ -1,10 +1,10 @@
 """Compare FP8's loss curves with those of bf16 on the same seeds and data.
 
-The loss gap is FP8's loss at the end of a run minus that of bf16 on the same seed, as
-a mean over the seeds: what both owe to the seed cancels. FP8 is inside the spread where
-the gap is at most the standard deviation between bf16 seeds. It is outside where the
-gap is surely above zero (95 % interval of Student's t) and above the largest value
-that this deviation may have, known from few seeds. Everything between is inconclusive.
+The loss gap is FP8's final loss minus bf16's on the same seed, averaged over the seeds:
+the effect of the seed cancels. FP8 is inside the spread if the gap is at most the
+standard deviation between bf16 seeds. It is outside if the gap is significantly above
+zero (95 % interval of Student's t) and above the upper limit of that standard
+deviation, which is known from few seeds. Everything in between is inconclusive.
 ``benchmarks.search.stability.py`` measures how often each verdict is right.
 """
 
@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from fp8tune.trials.record import LossRun, Record
 
-SEEDS, MAX_SEEDS = 3, 6  # of each precision; the most while inconclusive
+SEEDS, MAX_SEEDS = 3, 6  # seeds of each precision; the most while inconclusive
 STUDENT_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
 """Student's t of a 95 % interval, by degrees of freedom."""
 MAX_DEVIATION = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
 """How many times the measured deviation the true one is at most, in 9 of 10 cases, by
 degrees of freedom: the root of these over the lowest tenth of chi-square."""
-FINAL_SHARE = 0.25  # of a run, at its end, over which its loss is averaged
+FINAL_SHARE = 0.25  # share of a run, at its end, over which its loss is averaged
 LOSS_NOISE = 7.0  # deviations from step to step that a change of the loss must exceed
-LOST_SHARE = 0.5  # of what a run had learned, lost again: the run diverged
+LOST_SHARE = 0.5  # share of the learned loss that is lost again: the run diverged
 CLIMBED_SHARE = 0.05  # the same if bf16 on the same seed kept it: 0.35 of 7 nats
 CLIMB_WINDOW = 0.125  # of a run, over which losses are averaged to see a climb
 SPIKE = 7.0  # deviations above the steps before, as in OLMo 2 (arXiv 2501.00656)
@@ -53,7 +53,7 @@ class LossVerdict(StrEnum):
 class LossCurve(NamedTuple):
     """The losses and gradient norms of one training run, step by step.
 
-    ``nan`` says that the run ended in NaN or infinity; the series stop before that.
+    ``nan``: the run ended in NaN or infinity; the series stop before that.
     """
 
     precision: str
@@ -70,9 +70,9 @@ CurvePair = tuple[LossCurve, LossCurve]
 class Comparison(NamedTuple):
     """FP8 compared with bf16 at one warmup.
 
-    ``gap`` is how much higher FP8's loss is than that of bf16 on the same seed, the
-    mean over ``seeds``; ``interval`` is its 95 % interval, ``spread`` the standard
-    deviation between bf16 seeds. All three are relative to bf16's loss. ``spikes`` and
+    ``gap`` is the difference of FP8's loss and bf16's on the same seed, averaged over
+    ``seeds``; ``interval`` is its 95 % interval, ``spread`` the standard deviation
+    between bf16 seeds. All three are relative to bf16's loss. ``spikes`` and
     ``diverged`` count gradient spikes and diverged runs, in FP8 and in bf16.
     """
 
@@ -88,12 +88,9 @@ class Comparison(NamedTuple):
 
 
 def loss_curve(record: Record, precision: str) -> LossCurve | None:
-    """Return the curve of a record's run; ``None`` if it is not complete.
-
-    A throttled GPU is slow but computes the same, so its curve counts.
-    """
+    """Return the curve of a record's run; ``None`` if it is not complete."""
     run = record.loss_run
-    if run is None or record.outcome not in ("ok", "throttled", "nan"):
+    if run is None or not record.meaning.has_losses:
         return None
     nan = record.outcome == "nan"
     if not nan and min(len(record.losses), len(record.grad_norms)) < run.steps:
@@ -108,8 +105,9 @@ def compare(
 ) -> Comparison:
     """Compare FP8 with bf16 at one warmup.
 
-    There is at least one pair. ``bf16_seeds`` show how much seeds differ, by default
-    those of the pairs. With fewer than ``min_pairs`` only divergence gives a verdict.
+    There must be at least one pair. The spread between seeds comes from ``bf16_seeds``,
+    by default from the pairs. With fewer than ``min_pairs`` only divergence gives a
+    verdict.
     """
     run = pairs[0][0].loss_run
     fp8, bf16 = zip(*pairs, strict=True)
@@ -133,7 +131,7 @@ def _compare_losses(
     bf16_seeds: Sequence[LossCurve],
     min_pairs: int,
 ) -> Comparison:
-    """Fill in gap, spread, spikes and verdict of runs of which none diverged."""
+    """Return gap, spread, spikes and verdict of runs of which none diverged."""
     noise = norm_noise(bf16_seeds)
     fp8_spikes, bf16_spikes = (
         sum(count_spikes(curve.grad_norms, noise) for curve in curves)
@@ -177,7 +175,7 @@ def _gap_verdict(result: Comparison, seeds: int) -> LossVerdict:
 
 
 def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
-    """Judge gradient spikes by the chance of so many in FP8, were both alike."""
+    """Judge gradient spikes by the probability of so many in FP8 if both were alike."""
     spikes = fp8 + bf16
     ways = sum(math.comb(spikes, count) for count in range(fp8, spikes + 1))
     chance = ways / float(2**spikes)
@@ -189,7 +187,7 @@ def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
 
 
 def norm_noise(curves: Iterable[LossCurve]) -> float:
-    """Return the typical deviation of gradient norms from those before them (log)."""
+    """Return the typical change of gradient norms relative to preceding ones (log)."""
     rises = [abs(rise) for curve in curves for rise in _norm_rises(curve.grad_norms)]
     noise = 1.4826 * statistics.median(rises) if rises else 0.0
     return max(MIN_NORM_NOISE, noise)
@@ -229,9 +227,10 @@ def fp8_diverged(fp8: LossCurve, bf16: LossCurve) -> bool:
 def diverged(curve: LossCurve) -> bool:
     """Return whether a run ended in NaN, or clearly worse than it once was.
 
-    Judged by moving means as wide as the final window: either half of what was learned
-    at best is lost at the end, or the loss rose above that of the untrained model and
-    the end is below it by less than this rise. A rise within the noise does not count.
+    Losses are averaged over windows as wide as the final one. A run diverged if it lost
+    half of its best progress by the end. It also diverged if its loss rose above that
+    of the untrained model and ended below it by less than this rise. A rise within the
+    noise does not count.
     """
     if curve.nan:
         return True

@@ -1,4 +1,4 @@
-"""What the loss runs at an FP8 setting show: verdict, warmup to propose, sentences."""
+"""Evaluate the loss runs at an FP8 setting: verdict, warmup to propose, sentences."""
 
 from __future__ import annotations
 
@@ -22,8 +22,15 @@ from fp8tune.trials.trial import Trial
 
 WARMUP_PAIRS = 2
 """Pairs of runs at a warmup other than the config's, where FP8 does not diverge."""
+WORDS = {
+    LossVerdict.INSIDE: "inside the spread",
+    LossVerdict.INCONCLUSIVE: "inconclusive",
+    LossVerdict.OUTSIDE: "outside the spread",
+    LossVerdict.DIVERGED: "diverged",
+}
+"""A verdict on a warmup in words."""
 LIMITS = (
-    "a run this short can show that FP8 goes wrong, not that it converges: FP8 was "
+    "a run this short can show that FP8 fails, not that it converges: FP8 has been "
     "seen to diverge only after about 200B tokens (arXiv 2409.12517)"
 )
 PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
@@ -32,12 +39,13 @@ for 405B. DeepSeek-V3 (arXiv 2412.19437): 2000. See rules/stability/no-warmup.to
 
 
 class Stability(NamedTuple):
-    """How FP8 learns at a setting, by all its runs.
+    """The comparison of losses at an FP8 setting, from all its loss runs.
 
-    ``tested`` is at the config's warmup, or the longest one that a run holds. In that
-    case, if a run diverged, ``first_steps`` is over the config's own first steps.
-    ``others`` are other warmups; ``proposed_warmup`` is the shortest of all that stays
-    inside the spread, ``None`` if none does. ``tokens`` are those of one run.
+    ``tested`` is at the config's warmup, or at the longest one that fits in a run. In
+    the latter case, if a run diverged, ``first_steps`` is over the config's own first
+    steps. ``others`` are other warmups; ``proposed_warmup`` is the shortest of all that
+    stays inside the spread, ``None`` if none does. ``tokens`` is the number of tokens
+    of one run.
     """
 
     tested: Comparison
@@ -51,7 +59,7 @@ class Stability(NamedTuple):
 
     @property
     def verdict(self) -> LossVerdict:
-        """What is known of FP8 as the config would run it."""
+        """The verdict on FP8 as the config would run it."""
         return LossVerdict.INCONCLUSIVE if self.may_diverge else self.decisive.verdict
 
     @property
@@ -62,18 +70,18 @@ class Stability(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether runs were too short for the config's warmup and had a shorter one."""
+        """Whether runs had a shorter warmup because the config's did not fit."""
         return self.tested.warmup_steps < self.config_warmup
 
     @property
     def pairs_needed(self) -> int:
-        """Pairs of runs that another warmup needs: at least all that diverged."""
+        """The number of pairs that another warmup needs: at least all that diverged."""
         diverged = self.tested.verdict == LossVerdict.DIVERGED
         return self.tested.seeds if diverged else WARMUP_PAIRS
 
     @property
     def may_diverge(self) -> bool:
-        """Whether FP8 diverged, but in too few runs or only under a shorter warmup."""
+        """Whether FP8 diverged, but in too few runs or only with a shorter warmup."""
         result = self.decisive
         if result.verdict == LossVerdict.DIVERGED:
             return result.warmup_steps < self.config_warmup
@@ -82,12 +90,12 @@ class Stability(NamedTuple):
 
     @property
     def rejects(self) -> bool:
-        """Whether the setting must not be chosen: it diverges as it would be run."""
+        """Whether the setting must not be chosen because FP8 diverges."""
         return self.verdict == LossVerdict.DIVERGED and self.warmup_to_write is None
 
     @property
     def warmup_to_write(self) -> int | None:
-        """The proposed warmup if it may be written, be it the config's own or not."""
+        """The proposed warmup (it may be the config's own) if it may be written."""
         may_write = self.may_change_warmup and not self.is_cut
         return self.proposed_warmup if may_write else None
 
@@ -95,7 +103,7 @@ class Stability(NamedTuple):
 def stability_by_setting(
     space: Space, trials: Sequence[Trial]
 ) -> dict[Point, Stability]:
-    """Return what is known of each FP8 setting, in the order of the first runs."""
+    """Return the comparison at each FP8 setting, in the order of the first runs."""
     last = {fp8_setting(space, t): t.record for t in trials if t.stage == "stability"}
     results = {}
     for point, curves in curves_by_setting(space, trials).items():
@@ -109,7 +117,7 @@ def stability_by_setting(
 def curves_by_setting(
     space: Space, trials: Sequence[Trial]
 ) -> dict[Point, list[LossCurve]]:
-    """Return the complete loss runs by the FP8 setting that they were made for."""
+    """Return the complete loss runs, by the FP8 setting that they compare."""
     curves: dict[Point, list[LossCurve]] = {}
     for trial in trials:
         point = fp8_setting(space, trial) if trial.stage == "stability" else None
@@ -122,18 +130,18 @@ def curves_by_setting(
 
 
 def fp8_setting(space: Space, trial: Trial) -> Point | None:
-    """Return the FP8 setting that a loss run was made for; half the runs are bf16."""
+    """Return the FP8 setting that a loss run, in FP8 or bf16, belongs to."""
     return space.in_precision(space.point(trial.record.knobs), "fp8")
 
 
 def loss_key(space: Space, point: Point) -> Point:
-    """Return the part of a setting that changes losses: equal keys learn alike."""
+    """Return the part of a setting that changes losses."""
     pairs = zip(space.knobs, point, strict=True)
     return tuple(index for knob, index in pairs if not knob.traits.learns_alike)
 
 
 def assess(curves: Sequence[LossCurve]) -> Stability | None:
-    """Return what the runs of one setting show; ``None`` while there is no pair."""
+    """Return the comparison of one setting's runs; ``None`` without a pair."""
     by_warmup = pairs_by_warmup(curves)
     run = curves[0].loss_run if curves else None
     if run is None or run.warmup_steps not in by_warmup:
@@ -213,7 +221,7 @@ def verdict_line(result: Stability) -> str:
 
 
 def _outcome(tested: Comparison) -> str:
-    """Return what one comparison shows."""
+    """Return the result of one comparison in words."""
     if any(tested.diverged):
         return f"FP8 diverged in {_diverged(tested)}"
     if tested.verdict == LossVerdict.OUTSIDE:
@@ -245,23 +253,23 @@ def evidence(tested: Comparison) -> str:
 
 
 def _cause(fp8: int, bf16: int) -> str:
-    """Return why so many diverged runs do not show a fault of FP8."""
+    """Return why this many diverged runs do not prove a fault of FP8."""
     if not bf16:
         return f"{counted(fp8, 'run')} may be chance"
     if not fp8:
-        return "the learning rate may be too high for bf16, this says nothing of FP8"
+        return "the learning rate may be too high for bf16: no evidence about FP8"
     return "the learning rate may be too high for both"
 
 
 def warning(result: Stability | None) -> str:
-    """Return that FP8 may diverge and how to find out; ``""`` without such a doubt."""
+    """Return a warning that FP8 may diverge, and how to find out; else ``""``."""
     if result is None or not result.may_diverge:
         return ""
     tested, warmup = result.tested, result.config_warmup
     why, train = "which may be chance", "with other seeds"
     if tested.verdict == LossVerdict.DIVERGED:
         steps = tested.warmup_steps
-        why = f"with a warmup of {steps} steps (no run holds your {warmup})"
+        why = f"with a warmup of {steps} steps (runs are too short for your {warmup})"
         train = f"past step {max(warmup, tested.steps)}"
     return (
         f"FP8 may diverge: it did in {_diverged(tested)}, {why}; before a long run "
@@ -270,9 +278,10 @@ def warning(result: Stability | None) -> str:
 
 
 def warmup_lines(result: Stability, key: str) -> Iterator[str]:
-    """Yield what other warmups did, and which one is proposed."""
+    """Yield the results of other warmups, and which warmup is proposed."""
     best, warmup = result.proposed_warmup, result.config_warmup
-    tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in result.others)
+    others = result.others
+    tried = ", ".join(f"{c.warmup_steps} steps {WORDS[c.verdict]}" for c in others)
     if result.verdict == LossVerdict.INCONCLUSIVE or best == 0 == warmup:
         return
     if result.is_cut:
@@ -281,7 +290,7 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
             yield f"warmup: runs of {steps} steps are too short to test {warmup}"
     elif best is None:
         more = f" ({tried})" if tried else ""
-        yield f"warmup: none that was tried stays inside the spread{more}"
+        yield f"warmup: none tried stays inside the spread{more}"
     elif best == warmup:
         shorter = any(c.warmup_steps < best for c in result.others)
         why = f"stayed inside the spread ({tried})" if shorter else "was tried"
@@ -291,11 +300,11 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
         how = "proposed and written" if free else "proposed, not written"
         typed = "" if free else "; --allow warmup writes it"
         short = f"; {PUBLISHED}" if best < min(200, warmup) else ""
-        yield f"warmup: {key} = {best} {how} ({tried}){typed}{short}"
+        yield f"warmup: {key} = {best} {how} (tried: {tried}){typed}{short}"
 
 
 def change(result: Stability) -> tuple[int, str] | None:
-    """Return the warmup to write and why; ``None`` to leave the config's."""
+    """Return the warmup to write and why; ``None`` to keep the config's."""
     best, warmup = result.warmup_to_write, result.config_warmup
     if best is None or best == warmup:
         return None
@@ -306,9 +315,9 @@ def change(result: Stability) -> tuple[int, str] | None:
 def as_json(
     result: Stability | None, not_checked: str, two_models: str = ""
 ) -> dict[str, Any] | None:
-    """Return the comparison as JSON holds it.
+    """Return the comparison as JSON.
 
-    ``not_checked`` says why it is missing or did not end, ``two_models`` that FP8 and
+    ``not_checked`` says why it is missing or unfinished, ``two_models`` that FP8 and
     bf16 are different models.
     """
     if result is None:

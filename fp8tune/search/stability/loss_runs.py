@@ -1,13 +1,13 @@
 """The last stage of a search: loss runs in FP8 and bf16 at the chosen setting.
 
-Pairs of bf16 and FP8 run seed by seed at the config's warmup, with more seeds while
-the verdict is inconclusive. Then shorter warmups follow while FP8 stays inside the
-spread of bf16 seeds, or longer ones until it does.
+Pairs of bf16 and FP8 run seed by seed at the config's warmup, with more seeds while the
+verdict is inconclusive. Then shorter warmups follow while FP8 stays inside the spread
+of bf16 seeds, or longer ones until it does.
 
-A warmup longer than half a run is cut to that, which is harsher. If FP8 or bf16
-diverges under it, pairs follow over the config's own first steps, the start of its true
-warmup: what diverges there diverges in the config's own run too. If nothing diverges
-under the shorter warmup, those pairs would show nothing new.
+A warmup longer than half a run is shortened to half a run, which is harsher. If FP8 or
+bf16 diverges with it, pairs follow over the config's own first steps, the start of its
+real warmup: a run that diverges there diverges in the config's own run too. If nothing
+diverges with the shorter warmup, those pairs would show nothing new.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from fp8tune.trials.space import Point, Space
 FIRST_SEED = 42
 MIN_STEPS, MAX_STEPS = 24, 200  # of a run
 BUDGET_SHARE = 0.25  # of the budget, for all loss runs together
-PLANNED_SHARE = 0.8  # of that time is planned: some runs take longer than others
+PLANNED_SHARE = 0.8  # of that time is planned: some runs take longer
 VERDICT_RUNS = 2 * SEEDS
 USUAL_RUNS = VERDICT_RUNS + 2 * WARMUP_PAIRS  # with one more warmup
 STEPS_PER_WARMUP = 2  # at least, so that most of a run is at the peak learning rate
 WARMUP_FACTORS = (4, 2)  # divide the config's warmup for shorter ones, else multiply
-MAX_FAILED_RUNS = 2  # other than by divergence, before no more are made at a setting
-SLACK, MIN_LIMIT = 3.0, 60.0  # times its expected time; seconds that any run may take
+MAX_FAILED_RUNS = 2  # of a setting, divergence aside, end its loss runs
+SLACK, MIN_LIMIT = 3.0, 60.0  # limit: times expected; at least [s]
 
 
 class Conditions(NamedTuple):
-    """Whether and how a search can compare losses.
+    """Whether, and how, a search can compare losses.
 
-    ``refusal`` says why it cannot. ``steps`` is the length of every run where it is
-    fixed, and ``can_run`` tells which runs exist where not all do. Without a learning
-    rate schedule (``scheduled``) there is no other warmup to try.
+    ``refusal`` says why it cannot. ``steps`` is the length of every run if it is fixed.
+    ``can_run`` tells which runs exist if not all do. Without a learning rate schedule
+    (``scheduled``) there is no other warmup to try.
     """
 
     warmup_steps: int
@@ -71,12 +71,12 @@ class Conditions(NamedTuple):
 def conditions_for_trials(
     config: TrainConfig, allow: Sequence[str], ranks: int
 ) -> Conditions:
-    """Return the conditions of trials that run one of so many ranks."""
+    """Return the conditions for real trials that each run one of ``ranks`` ranks."""
     refusal = ""
     if ranks > 1:
         refusal = (
-            f"a trial is one of {ranks} ranks, whose losses are not the run's; compare "
-            "the run with the same in bf16 on all GPUs"
+            f"a trial runs one of {ranks} ranks, whose losses are not the whole run's; "
+            "compare the run with the same in bf16 on all GPUs"
         )
     try:
         steps: int = config.job["warmup_steps"]
@@ -94,14 +94,14 @@ def conditions_for_replay(
     allow: Sequence[str],
     can_run: Callable[[dict[str, Any], LossRun], bool],
 ) -> Conditions | None:
-    """Return the conditions of a replay; ``None`` without recorded loss runs."""
+    """Return the conditions for a replay; ``None`` without recorded loss runs."""
     steps = next((r.loss_run.steps for r in loss_records if r.loss_run), 0)
     conditions = conditions_for_trials(config, allow, ranks=1)
     return conditions._replace(steps=steps, can_run=can_run) if steps else None
 
 
 class NextRun(NamedTuple):
-    """A loss run to make, at a setting of that precision."""
+    """A loss run to make, in one precision."""
 
     precision: str
     point: Point
@@ -115,7 +115,7 @@ def next_run(
     conditions: Conditions,
     steps: int,
 ) -> NextRun | None:
-    """Return the run to make after these at an FP8 setting; ``None`` if none is needed.
+    """Return the next run at an FP8 setting; ``None`` if none is needed.
 
     ``steps`` is the length of runs if there is no run yet.
     """
@@ -138,7 +138,7 @@ def next_run(
 def _warmups_and_seeds(
     curves: Sequence[LossCurve], conditions: Conditions, steps: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the warmups to run and how many seeds each, as far as is known by now."""
+    """Yield the warmups to run with their numbers of seeds, as far as known by now."""
     tested = min(conditions.warmup_steps, steps // STEPS_PER_WARMUP)
     tested = curves[0].loss_run.warmup_steps if curves else tested
     yield tested, SEEDS
@@ -154,7 +154,7 @@ def _warmups_and_seeds(
 
 
 def _first_steps(result: Stability) -> Iterator[tuple[int, int]]:
-    """Yield seeds for the shorter warmup, then for the config's own first steps."""
+    """Yield seeds for the shortened warmup, then for the config's own first steps."""
     yield from _one_more_seed(result.tested)
     if any(result.tested.diverged):
         yield result.config_warmup, SEEDS
@@ -163,7 +163,7 @@ def _first_steps(result: Stability) -> Iterator[tuple[int, int]]:
 
 
 def _one_more_seed(tested: Comparison) -> Iterator[tuple[int, int]]:
-    """Yield another seed, unless bf16 diverges too: then FP8 is not to blame."""
+    """Yield another seed, unless bf16 diverges too: then FP8 is not the cause."""
     if tested.verdict == LossVerdict.INCONCLUSIVE and not tested.diverged[1]:
         yield tested.warmup_steps, min(MAX_SEEDS, tested.seeds + 1)
 
@@ -188,13 +188,13 @@ def _other_warmups(result: Stability, steps: int) -> Iterator[tuple[int, int]]:
 
 
 class RunCost(NamedTuple):
-    """Seconds before a run's first step, and of each step."""
+    """The time of a run: before its first step, and per step [s]."""
 
     start: float
     step: float
 
     def seconds(self, steps: int) -> float:
-        """Return the time of a run of so many steps [s]."""
+        """Return the time of a run of ``steps`` steps [s]."""
         return self.start + steps * self.step
 
 
@@ -217,10 +217,10 @@ def run_cost(history: History, point: Point) -> RunCost | None:
 
 
 def run_length(cost: RunCost | None, left: float, budget: float) -> int:
-    """Return the steps of each run; 0 if the time left [s] is too short for a verdict.
+    """Return the steps of each run; 0 if the time left is too short for a verdict.
 
-    Runs take their share of the budget: with one more warmup if that fits, else as many
-    as a verdict needs. Runs of the fewest steps may take all the time left.
+    Runs take their share of the budget: enough for one more warmup if that fits, else
+    for a verdict. Runs of the fewest steps may take all the time left.
     """
     if cost is None:
         return 0
@@ -234,7 +234,7 @@ def run_length(cost: RunCost | None, left: float, budget: float) -> int:
 
 
 def reserve(cost: RunCost | None, budget: float) -> float:
-    """Return the time that a search keeps for loss runs [s]; 0 if they do not fit."""
+    """Return the time reserved for loss runs [s]; 0 if they do not fit."""
     share = BUDGET_SHARE * budget
     if cost is None or VERDICT_RUNS * cost.seconds(MIN_STEPS) > PLANNED_SHARE * share:
         return 0.0
@@ -242,7 +242,7 @@ def reserve(cost: RunCost | None, budget: float) -> float:
 
 
 def enough(cost: RunCost, remaining: float, other: float, *, started: bool) -> float:
-    """Return a budget that holds the remaining runs and ``other`` trials [s]."""
+    """Return a budget for the remaining runs and ``other`` trials [s]."""
     if started:
         return other + remaining
     kept = min(other / (1 - BUDGET_SHARE), other + reserve(cost, math.inf))
@@ -256,7 +256,7 @@ class Stage(NamedTuple):
     budget: Budget
 
     def reserve(self, history: History, point: Point | None) -> float:
-        """Return the time to keep for loss runs while the search goes on [s]."""
+        """Return the time to reserve for loss runs during the search [s]."""
         if not _is_fp8(point, history) or self._obstacle(history, point):
             return 0.0
         cost = pair_cost(history, point)
@@ -265,7 +265,7 @@ class Stage(NamedTuple):
         return reserve(cost, self.budget.seconds)
 
     def started(self, history: History) -> PlannedTrial | None:
-        """Return the next run of a comparison that was started and is not finished."""
+        """Return the next run of an unfinished comparison."""
         settings = curves_by_setting(history.space, history.trials)
         runs = (self.next(history, point) for point in settings)
         return next((run for run in runs if run), None)
@@ -291,13 +291,13 @@ class Stage(NamedTuple):
         return PlannedTrial(run.point, "stability", reason, run.loss_run)
 
     def limit(self, history: History, point: Point, run: LossRun, left: float) -> float:
-        """Return after how long a run is stopped, of the time left [s]."""
+        """Return the time limit of a run, at most the time left [s]."""
         return min(left, MIN_LIMIT + SLACK * self._expected(history, point, run))
 
     def not_checked(
         self, history: History, point: Point | None, *, stopped: bool
     ) -> str:
-        """Return why an FP8 setting was not compared to the end; ``""`` if it was."""
+        """Return why an FP8 setting was not fully compared; ``""`` if it was."""
         if not _is_fp8(point, history):
             return ""
         if obstacle := self._obstacle(history, point):
@@ -305,12 +305,12 @@ class Stage(NamedTuple):
         curves = _curves(history, point)
         steps = self.conditions.steps or MIN_STEPS
         if next_run(history.space, point, curves, self.conditions, steps) is None:
-            return "" if curves else "no run of it is recorded"
+            return "" if curves else "no loss run is recorded"
         if stopped:
-            return "stopped; the same command goes on"
+            return "stopped; the same command continues"
         cost = pair_cost(history, point)
         if cost is None:
-            return "no trial shows how long its runs take"
+            return "the time of its runs is unknown"
         # the same command with a larger budget confirms again and may add one trial
         confirmed = sum(
             trial.record.cost_s
@@ -325,7 +325,7 @@ class Stage(NamedTuple):
         return f"no time{' to end' * started}; give --budget {minutes}m or more"
 
     def _obstacle(self, history: History, point: Point) -> str:
-        """Return why no run is made at an FP8 setting; ``""`` if runs are possible."""
+        """Return why no run is possible at an FP8 setting, else ``""``."""
         if self.conditions.refusal:
             return self.conditions.refusal
         runs = [record for record in _records(history, point) if record.loss_run]
@@ -338,7 +338,7 @@ class Stage(NamedTuple):
         return f"a run ended with `{outcome}`{f': {message}' if message else ''}"
 
     def _expected(self, history: History, point: Point, run: LossRun) -> float:
-        """Return the expected time of a run: as earlier ones, else by trials [s]."""
+        """Return the expected time of a run [s], from earlier runs or trials."""
         earlier = [
             trial.record.cost_s
             for trial in history.trials
@@ -353,7 +353,7 @@ class Stage(NamedTuple):
         return cost.seconds(run.steps) if cost else 0.0
 
     def _remaining(self, history: History, point: Point, cost: RunCost) -> float:
-        """Return the time of runs still needed, if they go like the last ones [s]."""
+        """Return the time of the runs still needed [s], judged by the last ones."""
         curves = _curves(history, point)
         steps = self.conditions.steps or MIN_STEPS
         steps = curves[0].loss_run.steps if curves else steps
@@ -377,7 +377,7 @@ def _curves(history: History, point: Point) -> list[LossCurve]:
 
 
 def _records(history: History, point: Point) -> list[Record]:
-    """Return the records of all loss runs that were made for an FP8 setting."""
+    """Return the records of all loss runs of an FP8 setting."""
     return [
         trial.record
         for trial in history.trials

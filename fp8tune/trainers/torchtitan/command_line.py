@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fp8tune.document import Path, Unreadable
-from fp8tune.trainers.faults import Argument, Call, Fault, Loaded, dotted
+from fp8tune.trainers.call import Call
+from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from fp8tune.job import Target
+from fp8tune.lint.engine import check
 from tests.each import each
 from tests.lint.claims.said import CONFIG, FREE, TITLE, said
 
@@ -89,7 +91,44 @@ def test_silent(lint, comment):
 def test_the_number_of_gpus_is_the_file_s_own(lint, comment, found):
     fired = said(lint, comment, FREE)
     assert fired if found is None else fired == found
-    assert said(lint, comment, FREE, world_size=64) == fired
+    assert said(lint, comment, FREE, world_size=16) == fired
+    if not comment.startswith(TITLE):
+        assert said(lint, comment, FREE, world_size=64) == fired
+
+
+def test_no_title_counts_where_the_run_has_other_gpus(lint):
+    for comment in (TITLE + "global batch 512", "Llama on 16 GPUs, FSDP=8"):
+        assert said(lint, comment, FREE) != []
+        assert said(lint, comment, FREE, world_size=64) == []
+
+
+PROJECT = Target(world_size=16, world_size_origin="pyproject.toml")
+
+
+@each(
+    ("comment", "config", "found"),
+    [
+        ("Llama on 16 GPUs", FREE, []),
+        ("Llama on 64 GPUs, FSDP=8", FREE, ["pyproject.toml says `world-size = 16`"]),
+        ("Llama, tested on up to 64 GPUs", FREE, []),
+        ("fp8tune: world-size=64\n\nLlama on 64 GPUs", FREE, []),
+        (
+            "Llama on 64 GPUs",
+            FREE.replace("[distributed]", "[distributed]\ntp = 3"),
+            ["the file says tp 3 = 3 GPUs, which does not divide it"],
+        ),
+        (
+            "Llama on 64 GPUs",
+            FREE.replace("[distributed]", "[distributed]\ndp_shard = 64"),
+            [],
+        ),
+    ],
+)
+def test_a_title_against_the_project(rules, comment, config, found):
+    text = "".join(f"# {line}\n" for line in comment.split("\n")) + config
+    report = check("a.toml", text.encode(), rules, PROJECT, only="kempnerforge")
+    wrong = [d.message for d in report.diagnostics if d.rule.startswith("wrong")]
+    assert wrong == [f"the title says `64 GPUs`, but {words}" for words in found]
 
 
 def test_a_free_degree_must_still_be_possible(lint):
@@ -124,7 +163,7 @@ def test_the_message_says_whose_gpus(lint):
 
 
 def test_the_edit_makes_the_number_right(kempnerforge):
-    from fp8tune.document import apply
+    from fp8tune.edits import apply
     from fp8tune.lint.claims.contradiction import contradictions
     from fp8tune.lint.directive import read_directive
     from fp8tune.toml.document import parse
@@ -135,7 +174,7 @@ def test_the_edit_makes_the_number_right(kempnerforge):
         document = parse(text.encode())
         loaded = kempnerforge.load(document.values)
         directive = read_directive(text)
-        return list(contradictions(document, kempnerforge, loaded, directive))
+        return list(contradictions(document, kempnerforge, loaded, directive, Target()))
 
     edits = [edit for fault in faults(text) for edit in fault.edits]
     fixed = apply(text, edits)

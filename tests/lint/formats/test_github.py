@@ -64,7 +64,7 @@ def test_an_annotation(write, fp8tune):
         "help: set `distributed.tp = 1` and shard with FSDP only, or train in bf16%0A"
         "why: fp8tune explain fp8-with-tensor-parallel\n"
         "1 error in 1 of 1 file\n"
-        "fixable: 1 with --unsafe-fixes, which change the run\n",
+        "can fix 1 finding with --unsafe-fixes, which change the run\n",
         "",
     )
 

@@ -65,8 +65,8 @@ def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
 @pytest.mark.parametrize(
     ("rows", "error", "said"),
     [
-        (0, BadData, "no file of .* holds 33 tokens, a sequence; name longer ones"),
-        (1, ShortData, "files of .* hold less than 2 sequences of 33 "),
+        (0, BadData, "no data file holds 33 tokens, a sequence; name longer ones"),
+        (1, ShortData, "the data files hold less than 2 sequences of 33 "),
     ],
 )
 def test_too_few_sequences_are_said(tmp_path, rows, error, said):
@@ -116,7 +116,7 @@ NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*
 def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
-    said = rf"^`.*/{name}` cannot be read: {why}; repair or remove it$"
+    said = rf"^`.*/{name}` cannot be read: {why}; fix or remove it$"
     with pytest.raises(BadData, match=said):
         next(batches(spec(text)))
 

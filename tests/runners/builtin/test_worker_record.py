@@ -92,18 +92,18 @@ def test_how_a_trial_ends(heard, outcome):
     [
         (
             said(code=-9),
-            "out of memory after 1 s: killed in stage steady, probably by the system "
-            "for host memory",
+            "out of memory after 1 s: killed in stage steady, probably because host "
+            "memory ran out",
         ),
         (
             said(code=-11),
-            "died in its steps after 1 s: the worker died of SIGSEGV in stage steady; "
-            "it said last: why",
+            "died in its steps after 1 s: the worker was killed by SIGSEGV in stage "
+            "steady; its last line: why",
         ),
         (
             said(code=3, stage="build"),
-            "did not start after 1 s: the worker ended with code 3 in stage build; it "
-            "said last: why",
+            "did not start after 1 s: the worker ended with code 3 in stage build; its "
+            "last line: why",
         ),
         (
             said(ended="flood", code=-9),
@@ -162,7 +162,7 @@ def test_no_fp8_matmul_is_no_fp8():
     found = worker_record({}, spec(), said({"done": DONE}), "")
     assert (found.outcome, found.message) == (
         "user",
-        "FP8 was asked for, and no FP8 matmul ran",
+        "FP8 was requested, but no FP8 matmul ran",
     )
 
 

@@ -47,7 +47,7 @@ def test_without_a_schedule_there_is_no_warmup():
 
 def test_one_rank_of_many_does_not_know_the_loss():
     made = conditions_for_trials(config(), (), 8)
-    assert made.refusal.startswith("a trial is one of 8 ranks")
+    assert made.refusal.startswith("a trial runs one of 8 ranks")
 
 
 def test_a_replay_has_runs_as_long_as_those_recorded():

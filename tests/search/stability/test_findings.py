@@ -54,8 +54,9 @@ def test_a_series_that_is_cut_short_is_no_run(losses):
     assert loss_curve(record, "fp8") is None
 
 
-def test_a_throttled_run_has_its_losses():
-    record = learned(made.curve("fp8"))._replace(outcome="throttled")
+@pytest.mark.parametrize("outcome", ["throttled", "shared"])
+def test_a_run_slowed_by_the_gpu_has_its_losses(outcome):
+    record = learned(made.curve("fp8"))._replace(outcome=outcome)
     assert loss_curve(record, "fp8") == made.curve("fp8")
 
 

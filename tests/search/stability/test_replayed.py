@@ -124,7 +124,7 @@ def test_that_fp8_was_rejected_is_said_first(replay):
 def test_records_of_another_warmup_are_none_of_this_config(replay):
     code, said = told(replay, LEARNED, config=CONFIG)
     assert code == 0
-    assert said["stability"] == {"verdict": None, "why": "no run of it is recorded"}
+    assert said["stability"] == {"verdict": None, "why": "no loss run is recorded"}
 
 
 @pytest.mark.parametrize("name", ["warmups", "warmup_step"])

@@ -272,7 +272,7 @@ def test_a_search_that_is_stopped_says_so():
     found, study = searched(Stopped)
     assert (found.chosen, stages(study)[1]) == (BEST, 2)
     assert found.learns.verdict == "inconclusive"
-    assert found.ending.unchecked == "stopped; the same command goes on"
+    assert found.ending.unchecked == "stopped; the same command continues"
 
 
 def test_a_refusal_is_said():
@@ -329,4 +329,4 @@ def test_a_replay_ends_where_the_records_do():
     replay = Replay(RECORDS, space_of(RECORDS), [])
     conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
     found, study = searched(conditions=conditions)
-    assert (stages(study)[1], found.ending.unchecked) == (0, "no run of it is recorded")
+    assert (stages(study)[1], found.ending.unchecked) == (0, "no loss run is recorded")

@@ -71,7 +71,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
         "(32 steps, warmup 8)" in said
     )
-    proposed = f"{KEY} = 16 proposed, not written (16 inside)"
+    proposed = f"{KEY} = 16 proposed, not written (tried: 16 steps inside the spread)"
     assert f"warmup: {proposed}; --allow warmup writes it" in said
     assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
 
@@ -103,22 +103,24 @@ CUT = "(32 steps, warmup 8 of the config's 2000)"
 PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
 TO_ALLOW = "--allow warmup writes it"
 WARNING = (
-    "FP8 may diverge: it did in 3 of 3 seeds, bf16 in 0, with a warmup of 8 steps (no "
-    "run holds your 2000); before a long run train past step 2000 in FP8 and in bf16, "
-    "and compare the losses"
+    "FP8 may diverge: it did in 3 of 3 seeds, bf16 in 0, with a warmup of 8 steps "
+    "(runs are too short for your 2000); before a long run train past step 2000 in FP8 "
+    "and in bf16, and compare the losses"
 )
 SEVERAL = INSIDE.learns.tested._replace(verdict=LossVerdict.INCONCLUSIVE, seeds=4)
 LINES = {
     "inside": (
         INSIDE.learns,
         f"{STAYS} (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed, not written (2 outside, 4 inside); {TO_ALLOW}; "
+        f"{KEY} = 4 proposed, not written (tried: 2 steps outside the "
+        f"spread, 4 steps inside the spread); {TO_ALLOW}; "
         f"{PUBLISHED}",
     ),
     "the warmup may change": (
         FREE.learns,
         f"{STAYS} (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed and written (4 inside); {PUBLISHED}",
+        f"{KEY} = 4 proposed and written (tried: 4 steps inside the spread); "
+        f"{PUBLISHED}",
     ),
     "no other warmup": (
         found(*both()).learns,
@@ -133,7 +135,7 @@ LINES = {
         found(*both(), *both(0.5, warmup=4, count=2)).learns,
         f"{STAYS} (32 steps, warmup 8)",
         "8 steps, as in your config: no shorter one stayed inside the spread "
-        "(4 outside)",
+        "(4 steps outside the spread)",
     ),
     "a longer warmup than a run": (
         HARSHER.learns,
@@ -144,7 +146,7 @@ LINES = {
         OUTSIDE.learns,
         "FP8 is outside the spread of bf16 seeds: loss +49.95 % (+49.89 to +50.02), "
         "bf16 seeds differ by 0.19 %, no gradient spike, 3 seeds (32 steps, warmup 8)",
-        "none that was tried stays inside the spread (16 outside)",
+        "none tried stays inside the spread (16 steps outside the spread)",
     ),
     "few seeds": (
         FEW.learns,
@@ -168,12 +170,13 @@ LINES = {
         "FP8 stays inside the spread of bf16 seeds, as far as 3 seeds can show: loss "
         "-0.04 % (-0.10 to +0.03), bf16 seeds differ by 0.02 %, no gradient spike, "
         "3 seeds (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed, not written (); {TO_ALLOW}; {PUBLISHED}",
+        f"{KEY} = 4 proposed, not written (tried: ); {TO_ALLOW}; {PUBLISHED}",
     ),
     "diverged": (
         LOST.rejected[BEST],
         f"{ALL} (32 steps, warmup 8)",
-        f"{KEY} = 16 proposed, not written (16 inside); {TO_ALLOW}",
+        f"{KEY} = 16 proposed, not written (tried: 16 steps inside the spread); "
+        f"{TO_ALLOW}",
     ),
     "diverged in the first steps": (
         AT_ONCE.rejected[BEST],
@@ -202,7 +205,7 @@ LINES = {
         (3, 3, "the learning rate may be too high for both"),
         (2, 1, "the learning rate may be too high for both"),
         (1, 0, "1 run may be chance"),
-        (0, 1, "the learning rate may be too high for bf16, this says nothing of FP8"),
+        (0, 1, "the learning rate may be too high for bf16: no evidence about FP8"),
     )
 }
 

@@ -6,7 +6,7 @@
 import pytest
 
 from fp8tune.document import Unreadable
-from fp8tune.trainers.faults import Call
+from fp8tune.trainers.call import Call
 from tests.each import each
 
 FILE = {"train": {"batch_size": 4, "compile_model": True}, "model": {"dim": 256}}

@@ -132,17 +132,20 @@ def test_every_expert_of_moma_is_held(built):
 @each(
     ("values", "words"),
     [
-        ({}, "about 11.1 GiB (11.1 to 11.3) of the GPU's 79.1: the whole model 11"),
+        (
+            {},
+            "about 11.1 GiB (11.1 to 11.3) of 72.4 usable (79.1 in all); largest "
+            "parts: the whole model 11",
+        ),
         (
             {"model": "dim = 8192\nn_layers = 58"},
-            "about 77.6 GiB (77.6 to 79.1) of the GPU's 79.1, where a "
-            "published run ran out at 75.9: the whole model 78",
+            "about 77.6 GiB (77.6 to 79.1) of 79.1; a published run ran out of memory "
+            "at 75.9; largest parts: the whole model 78",
         ),
         (
             {"rest": "[data]\npack_sequences = true"},
-            "about 11.1 GiB or more (11.1 at least) of the GPU's 79.1: the whole "
-            "model 11; "
-            "not counted: the mask that packed sequences give attention",
+            "about 11.1 GiB or more (at least 11.1) of 79.1; largest parts: the whole "
+            "model 11; not counted: the attention mask of packed sequences",
         ),
     ],
 )

@@ -1,6 +1,6 @@
 """Its command line: --config PATH, and --section.key value."""
 
-from fp8tune.trainers.faults import Call
+from fp8tune.trainers.call import Call
 
 CHECKED_FIRST = frozenset()
 
