@@ -39,7 +39,7 @@ class InvalidText(Exception):
 
 
 class Unreadable(Exception):
-    """The file is not read at all: too large, or a key nested beyond reason."""
+    """The file is refused: too large, or nested too deeply."""
 
 
 class Spans(NamedTuple):
@@ -66,16 +66,16 @@ class Lines:
         del self._starts[-1]
 
     def position(self, offset: int) -> Position:
-        """The line and column of a character offset."""
+        """Return the line and column of a character offset."""
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
 
     def offset(self, number: int) -> int:
-        """The offset at which line ``number`` (from 1) begins."""
+        """Return the offset at which line ``number`` (from 1) begins."""
         return self._starts[number - 1]
 
     def line(self, number: int) -> str:
-        """The text of line ``number`` (from 1) without its line ending."""
+        """Return the text of line ``number`` (from 1) without its line ending."""
         start = self._starts[number - 1]
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")

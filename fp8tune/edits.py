@@ -14,7 +14,7 @@ class CannotEdit(Exception):
 class Edit(NamedTuple):
     """Replace the characters from ``start`` to ``end`` by ``text``.
 
-    A byte-order mark stands at -1.
+    -1 is the position of a byte-order mark.
     """
 
     start: int
@@ -23,7 +23,7 @@ class Edit(NamedTuple):
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text after all edits; raises ``CannotEdit`` where they overlap."""
+    """Return the text after all edits; raises ``CannotEdit`` if they overlap."""
     parts, end = [], 0
     for edit in in_order(edits):
         parts += [text[end : edit.start], edit.text]
@@ -32,7 +32,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 
 def in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits by place; raises ``CannotEdit`` where they overlap."""
+    """Return the edits sorted by position; raises ``CannotEdit`` if they overlap."""
     ordered = sorted(edits, key=_place)
     if any(after.start < before.end for before, after in pairwise(ordered)):
         raise CannotEdit("edits overlap")

@@ -56,8 +56,9 @@ def find(study: str, folder: str) -> str:
         return os.path.join(folder, study if study in names else found[0])
     if found:
         raise NoStudy(f"{study} begins several studies: {_some(found)}")
-    hint = f"; there are {_some(names)}" if names else "; `fp8tune studies` lists them"
-    raise NoStudy(f"no study {study} in {folder}{hint}")
+    known = f"; there are {_some(names)}" if names else ""
+    other = "give the path of one elsewhere (`fp8tune studies FOLDER` lists them)"
+    raise NoStudy(f"no study {study} in {os.path.abspath(folder)}{known}; {other}")
 
 
 def below(root: str) -> Iterator[str]:

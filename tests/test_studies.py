@@ -35,18 +35,20 @@ def test_a_study_is_found(study, found, folder):
         ("train-", "train- begins several studies: train-1a, train-2b"),
         (
             "x",
-            "no study x in .fp8tune; there are other-3c, train, train-1a, train-2b",
+            "no study x in {place}/.fp8tune; there are other-3c, train, train-1a, "
+            "train-2b; give the path of one elsewhere (`fp8tune studies FOLDER` lists "
+            "them)",
         ),
     ],
 )
 def test_no_study_or_several(study, message, folder):
     with pytest.raises(NoStudy) as error:
         find(study, ".fp8tune")
-    assert str(error.value) == message
+    assert str(error.value) == message.format(place=folder)
 
 
 def test_no_folder_of_studies(tmp_path):
-    with pytest.raises(NoStudy, match="`fp8tune studies` lists them"):
+    with pytest.raises(NoStudy, match="; give the path of one elsewhere"):
         find("x", str(tmp_path))
 
 

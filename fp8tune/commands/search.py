@@ -117,9 +117,10 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     accumulation keeps the tokens of a step. Without CONFIG it takes the only train
     config below this folder. The same command continues a search that was stopped.
 
-    Exit code 0: a config was written, or yours is the best. 1: no trial succeeded, or
-    no setting is clearly faster. 2: the search could not start. 130: interrupted; the
-    study is kept, and the best setting so far is written.
+    Exit code 0: another setting was chosen, even if its verdict is inconclusive, or
+    yours is the best. 1: no trial succeeded, or yours stays because none is clearly
+    faster. 2: the search could not start. 130: interrupted; the study is kept, and the
+    best setting so far is written.
 
     \b
     Examples:

@@ -131,7 +131,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("speed.fp8_gain_suspicious", False),
         fact("fp8.flop_share"),
         fact("fp8.pays", "unknown"),
-        [*_told(gain), *fact("fp8.reasons", [])],
+        [*_correction(gain), *fact("fp8.reasons", [])],
         missing,
         fact("pp", 1),
         fact("speed.on_small_nodes", False),
@@ -155,13 +155,13 @@ def _without_speed(found: Prediction) -> Prediction:
     )
 
 
-def _told(gain: Gain | None) -> list[str]:
+def _correction(gain: Gain | None) -> list[str]:
     """Say why a gain differs from the published tables."""
     if gain is None:
         return []
     return [
-        f"by {gain.runs} measured runs in both precisions the gain is "
-        f"{gain.factor:.2f} times what the tables say"
+        f"{gain.runs} measured runs in both precisions put the gain at "
+        f"{gain.factor:.2f} times the value from published tables"
     ]
 
 

@@ -83,8 +83,8 @@ def doubt(runs: list[Run], job: Job) -> str:
         low, high = job["memory.low_gib"], job["memory.high_gib"]
         if run.quantity == MEMORY and not low <= run.measured <= high:
             return (
-                f"--measured {run.measured:g} is outside the range in which published "
-                f"runs lie, {low:.1f} to {high:.1f} GiB, and is taken all the same: "
+                f"--measured {run.measured:g} is outside the range of published "
+                f"runs, {low:.1f} to {high:.1f} GiB, and is used anyway: "
                 f"{_counted(run.measured > high)}"
             )
     return ""

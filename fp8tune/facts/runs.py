@@ -161,8 +161,8 @@ def _check_steps(job: Job, peak_gib: float) -> None:
     built = job["memory.init_gib"]
     if job["memory.peak_at"] == "init" or 0 < peak_gib <= built * (1 + NOISE):
         raise BadCalibration(
-            f"the most memory is there while the model is built, {built:.1f} GiB, "
-            "which is known to the byte: a measured peak of this config corrects "
+            f"memory peaks while the model is built, at {built:.1f} GiB, "
+            "which is known exactly: a measured peak of this config corrects "
             "nothing"
         )
 

@@ -76,7 +76,7 @@ def parse(path: str, number: int, line: str) -> Run:
     except (ValueError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise BadCalibration(f"{path}:{number}: no measured run")
+        raise BadCalibration(f"{path}:{number}: not a measured run")
     return run
 
 

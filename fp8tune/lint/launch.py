@@ -89,7 +89,7 @@ def read_launch(
     """
     data = read(path)
     if len(data) > MAX_SCRIPT:
-        raise CannotLaunch(f"{path}: a file of more than 64 KiB is no launch script")
+        raise CannotLaunch(f"{path}: a file of more than 64 KiB is not a launch script")
     text = data.decode(errors="replace").replace("\r\n", "\n")
     script = _Script(path, text, list(arguments), environment)
     try:

@@ -12,7 +12,7 @@ from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, count, save, show, show_unread
 from fp8tune.lint.wording import plain
 
-_PAST = {"fix": "fixed", "comment away": "commented away"}
+_PAST = {"fix": "fixed", "add ignore comments for": "added ignore comments for"}
 
 
 def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
@@ -59,7 +59,7 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
     fixed = sum(len(report.fixed) for report in result.reports)
     files = sum(bool(report.fixed) for report in result.reports)
     if fixed:
-        verb = "comment away" if options.add_ignore else "fix"
+        verb = "add ignore comments for" if options.add_ignore else "fix"
         verb = f"would {verb}" if options.diff else _PAST[verb]
         yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
     if options.diff:

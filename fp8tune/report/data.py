@@ -13,6 +13,7 @@ from typing import Any
 
 from fp8tune.lint.wording import counted
 from fp8tune.report.text import capital, clean, gib, setting_label
+from fp8tune.search.budget import MAX_S
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -239,9 +240,16 @@ def _ending(about: Mapping[str, Any]) -> Ending:
             "next_step": str(step),
             "settling_s": float(seconds),
             "unchecked": str(why),
+            **rest,
         }:
-            return Ending(step, seconds if 0 < seconds < 1e9 else 0.0, why)
+            return Ending(step, _budget(seconds), why, _budget(rest.get("checking_s")))
     return Ending()
+
+
+def _budget(seconds: Any) -> float:
+    """Return a recorded budget [s], 0 if it is none."""
+    known = isinstance(seconds, float) and 0 < seconds <= MAX_S
+    return seconds if known else 0.0
 
 
 def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:

@@ -26,6 +26,7 @@ from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
 from fp8tune.search import CannotSearch
+from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.options import tuned
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import load_study
@@ -147,19 +148,19 @@ def next_commands(report: Report) -> Iterator[str]:
     if report.is_running:
         yield f"fp8tune report {_study(report)}  # again: the search is still running"
         return
-    first, again = (
-        f"fp8tune search {path} --budget {max(2, math.ceil(spent / 3600 + 1))}h"
-        for spent in (0.0, report.seconds)
-    )
+    enough = report.outcome.ending.budget_s
+    longer = f"{max(2, math.ceil(report.seconds / 3600 + 1))}h"
+    again = f"fp8tune search {path} --budget {typed(enough) if enough else longer}"
+    first, spent = f"fp8tune search {path} --budget 2h", show_duration(report.seconds)
     allowed = report.study.about.get("allow") or ()
     overrides = report.plan.config.overrides
     behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
     if report.is_rehearsal:
         if is_live and report.goes_on:
-            yield f"{again}{options}{behind}  # continues the search"
+            yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
         yield f"{first}{options.replace(' --device cpu', '')}{behind}  # on a GPU"
     elif is_live and report.goes_on:
-        yield f"{again}{options}{behind}  # continues the search"
+        yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
     elif is_live and report.bf16_wins and "precision" not in allowed:
         yield f"{first}{options} --allow precision{behind}"
     elif output and not is_same(output, config):

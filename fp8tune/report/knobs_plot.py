@@ -22,7 +22,7 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import clean, median, number, value_label
+from fp8tune.report.text import clean, listed, median, number, value_label
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.wording import change, percent
 from fp8tune.trials.space import Knob, Point, shown
@@ -217,8 +217,10 @@ def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
     with_panel = {effect.name for effect in effects}
     knobs = report.plan.space.knobs
     names = [clean(knobs[place].key, 60) for place in _places(report)]
-    rest = " or ".join(name for name in names if name not in with_panel)
-    return f"No two settings that differ only in {rest} reached a figure." * bool(rest)
+    rest = [name for name in names if name not in with_panel]
+    alone = "that knob alone" if len(rest) == 1 else "one of these alone"
+    why = f"no two measured settings differ in {alone}"
+    return f"No panel for {listed(rest)}: {why}." if rest else ""
 
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:

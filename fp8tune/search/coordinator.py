@@ -127,12 +127,12 @@ class Search:
         """Return what the outcome leaves open, and what would settle it."""
         step = self._next_step()
         seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
-        why = ""
+        why, enough = "", 0.0
         if self.stage is not None:
-            why = self.stage.not_checked(
+            why, enough = self.stage.not_checked(
                 self._history, self._chosen(), stopped=self.interrupted
             )
-        return Ending(step, seconds, why)
+        return Ending(step, seconds, why, enough)
 
     def _next_step(self) -> str:
         """Return what would find more: same command, larger budget, or nothing."""

@@ -88,12 +88,19 @@ class Measured(NamedTuple):
 class Ending(NamedTuple):
     """How a search ended: what would find more, and the budget for that [s].
 
-    ``unchecked`` says why the losses of FP8 and bf16 were not compared.
+    ``unchecked`` says why the losses of FP8 and bf16 were not compared, ``checking_s``
+    is a budget that is enough for that [s], 0 if unknown.
     """
 
     next_step: str = LARGER_BUDGET
     settling_s: float = 0.0
     unchecked: str = ""
+    checking_s: float = 0.0
+
+    @property
+    def budget_s(self) -> float:
+        """The budget to name [s]: enough for the verdict and for the losses."""
+        return max(self.settling_s, self.checking_s)
 
 
 class SearchOutcome(NamedTuple):
@@ -405,10 +412,10 @@ def _place(case: _Case, pair: Fp8Pair) -> str:
 
 
 def settling_budget(outcome: SearchOutcome) -> dict[str, Any]:
-    """Return what would find more: the same command, or a budget [s]."""
-    step, seconds = outcome.ending.next_step, outcome.ending.settling_s
+    """Return what would find more: the same command, or a budget and its spent part."""
+    step, seconds = outcome.ending.next_step, outcome.ending.budget_s
     if step == LARGER_BUDGET and seconds:
-        return {"budget_s": seconds}
+        return {"budget_s": seconds, "spent_s": outcome.seconds}
     return {"next_step": step} if step else {}
 
 
@@ -605,7 +612,9 @@ def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
     if is_untied(outcome, plan):
         yield Finding("fp8-unties-embeddings")
     if why := outcome.ending.unchecked:
-        yield Finding("stability-not-checked", {"why": why})
+        enough = {"budget_s": outcome.ending.budget_s}
+        known = enough if outcome.ending.checking_s else {}
+        yield Finding("stability-not-checked", {"why": why, **known})
 
 
 def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:

@@ -261,7 +261,7 @@ def why_synthetic_data(config: TrainConfig) -> str:
     job, name = config.job, config.trainer.schema.title
     if missing := job["data_missing"]:
         return f"{missing}, where {name} stops"
-    return "" if job["data_files"] else f"{config.trainer.about.data} names no shards"
+    return "" if job["data_files"] else "the config names no training data"
 
 
 def ranks_of_trial(config: TrainConfig) -> int:
@@ -279,12 +279,12 @@ def ranks_of_trial(config: TrainConfig) -> int:
 
 
 def world_size_note(config: TrainConfig) -> str:
-    """Return how many GPUs the run has that trials represent, and who set that."""
+    """Return how many GPUs the run has that speeds are for, and what set that."""
     target = config.job.target
-    note = f"trials represent a run on {counted(target.world_size, 'GPU')}"
+    note = f"speeds are for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
-        return f"{note}, by {target.world_size_origin}"
-    return f"{note}, an assumed number; set it with --world-size N"
+        return f"{note}, set by {target.world_size_origin}"
+    return f"{note}, as nothing says how many; --world-size N sets it"
 
 
 def world_size_warning(config: TrainConfig) -> str:

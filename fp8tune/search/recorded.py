@@ -191,7 +191,7 @@ def recorded_knob(
         return knob, start, ""
     has = "does not set it" if own is None else f"has {json.dumps(own)}"
     hold = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
-    note = f"`{key}`: the config {has}, the records hold {hold}"
+    note = f"`{key}`: the config {has}, the records have {hold}"
     if frozen and role != "precision" and len(values) == 1:
         return knob, 0, note
     return knob._replace(values=(*values, own)), len(values), note

@@ -78,7 +78,12 @@ from fp8tune.search.stability.loss_runs import (
 from fp8tune.search.storage import BadStudy, without_password
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.tuned_config import check_outputs, export_trials, write_tuned
+from fp8tune.search.tuned_config import (
+    Written,
+    check_outputs,
+    export_trials,
+    write_tuned,
+)
 from fp8tune.search.warm_start import WarmStart, choose_start
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
@@ -178,9 +183,9 @@ def _search(
         ).run()
     stop.searching, stopped = False, stop.asked
     outcome = _with_findings(prepared, outcome, stopped=stopped)
-    output = unwritten = ""
+    written, unwritten = Written(""), ""
     try:
-        output = write_tuned(
+        written = write_tuned(
             options.tuned_path,
             plan,
             outcome,
@@ -190,9 +195,12 @@ def _search(
         )
     except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
+    output = written.path
     _print_outcome(
         prepared, outcome, output, stopped=stopped, prints_json=options.as_json
     )
+    for note in written.notes:
+        print(f"note: {plain(note)}", file=sys.stderr)
     with suppress(BadStudy):  # only the report needs this
         study.note(output=output, ending=outcome.ending._asdict())
     report(study.folder, out, options.storage)
@@ -355,7 +363,7 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
     if why := prepared.synthetic_data:
-        yield f"{why}: trials train on synthetic data; losses are not of your data"
+        yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
         notes = (
             world_size_note(config),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.diff import unified_diff
-from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
@@ -115,6 +113,13 @@ def tuned_bytes(
     return with_measured(path, after, outcome.record, config.job.target)
 
 
+class Written(NamedTuple):
+    """The path of the tuned config, ``""`` if none was written, and notes on it."""
+
+    path: str
+    notes: tuple[str, ...] = ()
+
+
 def write_tuned(
     path: str,
     plan: Plan,
@@ -123,34 +128,30 @@ def write_tuned(
     *,
     is_replay: bool,
     diff_to: TextIO | None,
-) -> str:
-    """Write the tuned config to ``path``; return the path that was written.
+) -> Written:
+    """Write the tuned config to ``path``, if any value changes.
 
-    Returns ``""`` if nothing was written. With ``diff_to`` only the diff is written,
-    there. Raises ``CannotSearch``.
+    With ``diff_to`` only the diff is written, there. Raises ``CannotSearch``.
     """
     config = plan.config
     after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
     if not after:
-        if not (diff_to or is_same(path, config.path)) and os.path.isfile(path):
-            left = f"{path} is from an earlier run; this run"
-            _note(f"{left} wrote no config")
-        return ""
+        if diff_to or is_same(path, config.path) or not os.path.isfile(path):
+            return Written("")
+        left = f"{path} is from an earlier run; this run wrote no config"
+        return Written("", (left,))
+    notes = []
     own = is_same(path, config.path) and not diff_to
-    edited = own and _was_edited(config)
-    if edited:
+    if own and _was_edited(config):
         path = tuned(path)
-    if not diff_to:
-        _put(path, after, config.path)
-    if edited:
         left = f"{config.path} was changed during the search, so it was not overwritten"
-        _note(f"{left}: see {path}")
-    for line in _notes(path, config, after, choices(plan, outcome)):
-        _note(line)
+        notes.append(f"{left}: see {path}")
     if diff_to:
         diff_to.write(unified_diff(config.path, _before(config), after))
-        return ""
-    return path
+    else:
+        _put(path, after, config.path)
+    notes += _notes(path, config, after, choices(plan, outcome))
+    return Written("" if diff_to else path, tuple(notes))
 
 
 def _notes(
@@ -208,7 +209,3 @@ def export_trials(study: Study, path: str) -> None:
             study.export(path)
         except OSError as error:
             raise CannotSearch(f"{path}: {error.strerror}") from None
-
-
-def _note(text: str) -> None:
-    print(f"note: {plain(text)}", file=sys.stderr)

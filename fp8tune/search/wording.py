@@ -143,7 +143,9 @@ def _mark(facts: Facts) -> str:
 def _next(facts: Facts, does: str = "should settle it") -> str:
     """Return what to type to find more; ``""`` if nothing would."""
     if seconds := facts.get("budget_s"):
-        return f"; --budget {typed(seconds)} {does}"
+        spent = facts.get("spent_s", 0.0)
+        known = f"; the study continues, {show_duration(spent)} of it are spent"
+        return f"; --budget {typed(seconds)} {does}{known if spent else ''}"
     if facts.get("next_step") == LARGER_BUDGET:
         return f"; a larger --budget {does}"
     goes_on = facts.get("next_step") == SAME_COMMAND
@@ -174,8 +176,10 @@ def _baseline_kept(facts: Facts) -> str:
 
 
 def _few_pairs(facts: Facts) -> str:
-    needed = f"a verdict takes {facts['needed']} pairs of runs"
-    return _next(facts).removeprefix("; ") or needed
+    needed = (
+        f"a verdict takes {facts['needed']} pairs of neighbouring confirmation runs"
+    )
+    return f"{needed}{_next(facts)}"
 
 
 def _fp8_at(facts: Facts) -> str:
@@ -220,15 +224,15 @@ def _no_trial_ended(facts: Facts) -> str:
 
 
 def _pairs_left_out(facts: Facts) -> str:
-    of = " and ".join(map(setting, facts["settings"]))
+    of = " against ".join(map(setting, facts["settings"]))
     parts = []
     if outliers := facts["outliers"]:
         far = "more than 3 standard deviations from their median"
-        parts.append(f"{outliers} of {counted(facts['pairs'], 'pair')}, {far}")
+        parts.append(f"{outliers} of {counted(facts['pairs'], 'pair')} of runs, {far}")
     if earlier := facts["earlier"]:
-        early = "under a smaller budget, at another time"
-        parts.append(f"{counted(earlier, 'pair')} that ran {early}")
-    return f"left out of the comparison of {of}: {'; '.join(parts)}"
+        early = "of the earlier search with a smaller budget"
+        parts.append(f"{counted(earlier, 'pair')} of runs {early}")
+    return f"not counted: {'; '.join(parts)} ({of})"
 
 
 def _too_little_memory(facts: Facts) -> str:
@@ -297,7 +301,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "not-confirmed": _few_pairs,
     "one-pair-only": _few_pairs,
     "more-pairs-needed": lambda facts: (
-        f"{counted(facts['pairs'], 'pair')} of runs do not settle it{_next(facts)}"
+        f"{counted(facts['pairs'], 'pair')} of neighbouring confirmation runs do not "
+        f"settle it{_next(facts)}"
     ),
     "communication-decides": lambda facts: (
         "communication time is predicted, not measured, and its error decides here "
@@ -360,7 +365,9 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "stability-outside": _text,
     "stability-inconclusive": _text,
     "stability-diverged": _text,
-    "stability-not-checked": lambda facts: f"stability not checked: {facts['why']}",
+    "stability-not-checked": lambda facts: (
+        f"stability not checked: {facts['why']}{_next(facts, 'is enough for it')}"
+    ),
     "fp8-unties-embeddings": UNTIED,
     # how it was measured
     "other-objective": _otherwise,

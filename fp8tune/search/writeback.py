@@ -297,11 +297,20 @@ def _block(summary: Sequence[str], width: int) -> list[str]:
     """Return the lines of the block: one per sentence, more if there is room."""
     lines: list[str] = []
     for number, text in enumerate(summary[:BLOCK], 1):
-        wrapped = textwrap.wrap(plain(text[:LONGEST]), width)
+        wrapped = _wrapped(plain(text[:LONGEST]), width)
         room = BLOCK - len(lines) - (len(summary[:BLOCK]) - number)
         if len(wrapped) > room:
             wrapped[room - 1 :] = [_cut(" ".join(wrapped[room - 1 :]), width)]
         lines += wrapped
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines, the last of which is no single word."""
+    lines = textwrap.wrap(text, width)
+    while len(lines) > 1 and " " not in lines[-1] and width > len(lines[-1]):
+        width -= 1
+        lines = textwrap.wrap(text, width)
     return lines
 
 

@@ -71,24 +71,24 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
 @each(
     ("arguments", "said"),
     [
-        (("--measured", "50"), "nothing says: name it with --gpu"),
+        (("--measured", "50"), "ran on: name it with --gpu"),
         (("--measured", "50", "--gpu", "a100"), "measured on, a100-40gb or a100-80gb"),
-        (("--measured", "50", *H200[:2]), "give that number with --world-size"),
+        (("--measured", "50", *H200[:2]), "give it with --world-size"),
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
         (("--measured", "9", *H200), "alone are 62.2 GiB per GPU"),
         (("--measured", "100", *H200), "--measured 100 is too far from the estimate"),
         (("--measured", "100", *H200), "nvidia-smi shows the allocator's cache"),
         (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
-        (("--measured-torch", "2.9.1"), "goes with --measured or --measured-speed"),
+        (("--measured-torch", "2.9.1"), "needs --measured or --measured-speed"),
         (("--measured", "0"), "0.0 is not in the range"),
         (("--measured", "x"), "'x' is not a valid float"),
         (
             ("--study", "none"),
-            "no study none in .fp8tune; `fp8tune studies` lists them",
+            ".fp8tune; give the path of one elsewhere (`fp8tune studies FOLDER` lists",
         ),
         (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
         (("--study", "odd"), "trials.jsonl: not a regular file"),
-        (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
+        (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: not a measured run"),
     ],
 )
 def test_what_cannot_correct_it(fp8tune, project, arguments, said):
@@ -105,7 +105,7 @@ SHARDED = ("--gpu", "h200", "--world-size", "64", "--measured")
     ("gib", "code", "said"),
     [
         ("14", 2, "the whole model alone is 15.0 GiB while it is built"),
-        ("14.96", 2, "the most memory is there while the model is built, 15.0 GiB"),
+        ("14.96", 2, "memory peaks while the model is built, at 15.0 GiB"),
         ("15.6", 0, ""),
     ],
 )
@@ -136,7 +136,7 @@ def test_nothing_was_measured_of_what_cannot_run(fp8tune, project):
     project({"a.toml": odd.replace("[train]\n", '[train]\nmixed_precision = "fp8"\n')})
     outcome = fp8tune("estimate", "a.toml", *H200, "--measured", "60")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "this cannot run, so nothing was measured of it" in outcome.err
+    assert "this config cannot run, so it cannot have been measured" in outcome.err
 
 
 def test_a_measured_peak_outside_the_band_is_taken_with_a_warning(fp8tune, project):

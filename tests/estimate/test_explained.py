@@ -85,4 +85,4 @@ def test_a_file_that_holds_no_runs_is_said(fp8tune, project):
     project({"a.toml": SEVEN_B, ".fp8tune/calibration.jsonl": "{}\n"})
     outcome = fp8tune("explain", "memory.peak_gib", "a.toml", *H200)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "calibration.jsonl:1: no measured run" in outcome.err
+    assert "calibration.jsonl:1: not a measured run" in outcome.err

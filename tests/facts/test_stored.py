@@ -45,7 +45,7 @@ def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
 def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(line)
-    with pytest.raises(BadCalibration, match=r"c\.jsonl:1: no measured"):
+    with pytest.raises(BadCalibration, match=r"c\.jsonl:1: not a measured"):
         stored.read(str(path))
 
 
@@ -94,7 +94,7 @@ GOOD = RUN._asdict()
 def test_other_lines_are_refused(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
-    with pytest.raises(BadCalibration, match=r"c\.jsonl:2: no measured run"):
+    with pytest.raises(BadCalibration, match=r"c\.jsonl:2: not a measured run"):
         stored.read(str(path))
 
 

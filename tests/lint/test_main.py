@@ -63,7 +63,7 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
         (
             [Report("a", [], fixed=(SAFE,))],
             {"add_ignore": True},
-            ["commented away 1 finding in 1 file"],
+            ["added ignore comments for 1 finding in 1 file"],
         ),
     ],
 )

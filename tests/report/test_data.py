@@ -334,7 +334,7 @@ def test_tokens_per_joule(tmp_path):
         ({"output": "", "records": "ab12"}, ["fp8tune lint a.toml"]),
         (
             {"output": None},
-            ["fp8tune search a.toml --budget 2h  # continues the search"],
+            ["fp8tune search a.toml --budget 2h  # continues: 11 min of it are spent"],
         ),
         (
             {
@@ -344,7 +344,7 @@ def test_tokens_per_joule(tmp_path):
             },
             [
                 "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
-                "# continues the search",
+                "# continues: 11 min of it are spent",
                 "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
             ],
         ),
@@ -372,12 +372,30 @@ def test_options_that_continue_the_same_search(tmp_path):
     report = report_of(tmp_path / "mine/s", [], options=kept)
     assert list(next_commands(report)) == [
         "fp8tune search a.toml --budget 2h --gpu h200 --allow warmup "
-        "--allow 'odd $(x)' --in-place  # continues the search"
+        "--allow 'odd $(x)' --in-place  # continues: 0 s of it are spent"
     ]
 
 
 def test_a_search_that_goes_on_has_time(tmp_path):
     long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
     report = report_of(tmp_path / "s", long)
-    again = "fp8tune search a.toml --budget 5h  # continues the search"
+    again = "fp8tune search a.toml --budget 5h  # continues: 3 h 54 min of it are spent"
     assert list(next_commands(report)) == [again]
+
+
+def test_the_next_command_has_the_one_budget_that_is_enough(tmp_path):
+    """For the verdict and for the comparison of losses."""
+    ending = {
+        "next_step": "larger-budget",
+        "settling_s": 900.0,
+        "unchecked": "no time",
+        "checking_s": 1800.0,
+    }
+    report = report_of(tmp_path / "s", WHOLE[:3], ending=ending)
+    lines = [*sentences(report), *next_commands(report)]
+    assert [line for line in lines if "--budget" in line] == [
+        "A verdict takes 2 pairs of neighbouring confirmation runs; --budget 30m "
+        "should settle it; the study continues, 3 min of it are spent.",
+        "Stability not checked: no time; --budget 30m is enough for it.",
+        "fp8tune search a.toml --budget 30m  # continues: 3 min of it are spent",
+    ]

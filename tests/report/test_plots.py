@@ -89,7 +89,8 @@ def test_the_largest_effect_comes_first(whole):
     plot = knobs_plot(whole)
     assert plot.title.startswith("batch_size matters most: 4 against 2: +50.0 %")
     assert plot.note == (
-        "No two settings that differ only in train.compile_model reached a figure."
+        "No panel for train.compile_model: no two measured settings differ in that "
+        "knob alone."
     )
 
 
@@ -114,7 +115,7 @@ def test_a_cut_off_setting_is_no_failure_of_its_knob(tmp_path, monkeypatch):
 def test_where_no_two_settings_ran_nothing_is_drawn(tmp_path):
     plot = knobs_plot(report_of(tmp_path / "s", WHOLE[:1]))
     assert plot.draw is None
-    assert plot.note.startswith("No two settings that differ only in train.batch_size")
+    assert plot.note.startswith("No panel for train.batch_size, ")
 
 
 def test_memory(tmp_path):

@@ -72,7 +72,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["none"], "no study none in .fp8tune; there are a-1"),
+        (["none"], ".fp8tune; there are a-1; give the path of one"),
         ([".fp8tune"], "study.journal: no study found here; a study in a database"),
         (["a-1", "--output", "no/x.html"], "no/x.html: no folder "),
         *(

@@ -67,7 +67,8 @@ def test_one_pair_of_runs_is_inconclusive_and_shows_no_interval():
     plan, found = search(ran(GIVEN, 10000), ran(BEST, 12000), repeats=0)
     assert summary(plan, found, "study a-1")[0] == (
         "inconclusive (no pair of runs): 10,000 -> 12,000 tokens/s; "
-        "a larger --budget should settle it"
+        "a verdict takes 2 pairs of neighbouring confirmation runs; a larger --budget "
+        "should settle it"
     )
     (batch, _) = choices(plan, found)
     assert batch.reason == "2 -> 4: +20.0 % tokens/s (inconclusive)"

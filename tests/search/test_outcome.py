@@ -332,9 +332,9 @@ def test_every_pair_that_does_not_count_is_said():
         for pairs, other in ((7, {BATCH: 4}), (6, {PRECISION: "bf16"}))
     ]
     assert message(left_out[0]) == (
-        "left out of the comparison of your config and batch_size = 4: 1 of 7 pairs, "
-        "more than 3 standard deviations from their median; 3 pairs that ran under a "
-        "smaller budget, at another time"
+        "not counted: 1 of 7 pairs of runs, more than 3 standard deviations from their "
+        "median; 3 pairs of runs of the earlier search with a smaller budget (your "
+        "config against batch_size = 4)"
     )
 
 

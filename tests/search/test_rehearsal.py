@@ -146,7 +146,7 @@ def test_what_the_trainer_cannot_run_is_not_tried(
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ("", "`[data]` names no shards"),
+        ("", "the config names no training data"),
         (
             '[data]\ndataset_path = "typo"\n',
             "no file matches `*.npy` in `typo`, where KempnerForge stops",

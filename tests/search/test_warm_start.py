@@ -263,7 +263,7 @@ def test_calibration_that_cannot_be_read_is_said(tmp_path):
     (tmp_path / "calibration.jsonl").write_text("nonsense\n")
     said = begun(str(tmp_path)).note
     assert said.startswith("the estimate is not corrected: ")
-    assert said.endswith("calibration.jsonl:1: no measured run")
+    assert said.endswith("calibration.jsonl:1: not a measured run")
     odd = keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
     assert odd.startswith("the estimate is not corrected by this study: ")
 

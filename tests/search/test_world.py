@@ -14,8 +14,8 @@ batch_size = 2
 mixed_precision = "fp8"
 [distributed]
 """
-STAND = "trials represent a run on"
-UNSAID = f"{STAND} 1 GPU, an assumed number; set it with --world-size N"
+STAND = "speeds are for a run on"
+UNSAID = f"{STAND} 1 GPU, as nothing says how many; --world-size N sets it"
 FOR_MORE = (
     "warning: a.toml:1: the title says 16 GPUs; the best on 1 GPU may not be "
     "the best there; give --world-size 16"
@@ -28,13 +28,19 @@ FOR_MORE = (
         ("", "", Target(), UNSAID, ""),
         (TITLE, "", Target(), UNSAID, FOR_MORE),
         (TITLE.replace("16", "1"), "", Target(), UNSAID, ""),
-        (TITLE, "", ASKED, f"{STAND} 4 GPUs, by --world-size", ""),
-        (TITLE + SAID, "", Target(), f"{STAND} 8 GPUs, by the comment on line 2", ""),
+        (TITLE, "", ASKED, f"{STAND} 4 GPUs, set by --world-size", ""),
+        (
+            TITLE + SAID,
+            "",
+            Target(),
+            f"{STAND} 8 GPUs, set by the comment on line 2",
+            "",
+        ),
         (
             "",
             "dp_shard = 8\n",
             Target(),
-            f"{STAND} 8 GPUs, by the parallel degrees",
+            f"{STAND} 8 GPUs, set by the parallel degrees",
             "",
         ),
     ],

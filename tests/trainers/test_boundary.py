@@ -24,7 +24,7 @@ from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 NAME = re.compile("kempner|torchtitan|prime.?rl", re.IGNORECASE)
-CITATIONS = ("fp8tune/estimate/show.py",)
+CITATIONS: tuple[str, ...] = ()
 """Files that may name a trainer in a message, as the source of a figure."""
 
 

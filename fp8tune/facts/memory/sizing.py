@@ -238,7 +238,8 @@ def _most(job: Job) -> str:
 
 
 def _said(job: Job, changes: dict[str, Any]) -> str:
-    pairs = [f"`{job.key(n)} = {_literal(value)}`" for n, value in changes.items()]
+    keys = job.keys_for(changes).items()
+    pairs = [f"`{key} = {_literal(value)}`" for key, value in keys]
     return " and ".join(filter(None, (", ".join(pairs[:-1]), *pairs[-1:])))
 
 

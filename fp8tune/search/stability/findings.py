@@ -300,7 +300,8 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
         how = "proposed and written" if free else "proposed, not written"
         typed = "" if free else "; --allow warmup writes it"
         short = f"; {PUBLISHED}" if best < min(200, warmup) else ""
-        yield f"warmup: {key} = {best} {how} (tried: {tried}){typed}{short}"
+        seen = f" (tried: {tried})" if tried else ""
+        yield f"warmup: {key} = {best} {how}{seen}{typed}{short}"
 
 
 def change(result: Stability) -> tuple[int, str] | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.job import Unknown
-from fp8tune.search.budget import Budget
+from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
 from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.compare import (
@@ -296,21 +296,24 @@ class Stage(NamedTuple):
 
     def not_checked(
         self, history: History, point: Point | None, *, stopped: bool
-    ) -> str:
-        """Return why an FP8 setting was not fully compared; ``""`` if it was."""
+    ) -> tuple[str, float]:
+        """Return why an FP8 setting was not fully compared; ``""`` if it was.
+
+        Also returns a budget that is enough [s], if the time was too short, else 0.
+        """
         if not _is_fp8(point, history):
-            return ""
+            return "", 0.0
         if obstacle := self._obstacle(history, point):
-            return obstacle
+            return obstacle, 0.0
         curves = _curves(history, point)
         steps = self.conditions.steps or MIN_STEPS
         if next_run(history.space, point, curves, self.conditions, steps) is None:
-            return "" if curves else "no loss run is recorded"
+            return "" if curves else "no loss run is recorded", 0.0
         if stopped:
-            return "stopped; the same command continues"
+            return "stopped; the same command continues", 0.0
         cost = pair_cost(history, point)
         if cost is None:
-            return "the time of its runs is unknown"
+            return "the time of its runs is unknown", 0.0
         # the same command with a larger budget confirms again and may add one trial
         confirmed = sum(
             trial.record.cost_s
@@ -321,8 +324,8 @@ class Stage(NamedTuple):
         remaining = self._remaining(history, point, cost)
         other, started = self.budget.spent + confirmed + longest, bool(curves)
         needed = enough(cost, remaining, other, started=started)
-        minutes = math.ceil(max(self.budget.seconds + 1, needed) / 60)
-        return f"no time{' to end' * started}; give --budget {minutes}m or more"
+        budget_s = whole_budget(max(self.budget.seconds + 1, needed))
+        return f"no time{' to end' * started}", budget_s
 
     def _obstacle(self, history: History, point: Point) -> str:
         """Return why no run is possible at an FP8 setting, else ``""``."""

@@ -159,7 +159,9 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
         known = trials
     assert process.returncode == 130
     said = b"".join([*before, after]).decode()
-    assert said.startswith("`[data]` names no shards: trials train on synthetic ")
-    assert "\ntrials represent a run on 1 GPU, an assumed number" in said
+    assert said.startswith(
+        "the config names no training data: trials train on synthetic "
+    )
+    assert "\nspeeds are for a run on 1 GPU, as nothing says " in said
     assert "stopped: the same command continues from here" in said
     assert [trial.stage for trial in trials[:2]] == ["baseline", "search"]

@@ -170,7 +170,7 @@ LINES = {
         "FP8 stays inside the spread of bf16 seeds, as far as 3 seeds can show: loss "
         "-0.04 % (-0.10 to +0.03), bf16 seeds differ by 0.02 %, no gradient spike, "
         "3 seeds (32 steps, warmup 8)",
-        f"{KEY} = 4 proposed, not written (tried: ); {TO_ALLOW}; {PUBLISHED}",
+        f"{KEY} = 4 proposed, not written; {TO_ALLOW}; {PUBLISHED}",
     ),
     "diverged": (
         LOST.rejected[BEST],
