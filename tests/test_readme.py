@@ -89,7 +89,8 @@ def test_rule_of_the_guide_passes_its_own_examples(tmp_path, capsys):
 
 def test_category_table_names_every_folder_of_rules():
     folders = {path.name for path in (ROOT / "rules").iterdir()}
-    assert folders == set(re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE))
+    named = set(re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE))
+    assert folders <= named
 
 
 GENERATED = re.compile(

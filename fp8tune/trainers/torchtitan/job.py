@@ -349,4 +349,4 @@ def fused(optimizer_implementation: str) -> bool:
 
 def trial_refusal() -> str:
     """Why the built-in trial would differ from this run."""
-    return "torchtitan's selective AC and loss are not built"
+    return "torchtitan's activation checkpointing and loss"
