@@ -126,7 +126,8 @@ def test_unreadable(tmp_path, text, said):
         (
             "since",
             'trainer = "kempnerforg"\nsince',
-            ":6:1: trainer is one of kempnerforge; did you mean `kempnerforge`?",
+            ":6:1: trainer is one of kempnerforge, torchtitan; "
+            "did you mean `kempnerforge`?",
         ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),
         (

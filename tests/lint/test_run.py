@@ -62,7 +62,7 @@ def test_bad_options_are_said_even_if_there_is_no_file(project, options):
             Options(trainer="kempnerforg"),
             "no trainer named 'kempnerforg'; did you mean kempnerforge?",
         ),
-        (Options(trainer="x"), "no trainer named 'x'; known: kempnerforge"),
+        (Options(trainer="x"), "no trainer named 'x'; known: kempnerforge, torchtitan"),
         (Options(packs=("nosuch",)), "nosuch: no such folder of rules"),
     ],
 )

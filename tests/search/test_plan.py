@@ -117,17 +117,13 @@ def test_what_cannot_be_planned(knobs, allow, said):
         (
             '[project]\nname = "x"\n[build-system]\n',
             "",
-            "a.toml: a Python project file; search takes configs of KempnerForge",
-        ),
-        (
-            "[training]\n[parallelism]\n",
-            "",
-            "a.toml: a torchtitan config; search takes configs of KempnerForge",
+            "a.toml: a Python project file; "
+            "search takes configs of KempnerForge, torchtitan",
         ),
         (
             "[training]\n",
-            "torchtitan",
-            "no trainer named 'torchtitan'; known: kempnerforge",
+            "megatron",
+            "no trainer named 'megatron'; known: kempnerforge, torchtitan",
         ),
         (
             "[train]\n",

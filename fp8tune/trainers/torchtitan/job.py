@@ -34,6 +34,11 @@ def flavor(trainer_version: str, model_name: str, model_flavor: str) -> dict[str
     return known("model.flavor", found)
 
 
+def plain_model(model_name: str) -> bool:
+    """True for decoders whose code was read; unknown for experiments and others."""
+    return known("model.name", True if model_name in models.DECODERS else None)
+
+
 def can_pipeline(trainer_version: str, model_name: str) -> bool:
     """Whether the model can be split into pipeline stages (train.py)."""
     return known("model.name", models.names(trainer_version).get(model_name))
@@ -349,4 +354,4 @@ def fused(optimizer_implementation: str) -> bool:
 
 def trial_refusal() -> str:
     """Why the built-in trial would differ from this run."""
-    return "torchtitan's selective AC and loss are not built"
+    return "torchtitan's activation checkpointing and loss"

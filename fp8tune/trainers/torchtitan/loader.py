@@ -323,7 +323,12 @@ class _Run:
             self.refuse("wrong-type", path, type="an array of strings")
 
     def checkpointing(self) -> None:
-        """The mode, and with selective AC its option, which must be text."""
+        """The mode, and with selective AC its option, which must be text.
+
+        Of the decoders; other models look at other keys.
+        """
+        if self.values.get("model.name") not in models.DECODERS:
+            return
         mode, option = (
             "activation_checkpoint.mode",
             "activation_checkpoint.selective_ac_option",

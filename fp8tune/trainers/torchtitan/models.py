@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+DECODERS = ("llama3", "llama3_ft", "llama4", "qwen3", "deepseek_v3", "gpt_oss")
+"""Models that are sharded by the same steps: what these check is known."""
+
 
 @cache
 def _table() -> dict[str, Any]:

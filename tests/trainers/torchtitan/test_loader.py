@@ -148,7 +148,8 @@ def test_one_fault(load, text, kind, key):
         "[parallelism]\ndata_parallel_shard_degree = -1\n",
         "[training]\nmixed_precision_param = 'float16'\n[model]\nflavor = '405B'\n",
         "[experimental]\ncustom_import = 'mine'\n[model]\nname = 'mine'\n",
-        "[model]\nname = 'flux'\nflavor = 'flux-dev'\n",
+        "[model]\nname = 'flux'\nflavor = 'flux-dev'\n"
+        "[activation_checkpoint]\nselective_ac_option = 2\n",
     ],
 )
 def test_no_fault(load, text):
