@@ -58,6 +58,7 @@ def step(
     pp: int,
     ep: int,
     compile: bool,  # noqa: A002
+    reduces_each_micro_batch: bool,
     speed_node: int,
 ) -> Any:
     """What one rank computes and communicates per micro-batch; dense models only."""
@@ -83,6 +84,7 @@ def step(
         pp=pp,
         compile=compile,
         across_nodes=shards * tp * pp > speed_node,
+        reduces_each=reduces_each_micro_batch,
     )
 
 
@@ -91,20 +93,28 @@ def bf16_seconds(gpu: str, speed_step: Any) -> Any:
     return seconds_on(gpu, speed_step, "")
 
 
-def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
-    """Seconds of one micro-batch in FP8, tensorwise with FP8 all-gather, by part [s].
+def fp8_seconds(
+    job: Job,
+    gpu: str,
+    compile: bool,  # noqa: A002
+    speed_step: Any,
+) -> Any:
+    """Seconds of one micro-batch in tensorwise FP8, by part [s].
 
-    Unknown without compile: no published run shows it.
+    With FP8 all-gather if the run in FP8 has it. Unknown without compile: no published
+    run shows it.
     """
     if not compile:
         raise Unknown("speed.fp8_seconds")
-    return seconds_on(gpu, speed_step, "tensorwise")
+    fp8 = job.with_values({"precision": "fp8"})
+    gather = bool(fp8["fp8_all_gather"]) if speed_step.shards > 1 else True
+    return seconds_on(gpu, speed_step, "tensorwise", gather=gather)
 
 
 def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
-    """Tokens/s in FP8 with FP8 all-gather, relative to bf16 all-gather [ratio].
+    """Tokens/s in FP8 as the run gathers weights, relative to bf16 all-gather [ratio].
 
-    The weights of FP8 linears take half the bytes. The gain is limited to what the FP8
+    1 without FP8 all-gather. The weights of FP8 linears take half the bytes. The gain is limited to what the FP8
     GEMMs save.
     """
     plain = seconds_on(gpu, speed_step, "tensorwise", gather=False)

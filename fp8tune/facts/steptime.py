@@ -33,7 +33,8 @@ class Step(NamedTuple):
     """The computation and communication of a rank in one micro-batch.
 
     ``weights`` are those of one rank's layers before FSDP shards them. ``forwards`` is
-    4 if activation checkpointing repeats the forward pass, else 3.
+    4 if activation checkpointing repeats the forward pass, else 3. ``reduces_each``:
+    FSDP reduces the gradients of every micro-batch, and so keeps them sharded.
     """
 
     gemms: tuple[Gemm, ...]
@@ -51,6 +52,7 @@ class Step(NamedTuple):
     pp: int
     compile: bool
     across_nodes: bool
+    reduces_each: bool = False
 
 
 class Rates(NamedTuple):
@@ -165,7 +167,8 @@ def _elementwise_bytes(step: Step, rates: Rates) -> float:
 
 def _optimizer_bytes(step: Step) -> float:
     """The bytes of AdamW in bf16 (14 per sharded weight), accumulation (12)."""
-    accumulation = 12.0 * step.weights * (step.grad_accum - 1)
+    kept = step.weights / (step.shards if step.reduces_each else 1)
+    accumulation = 12.0 * kept * (step.grad_accum - 1)
     return (14.0 * step.weights / step.shards + accumulation) / step.grad_accum
 
 
@@ -178,7 +181,8 @@ def _gathered_bytes(step: Step, *, fp8: bool) -> float:
 def _fsdp(step: Step, compute: float, gathered: float, rates: Rates) -> float:
     """The time of FSDP's collectives: ``gathered`` bytes twice, gradients."""
     others = (step.shards - 1) / step.shards
-    sent = 2 * gathered + 4.0 * step.weights / step.grad_accum
+    reduced = 4.0 * step.weights / (1 if step.reduces_each else step.grad_accum)
+    sent = 2 * gathered + reduced
     moved = others * sent / step.pp
     inside = moved / (NVLINK * GIGA)
     outside = moved / (rates.network * GIGA)

@@ -110,6 +110,11 @@ def fp8_scales_precomputed() -> bool:
     return False
 
 
+def reduces_each_micro_batch() -> bool:
+    """Gradients are reduced after the last micro-batch alone (scripts/train.py)."""
+    return False
+
+
 def fp8_tp_refused(tp: int) -> bool:
     """Whether it refuses FP8 with tensor parallelism: with any (parallel.py)."""
     return tp > 1

@@ -146,8 +146,11 @@ def fp8_all_gather(
 
 
 def fp8_scales_precomputed(fp8_all_gather: bool, precompute_asked: bool) -> bool:
-    """Whether one all-reduce gets the scales of all weights."""
-    return fp8_all_gather and precompute_asked
+    """Whether no weight has an all-reduce of its own for its scale.
+
+    One gets the scales of all weights, or weights are scaled where they are gathered.
+    """
+    return precompute_asked or not fp8_all_gather
 
 
 def fp8_filters(
@@ -164,6 +167,11 @@ def fp8_filters(
 def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
     """The same without torchao's own filter, which is no text."""
     return [name for name in fp8_filters if name != AUTO]
+
+
+def reduces_each_micro_batch() -> bool:
+    """FSDP reduces the gradients of each micro-batch: no release turns that off."""
+    return True
 
 
 def fp8_tp_refused() -> bool:
