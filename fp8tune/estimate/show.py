@@ -202,6 +202,7 @@ def _gemms(found: Estimate) -> Iterator[str]:
         kept = "FP8, not measured" if row["fp8"] else "stays bf16"
         gain = f"FP8 {row['speedup']:.2f} x" if row["speedup"] else kept
         yield f"{row['name']:<12}{sizes}{row['count'] or '':>7}{share:>8}  {gain}"
+    yield "FLOPs: share of a step's, with what activation checkpointing repeats"
 
 
 def _advice(found: Estimate) -> Iterator[str]:

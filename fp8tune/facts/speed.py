@@ -42,9 +42,9 @@ def node(gpus_per_node: int | None = None) -> int:
 
 
 def step(
+    gemm_attention_flops: float,
     ac_applied: str,
     gemms: tuple[Gemm, ...],
-    gemm_attention_flops: float,
     fp8_tokens: tuple[int, ...],
     layers: int,
     dense_ffn_layers: int,
@@ -114,8 +114,8 @@ def fp8_seconds(
 def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
     """Tokens/s in FP8 as the run gathers weights, relative to bf16 all-gather [ratio].
 
-    1 without FP8 all-gather. The weights of FP8 linears take half the bytes. The gain is limited to what the FP8
-    GEMMs save.
+    1 without FP8 all-gather. The weights of FP8 linears take half the bytes. The gain
+    is limited to what the FP8 GEMMs save.
     """
     plain = seconds_on(gpu, speed_step, "tensorwise", gather=False)
     return float(plain.total / speed_fp8_seconds.total)
@@ -200,8 +200,7 @@ def tokens_per_second(
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
-        uncompiled = precision == "fp8"
-        raise Unknown("speed.fp8_seconds" if uncompiled else "speed.precision")
+        raise Unknown(_why_unknown(precision))
     if optimizer not in ("adamw", "lion", "schedule_free_adamw"):
         raise Unknown("speed.optimizer")
     if hidden_size < 1024:
@@ -209,6 +208,11 @@ def tokens_per_second(
     if speed_beyond_published:
         raise Unknown("speed.most_gpus")
     return float(speed_step.tokens * speed_step.shards / parts.total)
+
+
+def _why_unknown(precision: str) -> str:
+    """Return why a precision has no time: FP8 without compile, or another one."""
+    return "speed.fp8_seconds" if precision == "fp8" else "speed.precision"
 
 
 def communication_share(
@@ -221,7 +225,7 @@ def communication_share(
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
-        raise Unknown("speed.precision")
+        raise Unknown(_why_unknown(precision))
     return float(parts.communication / parts.total)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -61,7 +62,9 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
     if fixed:
         verb = "add ignore comments for" if options.add_ignore else "fix"
         verb = f"would {verb}" if options.diff else _PAST[verb]
-        yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
+        rules = Counter(one.rule for report in result.reports for one in report.fixed)
+        each = ", ".join(f"{r} x {n}" if n > 1 else r for r, n in rules.most_common())
+        yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}: {each}"
     if options.diff:
         return
     offered = [found.fix.safety for found in result.diagnostics if found.fix]

@@ -614,7 +614,8 @@ def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
     if why := outcome.ending.unchecked:
         enough = {"budget_s": outcome.ending.budget_s}
         known = enough if outcome.ending.checking_s else {}
-        yield Finding("stability-not-checked", {"why": why, **known})
+        begun = {"begun": True} if outcome.learns else {}
+        yield Finding("stability-not-checked", {"why": why, **begun, **known})
 
 
 def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:

@@ -32,7 +32,7 @@ from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
-CUT_OFF = "cut off by the end of a budget, which says nothing under another one"
+CUT_OFF = "cut off by the end of a budget, so unusable under another one"
 LEARNED = frozenset(
     (
         *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),

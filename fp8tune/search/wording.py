@@ -366,7 +366,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "stability-inconclusive": _text,
     "stability-diverged": _text,
     "stability-not-checked": lambda facts: (
-        f"stability not checked: {facts['why']}{_next(facts, 'is enough for it')}"
+        f"stability {'only partly' if facts.get('begun') else 'not'} checked: "
+        f"{facts['why']}{_next(facts, 'is enough for it')}"
     ),
     "fp8-unties-embeddings": UNTIED,
     # how it was measured

@@ -12,6 +12,7 @@ SAFE = "[model]\nnum_experts = -1  # none\n[train]\nbatchsize = 8\n"
 SAFELY = "[model]\nnum_experts = 0  # none\n[train]\nbatch_size = 8\n"
 UNSAFE = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4 # NVLink\n'
 UNSAFELY = UNSAFE.replace("4", "1")
+BOTH = "negative-expert-count, unknown-key"
 FIXABLE = "can fix 1 finding with --unsafe-fixes, which change the run"
 
 
@@ -24,7 +25,10 @@ def test_fix(fp8tune, project):
     folder = project({"a.toml": SAFE})
     said = fp8tune("lint", "a.toml", "--fix")
     assert (said.code, said.err) == (0, "")
-    assert summary(said.out) == ["no findings in 1 file", "fixed 2 findings in 1 file"]
+    assert summary(said.out) == [
+        "no findings in 1 file",
+        f"fixed 2 findings in 1 file: {BOTH}",
+    ]
     assert (folder / "a.toml").read_text() == SAFELY
     again = fp8tune("lint", "a.toml", "--fix")
     assert summary(again.out) == ["no findings in 1 file"]
@@ -49,7 +53,10 @@ def test_unsafe_ones_are_left_unless_asked(fp8tune, project):
     assert (said.code, said.out.splitlines()[-1]) == (1, FIXABLE)
     assert (folder / "a.toml").read_text() == UNSAFE
     said = fp8tune("lint", "a.toml", "--unsafe-fixes")
-    assert (said.code, said.out.splitlines()[-1]) == (0, "fixed 1 finding in 1 file")
+    assert (said.code, said.out.splitlines()[-1]) == (
+        0,
+        "fixed 1 finding in 1 file: fp8-with-tensor-parallel",
+    )
     assert (folder / "a.toml").read_text() == UNSAFELY
 
 
@@ -98,7 +105,10 @@ def test_diff_shows_what_fix_would_do(fp8tune, project, newline):
     files = {name: text.replace("\n", newline) for name, text in files.items()}
     folder = project(files)
     said = fp8tune("lint", ".", "--diff")
-    assert (said.code, said.err) == (1, "would fix 4 findings in 2 files\n")
+    assert (said.code, said.err) == (
+        1,
+        "would fix 4 findings in 2 files: negative-expert-count x 2, unknown-key x 2\n",
+    )
     for name, text in files.items():
         assert (folder / name).read_bytes() == text.encode()
     patch = ["patch", "-p0", "--quiet", "--binary"]
@@ -137,7 +147,10 @@ def test_diff_says_what_it_could_not_read(fp8tune, project):
 def test_stdin_comes_out_mended(fp8tune):
     said = fp8tune("lint", "-", "--fix", stdin=SAFE.replace("\n", "\r\n").encode())
     assert (said.code, said.out) == (0, SAFELY.replace("\n", "\r\n"))
-    assert summary(said.err) == ["no findings in 1 file", "fixed 2 findings in 1 file"]
+    assert summary(said.err) == [
+        "no findings in 1 file",
+        f"fixed 2 findings in 1 file: {BOTH}",
+    ]
 
 
 @each(
@@ -170,7 +183,7 @@ def test_stdin_gives_a_patch(fp8tune):
     options = ("--diff", "--stdin-filename", "x.toml")
     said = fp8tune("lint", "-", *options, stdin=SAFE.encode())
     assert said.out.startswith("--- x.toml\n+++ x.toml\n")
-    assert said.err == "would fix 2 findings in 1 file\n"
+    assert said.err == f"would fix 2 findings in 1 file: {BOTH}\n"
 
 
 def test_json_after_a_fix_is_of_the_new_text(fp8tune, project):
@@ -260,4 +273,7 @@ def test_many_files_give_their_patches_in_order(fp8tune, project):
     said = fp8tune("lint", ".", "--diff")
     heads = [line for line in said.out.splitlines() if line.startswith("--- ")]
     assert heads == [f"--- {number:03}.toml" for number in range(MANY)]
-    assert said.err == f"would fix {2 * MANY} findings in {MANY} files\n"
+    assert said.err == (
+        f"would fix {2 * MANY} findings in {MANY} files: "
+        f"negative-expert-count x {MANY}, unknown-key x {MANY}\n"
+    )

@@ -195,7 +195,7 @@ tokenizer_path = "/data/tokenizer"
 def test_what_is_unknown_has_its_reason(fp8tune, project, gpu):
     project({"a.toml": VLM_RUN.format(encoder="siglip2", features=0, tokens=0)})
     out = fp8tune("estimate", "a.toml", *gpu).out
-    assert "speed: unknown: no estimate covers vision-language models" in out
+    assert "speed: unknown: no estimate covers a vision encoder with a number of" in out
     assert "GiB per GPU; no estimate covers vision encoders" in " ".join(out.split())
 
 

@@ -26,7 +26,7 @@ def test_what_a_fix_holds(offered):
     body = 'set = { pp = "1" }'
     made, _ = offered(PP, fix(body, "unsafe").replace('"repair"', '"was {pp}"'))
     change = Change(19, 20, "1", Region(2, 6, 2, 7))
-    assert made == ("unsafe", "was 2", "much", (change,), False)
+    assert made == ("unsafe", "was 2", "much", (change,), False, "")
 
 
 @each(
@@ -149,7 +149,7 @@ def test_a_fault_may_know_its_edits(offered):
         "\ufeff[train]\n", fix(""), fault="byte-order-mark", category="rejected"
     )
     edits = (Change(-1, 0, "", Region(1, 1, 1, 1)),)
-    assert made == ("safe", "repair", "much", edits, True)
+    assert made == ("safe", "repair", "much", edits, True, "")
 
 
 BETAS = """\

@@ -61,9 +61,17 @@ def summary(fp8tune, project):
             (
                 {"rest": VLM.format(encoder, tokens, "")},
                 "no estimate covers vision encoders other than the random one",
-                "no estimate covers vision-language models",
+                f"no estimate covers {speed}",
             )
-            for encoder, tokens in (("siglip2", 0), ("clip", 49))
+            for encoder, tokens, speed in (
+                (
+                    "siglip2",
+                    0,
+                    "a vision encoder with a number of tokens that is known only "
+                    "after loading",
+                ),
+                ("clip", 49, "vision-language models"),
+            )
         ),
         (
             {"rest": VLM.format("random", 64, FROZEN)},

@@ -45,25 +45,25 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
             [FIXED, OFFERED],
             {"fix": True},
             [
-                "fixed 2 findings in 1 file",
+                "fixed 2 findings in 1 file: r x 2",
                 "can fix 3 findings with --unsafe-fixes, which change the run",
             ],
         ),
         (
             [FIXED, Report("c", [], fixed=(SAFE,))],
             {"fix": True, "unsafe_fixes": True},
-            ["fixed 3 findings in 2 files"],
+            ["fixed 3 findings in 2 files: r x 3"],
         ),
         ([OFFERED], {"fix": True, "unsafe_fixes": True}, []),
         (
             [FIXED, OFFERED],
             {"fix": True, "diff": True},
-            ["would fix 2 findings in 1 file"],
+            ["would fix 2 findings in 1 file: r x 2"],
         ),
         (
             [Report("a", [], fixed=(SAFE,))],
             {"add_ignore": True},
-            ["added ignore comments for 1 finding in 1 file"],
+            ["added ignore comments for 1 finding in 1 file: r"],
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_given_value_without_records_is_a_place_of_its_own(mine):
 
 def test_many_values_are_not_all_named():
     _, _, note = recorded_knob(TRAINER, "a.b", "", 0, range(1, 20), ())
-    assert note.endswith("hold 1, 2, 3, 4, 5, 6, 7, 8, ...")
+    assert note.endswith("have 1, 2, 3, 4, 5, 6, 7, 8, ...")
 
 
 @pytest.mark.parametrize(

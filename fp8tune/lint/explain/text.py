@@ -128,7 +128,11 @@ def _hint(verdict: Verdict | None) -> Iterator[str]:
 
 
 def _key(page: KeyPage) -> Iterator[Block]:
-    yield Block(f"{page.name} ({page.trainer})", prose(page.meaning, ""))
+    named = f"{page.name} ({page.trainer})"
+    if len(named) <= WIDTH:
+        yield Block(named, prose(page.meaning, ""))
+    else:
+        yield Block(page.name, [f"({page.trainer})", *prose(page.meaning, "")])
     if page.value:
         yield Block("In this config", tree(page.value))
     facts = [f"type     {page.type}{f' [{page.unit}]' if page.unit else ''}"]

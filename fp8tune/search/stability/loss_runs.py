@@ -325,7 +325,7 @@ class Stage(NamedTuple):
         other, started = self.budget.spent + confirmed + longest, bool(curves)
         needed = enough(cost, remaining, other, started=started)
         budget_s = whole_budget(max(self.budget.seconds + 1, needed))
-        return f"no time{' to end' * started}", budget_s
+        return f"no time{' for its other runs' * started}", budget_s
 
     def _obstacle(self, history: History, point: Point) -> str:
         """Return why no run is possible at an FP8 setting, else ``""``."""

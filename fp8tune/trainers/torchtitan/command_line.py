@@ -54,7 +54,10 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
         if switch is None and not equals:
             text = rest.pop(0) if rest else ""
         value = text if switch is None else switch
-        fault = _odd(keys[name], value, switched=bool(equals and switch is not None))
+        fault = _odd(keys[name], value)
+        if equals and switch is not None:
+            table, _, key = name.rpartition(".")
+            fault = f"a switch: write --{name} or --{table}.no_{key}, without a value"
         if fault:
             facts = {"key": name, "value": text, "type": fault}
             refused.append(
@@ -78,10 +81,8 @@ def _key(option: str, keys: dict[str, Key]) -> tuple[str, bool | None]:
     return name, True if name in keys and keys[name].base == "bool" else None
 
 
-def _odd(spec: Key, value: Any, *, switched: bool) -> str:
+def _odd(spec: Key, value: Any) -> str:
     """What a value has to be, if tyro refuses it; ``""`` if it does not."""
-    if switched:
-        return "a switch (write --x or --no_x, without a value)"
     if isinstance(value, bool) or (spec.optional and value == "None"):
         return ""
     if spec.allowed:

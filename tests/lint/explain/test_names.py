@@ -81,8 +81,8 @@ def test_one_myth_and_all_of_them():
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ("tensor parallel", "fp8-with-tensor-parallel"),
-        ("TENSOR-Parallel", "fp8-with-tensor-parallel"),
+        ("tensor parallel fp8", "fp8-tensor-parallel-gathers-bf16"),
+        ("FP8 TENSOR-Parallel", "fp8-tensor-parallel-gathers-bf16"),
         ("checkpointing", "train.activation_checkpointing"),
         ("diverge", "fp8-swiglu-beyond-200b-tokens"),
     ],

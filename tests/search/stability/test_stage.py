@@ -235,7 +235,7 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert stages(study) == (8, 7)
     known = found.ending.unchecked, found.ending.checking_s
-    assert known == ("no time to end", 55 * 60.0)
+    assert known == ("no time for its other runs", 55 * 60.0)
     longer = searched(made, 51 * 60.0, LONG, study=study)[0]
     assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
         "",
