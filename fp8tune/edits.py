@@ -1,7 +1,9 @@
-"""Edits of a text: every character outside of them stays as it is."""
+"""Edits of a text, which leave every other character as it is; and patches."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
@@ -42,3 +44,28 @@ def in_order(edits: Iterable[Edit]) -> list[Edit]:
 def _place(edit: Edit) -> tuple[int, int, bool, str]:
     """By place; at the end of a text, keys of its last table before new tables."""
     return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
+
+
+def unified_diff(path: str, before: bytes, after: bytes) -> str:
+    """Return the changes of a file as a unified diff."""
+    import difflib
+
+    old, new = (
+        re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
+        for data in (before, after)
+    )
+    name = _quoted(path)
+    lines = difflib.unified_diff(old, new, name, name)
+    marked = (
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in lines
+    )
+    return "".join(marked)
+
+
+def _quoted(path: str) -> str:
+    """Return a file's name as git writes it in a diff: quoted if necessary."""
+    if path.isprintable() and not set(path) & set('"\\'):
+        return f"{path}\t" if " " in path else path
+    octal = (f"\\{byte:03o}" for byte in os.fsencode(path))
+    return f'"{"".join(octal)}"'

@@ -52,7 +52,7 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
         result = apply_fixes(data, look, unsafe=options.unsafe_fixes)
     report = result.report._replace(fixed=result.fixed)
     if options.diff:
-        from fp8tune.diff import unified_diff
+        from fp8tune.edits import unified_diff
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)
