@@ -274,7 +274,10 @@ def ranks_of_trial(config: TrainConfig) -> int:
         hint = "; give the number of GPUs as --world-size N" * asked
         raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotSearch(f"{config.path}: a trial cannot represent {refusal}")
+        raise CannotSearch(
+            f"{config.path}: a trial cannot represent {refusal}; `fp8tune estimate` "
+            "predicts settings without trials"
+        )
     return ranks
 
 
