@@ -162,6 +162,8 @@ def _without_tables(values: dict[str, Any], *, explicit: bool, only: str) -> Kin
 def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
     """Whether most tables have nearly a section's name and one of its keys."""
     names = candidate.schema.sections
+    if len(values) > 2 * len(names):
+        return False  # most cannot be misspelt sections, each once
     tables = {name: value for name, value in values.items() if isinstance(value, dict)}
     near = [
         name

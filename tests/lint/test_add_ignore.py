@@ -27,6 +27,8 @@ compile_model = false  # debugging
   tp = 4
 """
 
+BOTH = "fp8-without-compile, fp8-with-tensor-parallel"
+
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_comment_above_each_finding(project, fp8tune, newline):
@@ -36,7 +38,8 @@ def test_a_comment_above_each_finding(project, fp8tune, newline):
     outcome = fp8tune("lint", "a.toml", "--add-ignore")
     assert (outcome.code, outcome.err) == (0, "")
     assert (
-        outcome.out.splitlines()[-1] == "added ignore comments for 2 findings in 1 file"
+        outcome.out.splitlines()[-1]
+        == f"added ignore comments for 2 findings in 1 file: {BOTH}"
     )
     assert (folder / "a.toml").read_bytes() == WRITTEN.replace("\n", newline).encode()
     assert fp8tune("lint", "a.toml", "--fail-on", "note").code == 0
@@ -126,7 +129,9 @@ def test_diff_shows_and_does_not_write(project, fp8tune):
     folder = project({"a.toml": CONFIG})
     outcome = fp8tune("lint", "a.toml", "--add-ignore", "--diff")
     assert "+# fp8tune: ignore[fp8-without-compile]\n" in outcome.out
-    assert outcome.err == "would add ignore comments for 2 findings in 1 file\n"
+    assert (
+        outcome.err == f"would add ignore comments for 2 findings in 1 file: {BOTH}\n"
+    )
     assert (folder / "a.toml").read_text() == CONFIG
 
 
