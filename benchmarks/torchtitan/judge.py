@@ -70,11 +70,12 @@ def main() -> int:
 def _judged(config: dict[str, Any], answer: Connection) -> None:
     """Send the verdict on one config."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    _pretend_gpu()
+    pretend_gpu()
     entered = "start"
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            for entered in _stages(config["toml"], config["world_size"]):  # noqa: B007
+            run = Start(config["toml"], config["world_size"])
+            for entered in run.stages():  # noqa: B007
                 pass
     except BaseException as error:  # tyro raises SystemExit
         text = " ".join(str(error).split())[:120]
@@ -83,7 +84,7 @@ def _judged(config: dict[str, Any], answer: Connection) -> None:
         answer.send({"stage": "accepted", "error": ""})
 
 
-def _pretend_gpu() -> None:
+def pretend_gpu() -> None:
     """Let torchtitan's modules take this CPU for a GPU with FP8."""
     for name, module in list(sys.modules.items()):
         if name.startswith("torchtitan"):
@@ -93,43 +94,55 @@ def _pretend_gpu() -> None:
                 vars(module)["device_type"] = "cpu"
 
 
-def _stages(text: str, world_size: int) -> Iterator[str]:
-    """Follow the trainer's start; yield the name of each stage before it."""
-    import torch
-    import torch.distributed
-    from torch.testing._internal.distributed.fake_pg import FakeStore
+class Start:
+    """The trainer's start with one config, up to the sharded model.
 
-    yield "config"
-    config = _config(text)
-    yield "degrees"
-    dims = _dims(config, world_size)
-    yield "mesh"
-    store = FakeStore()
-    torch.distributed.init_process_group(
-        "fake", rank=0, world_size=world_size, store=store
-    )
-    mesh = _mesh(dims)
-    yield "model"
-    specs = import_module("torchtitan.protocols.train_spec")
-    spec = specs.get_train_spec(config.model.name)
-    flavors = getattr(spec, "model_args", None) or spec.config
-    arguments = flavors[config.model.flavor]
-    _update(arguments, config)
-    with torch.device("meta"), _dtype(config.training):
-        model = getattr(spec, "model_cls", None) or spec.cls
-        model = model(arguments)
-    yield "converters"
-    converters = import_module("torchtitan.protocols.model_converter")
-    converters.build_model_converters(config, dims).convert(model)
-    yield "batch"
-    _batch(config.training, dims.dp_replicate * dims.dp_shard)
-    if dims.pp_enabled and not spec.pipelining_fn:
-        raise RuntimeError("no pipeline for this model")
-    yield "sharding"
-    _parallelize(spec.parallelize_fn, model, mesh, dims, config)
-    yield "autocast"
-    utils = import_module("torchtitan.distributed.utils")
-    utils.maybe_enable_amp(dims, config.training.mixed_precision_param, "cpu")
+    After ``stages`` it has torchtitan's own objects: ``config``, ``dims``, ``spec``,
+    ``model``, ``converters`` and ``autocast``.
+    """
+
+    def __init__(self, text: str, world_size: int) -> None:
+        self.text, self.world_size = text, world_size
+
+    def stages(self) -> Iterator[str]:
+        """Follow the start; yield the name of each stage before it."""
+        import torch
+        import torch.distributed
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        yield "config"
+        self.config = config = _config(self.text)
+        yield "degrees"
+        self.dims = dims = _dims(config, self.world_size)
+        yield "mesh"
+        store = FakeStore()
+        torch.distributed.init_process_group(
+            "fake", rank=0, world_size=self.world_size, store=store
+        )
+        mesh = _mesh(dims)
+        yield "model"
+        specs = import_module("torchtitan.protocols.train_spec")
+        self.spec = spec = specs.get_train_spec(config.model.name)
+        flavors = getattr(spec, "model_args", None) or spec.config
+        arguments = flavors[config.model.flavor]
+        _update(arguments, config)
+        with torch.device("meta"), _dtype(config.training):
+            model_class = getattr(spec, "model_cls", None) or spec.cls
+            self.model = model_class(arguments)
+        yield "converters"
+        module = import_module("torchtitan.protocols.model_converter")
+        self.converters = module.build_model_converters(config, dims)
+        self.converters.convert(self.model)
+        yield "batch"
+        _batch(config.training, dims.dp_replicate * dims.dp_shard)
+        if dims.pp_enabled and not spec.pipelining_fn:
+            raise RuntimeError("no pipeline for this model")
+        yield "sharding"
+        _parallelize(spec.parallelize_fn, self.model, mesh, dims, config)
+        yield "autocast"
+        utils = import_module("torchtitan.distributed.utils")
+        kind = config.training.mixed_precision_param
+        self.autocast = utils.maybe_enable_amp(dims, kind, "cpu")
 
 
 def _config(text: str) -> Any:

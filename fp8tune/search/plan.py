@@ -42,6 +42,14 @@ class TrainConfig(NamedTuple):
     loaded: Loaded
     overrides: tuple[str, ...] = ()
 
+    def own(self, name: str) -> Any:
+        """Return the config's value of a key or field as knobs have it: words as text.
+
+        Raises ``Unknown``.
+        """
+        value = self.job[name]
+        return str(value) if isinstance(value, str) else value
+
 
 class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
@@ -131,18 +139,20 @@ def plan_for_trials(
     """Plan a search over micro-batch, AC, compile and precision.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    their number. The precisions are the config's and bf16. ``gpu`` is the driver's name
-    of the GPU that runs the trials.
+    their number. AC modes are the trainer's, which begin with the one that keeps most
+    and end with the one that keeps least, and the config's own. The precisions are the
+    config's and bf16. ``gpu`` is the driver's name of the GPU that runs the trials.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
-        precision = config.job["precision"]
+        precision, ac = config.own("precision"), config.own("ac")
     except Unknown as missing:
         raise CannotSearch(f"{config.path}: {missing} is not known") from None
+    *acs, most = _values_taken(config, "ac")
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _values_taken(config, "ac"),
+        "ac": (*dict.fromkeys([*acs, *[ac] * (ac != most)]), most),
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
@@ -162,7 +172,7 @@ def plan_for_trials(
         )
         for role, some in values.items()
     ]
-    baseline = tuple(knob.index_of(config.job[knob.key]) for knob in knobs)
+    baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
     return Plan(config, Space(knobs), baseline)
 
 
@@ -258,7 +268,9 @@ def why_synthetic_data(config: TrainConfig) -> str:
 
     Speeds do not depend on it; losses do.
     """
-    job, name = config.job, config.trainer.schema.title
+    job, name = config.job, config.trainer.about.title
+    if not job.words.knows("data_files"):
+        return f"trials do not read the data sets of {name}"
     if missing := job["data_missing"]:
         return f"{missing}, where {name} stops"
     return "" if job["data_files"] else "the config names no training data"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial, reduce
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
+from fp8tune.job import Unknown
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
@@ -120,6 +122,14 @@ def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
     return [trial.record for trial in every if not trial.cut_off], notes
 
 
+def _own(config: TrainConfig, key: str) -> Any:
+    """Return the config's value of a knob; ``None`` where it is unknown or a table."""
+    with suppress(Unknown):
+        value = config.own(key)
+        return value if is_scalar(value) else None
+    return None
+
+
 def plan_for_records(
     config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
 ) -> tuple[Plan, list[Record]]:
@@ -140,8 +150,7 @@ def plan_for_records(
     if not keys:
         raise CannotSearch("the records have no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
-    own = {key: config.job.find(key) for key in keys}
-    own = {key: value if is_scalar(value) else None for key, value in own.items()}
+    own = {key: _own(config, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
         for record in records

@@ -1,7 +1,8 @@
-"""Build the model that a trial trains: FP8, AC, sharding, compile, in this order.
+"""Build the model that a trial trains: FP8, AC, sharding and compile.
 
 The trainers use the same order: linears become ``Float8Linear`` before anything wraps
-them, checkpointing wraps blocks before FSDP2 shards them, and compile comes last.
+them, and checkpointing wraps blocks before FSDP2 shards them. Blocks are compiled
+before they are sharded, a whole model at the end.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
+import torch._functorch.config as functorch
+import torch._inductor.config as inductor
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
     checkpoint_wrapper,
+)
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    create_selective_checkpoint_contexts,
 )
 
 from fp8tune.runners.builtin.model import Attention, Block, Decoder
@@ -27,13 +35,13 @@ DTYPES = {
     "fp16": torch.float16,
     "fp32": torch.float32,
 }
-"""Dtype of weights, and of computations that are not in FP8."""
+"""Dtype of computations that are not in FP8, and of weights that are not fp32."""
 
 
 def to_float8(model: nn.Module, spec: Spec) -> int:
     """Convert the linears that the trainer converts to FP8; return how many.
 
-    ``spec.fp8_skips`` are parts of the names of modules that stay in bf16. Errors of
+    ``spec.bf16_linears`` are parts of the names of modules that stay in bf16. Errors of
     torchao are passed on.
     """
     if spec.precision != "fp8":
@@ -46,27 +54,103 @@ def to_float8(model: nn.Module, spec: Spec) -> int:
         enable_fsdp_float8_all_gather=spec.fp8_all_gather,
     )
 
-    def wanted(_module: nn.Module, name: str) -> bool:
-        return not any(word in name for word in spec.fp8_skips)
+    large = _large_enough(spec) if spec.fp8_auto_filter else None
+
+    def wanted(module: nn.Module, name: str) -> bool:
+        if any(word in name for word in spec.bf16_linears):
+            return False
+        return large is None or bool(large(module, name))
 
     convert_to_float8_training(model, config=config, module_filter_fn=wanted)
     return sum(isinstance(module, Float8Linear) for module in model.modules())
 
 
+def _large_enough(spec: Spec) -> Callable[[nn.Module, str], bool]:
+    """Torchao's own choice of linears that are large enough to gain."""
+    from torchao.float8 import _auto_filter_for_recipe
+
+    chosen: Callable[[nn.Module, str], bool] = _auto_filter_for_recipe(
+        spec.fp8_recipe, filter_fqns=[]
+    )
+    return chosen
+
+
+def all_scales(model: nn.Module) -> None:
+    """Compute the FP8 scales of all weights at once, with one reduction over ranks."""
+    from torchao.float8 import precompute_float8_dynamic_scale_for_fsdp
+
+    precompute_float8_dynamic_scale_for_fsdp(model)
+
+
 def checkpoint(model: nn.Module, spec: Spec) -> int:
-    """Checkpoint every block, or its attention, by the AC mode; return how many."""
+    """Wrap what the AC mode recomputes, blocks or their attention; return how many.
+
+    ``every-n`` wraps each n-th block; with a memory budget the compiler decides.
+    """
     if spec.ac == "none":
         return 0
+    if spec.ac == "memory_budget":
+        functorch.activation_memory_budget = spec.ac_budget
+        return 0
     kind = Attention if spec.ac_attention_only else Block
-    covered = sum(isinstance(module, kind) for module in model.modules())
+    period = int(spec.ac.removeprefix("every-")) if spec.ac.startswith("every-") else 1
+    blocks = [module for module in model.modules() if isinstance(module, kind)]
+    chosen = set(blocks[period - 1 :: period])
+    options: dict[str, Any] = {"preserve_rng_state": spec.ac_keeps_rng}
+    if spec.ac == "op":
+        options["context_fn"] = partial(save_some_operators, saved_operators(spec))
     apply_activation_checkpointing(
         model,
         checkpoint_wrapper_fn=partial(
-            checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT
+            checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT, **options
         ),
-        check_fn=lambda module: isinstance(module, kind),
+        check_fn=chosen.__contains__,
     )
-    return covered
+    return len(chosen)
+
+
+def save_some_operators(saved: frozenset[Any]) -> Any:
+    """Contexts of per-op AC: keep what ``saved`` names, and each second product.
+
+    Source: torchtitan 0.2.2, distributed/activation_checkpoint.py.
+    """
+    products = {False: 0, True: 0}
+
+    def policy(context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        keeps = operator in saved
+        if operator == torch.ops.aten.mm.default:
+            products[context.is_recompute] += 1
+            keeps = products[context.is_recompute] % 2 == 1
+        if keeps:
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+ATTENTION = {
+    "flash": "_scaled_dot_product_flash_attention",
+    "efficient": "_scaled_dot_product_efficient_attention",
+    "cudnn": "_scaled_dot_product_cudnn_attention",
+    "math": "_scaled_dot_product_attention_math",
+}
+"""Operators of attention, by the names of their kernels in configs."""
+
+
+def saved_operators(spec: Spec) -> frozenset[Any]:
+    """Operators whose results per-op AC keeps beside products.
+
+    The largest value of a tensor is always kept: its FP8 scale follows from it.
+    """
+    names = [*(ATTENTION[kernel] for kernel in spec.ac_saves), "max"]
+    return frozenset(getattr(torch.ops.aten, name).default for name in names)
+
+
+def compile_blocks(model: Decoder) -> None:
+    """Compile each block by itself: alike ones share what was compiled."""
+    for number, block in enumerate(model.layers):
+        compiled: Any = torch.compile(block, fullgraph=True)
+        model.layers[number] = compiled
 
 
 def shard(model: Decoder, spec: Spec) -> None:
@@ -75,9 +159,10 @@ def shard(model: Decoder, spec: Spec) -> None:
     The other ranks do not exist: their process group is a fake one, and the collectives
     act as if every rank held this rank's weights and gradients (``fake_collectives``).
     Parameters, gradients, optimizer state and buffers have their true sizes, so memory
-    and compute are real; the loss is not that of the run. After the forward pass the
-    root's weights are freed like the blocks': the trainer sets this (parallel.py,
-    apply_fsdp2), and it is not torch's default for a root.
+    and compute are real; the loss is not that of the run. ``reshards`` says which
+    weights are freed after the forward pass: all of them, the root's too, where it is
+    ``always``; with ``but-last`` not those of the last unit, which the backward pass
+    needs first.
     """
     if spec.dp_shard < 2:
         return
@@ -92,15 +177,22 @@ def shard(model: Decoder, spec: Spec) -> None:
     mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[spec.precision],
-        reduce_dtype=torch.float32,
+        reduce_dtype=DTYPES[spec.reduce_precision],
         cast_forward_inputs=True,
     )
-    for module in (*model.layers, model):
-        sharded = fully_shard(
-            module, mesh=mesh, mp_policy=policy, reshard_after_forward=True
-        )
-        sharded.set_custom_all_gather(RepeatedShare())
-        sharded.set_custom_reduce_scatter(OwnShare())
+    units: list[list[nn.Module]] = [[block] for block in model.layers]
+    if spec.tables_apart:
+        units = [[model.embedding], *units, [model.norm, model.output_head]]
+    frees = [spec.reshards != "never"] * len(units)
+    if spec.reshards == "but-last":
+        frees[-1] = False
+    units, frees = [*units, [model]], [*frees, True]
+    for unit, free in zip(units, frees, strict=True):
+        modules: Any = unit if len(unit) > 1 else unit[0]
+        fully_shard(modules, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
+        first: Any = unit[0]
+        first.set_custom_all_gather(RepeatedShare())
+        first.set_custom_reduce_scatter(OwnShare())
 
 
 def avoid_slow_kernels(spec: Spec) -> None:
@@ -130,7 +222,8 @@ def build(
     in_part = spec.dp_shard > 1 and not spec.tied_embeddings
     with torch.device("meta" if in_part else spec.device):
         model = Decoder(spec)
-    model = model.to(DTYPES[spec.precision])
+    wide = spec.weight_bytes > 2
+    model.cast(torch.float32 if wide else DTYPES[spec.precision])
     built()
     counts = {
         "parameters": sum(weight.numel() for weight in model.parameters()),
@@ -138,8 +231,13 @@ def build(
         "float8_linears": to_float8(model, spec),
         "checkpointed": checkpoint(model, spec),
     }
+    inductor.emulate_precision_casts = spec.rounds_as_eager
+    if spec.compile and spec.compiles_blocks:
+        compile_blocks(model)
     shard(model, spec)
     if in_part:
         model.to_empty(device=spec.device)
         model.init_weights(spec)
-    return (torch.compile(model) if spec.compile else model), counts  # type: ignore[return-value]
+    if spec.compile and not spec.compiles_blocks:
+        return torch.compile(model), counts  # type: ignore[return-value]
+    return model, counts

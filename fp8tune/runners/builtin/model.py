@@ -1,13 +1,15 @@
 """The decoder that a trial trains: embedding, blocks, head; dense or with experts.
 
 Pre-norm blocks with grouped-query attention, rotary positions and a gated FFN, as in
-Llama. Norms compute in fp32, everything else in the weights' dtype. Shapes: B
-sequences, S tokens each, D hidden size, H query heads, V vocabulary.
+Llama. What trainers write differently (norms, rotation, copies of keys, first weights)
+is told by the spec. Shapes: B sequences, S tokens each, D hidden size, H query heads, V
+vocabulary.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -44,17 +46,34 @@ class RMSNorm(nn.Module):
         return (wide * scale * self.weight).to(x.dtype)
 
 
-def rotary_table(spec: Spec) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, each [max_seq_len, head_dim / 2], of rotary positions."""
+def norm(size: int, eps: float, spec: Spec) -> nn.Module:
+    """Return the RMSNorm that the trainer uses."""
+    return nn.RMSNorm(size, eps=eps) if spec.torch_norms else RMSNorm(size, eps)
+
+
+def rotary_tables(spec: Spec) -> tuple[Tensor, ...]:
+    """Tables of rotary positions, each [max_seq_len, head_dim / 2].
+
+    Cosines and sines, or one of complex numbers where pairs are rotated.
+    """
     half = torch.arange(0, spec.head_dim, 2).float() / spec.head_dim
     angles = torch.outer(torch.arange(spec.max_seq_len), spec.rope_theta**-half)
+    if spec.rotary == "pairs":
+        return (torch.polar(torch.ones_like(angles), angles),)
     return angles.cos(), angles.sin()
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary positions to ``x`` [B, H, S, head_dim], half by half."""
-    left, right = x.chunk(2, dim=-1)
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+def rotate(x: Tensor, tables: tuple[Tensor, ...]) -> Tensor:
+    """Apply rotary positions to ``x`` [B, S, H, head_dim]; returns [B, H, S, head_dim].
+
+    Pairs of neighbours are complex numbers in fp32; halves stay in the dtype of ``x``.
+    """
+    if len(tables) == 1:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        turned = torch.view_as_real(pairs * tables[0][:, None]).flatten(3)
+        return turned.type_as(x).transpose(1, 2)
+    left, right = x.transpose(1, 2).chunk(2, dim=-1)
+    cos, sin = (table.to(x.dtype) for table in tables)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
 
 
@@ -65,37 +84,43 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = spec.head_dim
         self.groups = spec.heads // spec.kv_heads
+        self.repeats_kv = spec.repeats_kv
         self.sdpa_backend = spec.sdpa_backend
         q_size, kv_size = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
         self.q_proj = nn.Linear(spec.hidden_size, q_size, bias=False)
         self.k_proj = nn.Linear(spec.hidden_size, kv_size, bias=False)
         self.v_proj = nn.Linear(spec.hidden_size, kv_size, bias=False)
         self.o_proj = nn.Linear(q_size, spec.hidden_size, bias=False)
-        per_head = (spec.head_dim, spec.qk_norm_eps)
-        self.q_norm = RMSNorm(*per_head) if spec.qk_norm else None
-        self.k_norm = RMSNorm(*per_head) if spec.qk_norm else None
+        per_head = (spec.head_dim, spec.qk_norm_eps, spec)
+        self.q_norm = norm(*per_head) if spec.qk_norm else None
+        self.k_norm = norm(*per_head) if spec.qk_norm else None
 
     def kernel(self) -> AbstractContextManager[None]:
-        """Return a context in which torch uses the config's attention kernel."""
+        """Return a context in which torch uses the first kernel that it can."""
         if self.sdpa_backend == "auto":
             return nullcontext()
-        context: AbstractContextManager[None] = sdpa_kernel(KERNELS[self.sdpa_backend])
+        kernels = [KERNELS[name] for name in self.sdpa_backend.split(", ")]
+        context: AbstractContextManager[None] = sdpa_kernel(kernels, set_priority=True)
         return context
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
         q, k = self.q_proj(x).view(heads), self.k_proj(x).view(heads)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q.transpose(1, 2), cos, sin), rotate(k.transpose(1, 2), cos, sin)
+        q, k = rotate(q, tables), rotate(k, tables)
         v = self.v_proj(x).view(heads).transpose(1, 2)
-        if self.groups > 1:  # repeated as the trainer does, so that memory is the same
+        copies = self.groups > 1 and self.repeats_kv
+        if copies:  # repeated as the trainer does, so that memory is the same
             k = k.repeat_interleave(self.groups, dim=1)
             v = v.repeat_interleave(self.groups, dim=1)
+        grouped = self.groups > 1 and not copies
         with self.kernel():
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            mixed = functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=grouped
+            )
         merged: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
         return merged
 
@@ -127,9 +152,9 @@ class Block(nn.Module):
 
     def __init__(self, spec: Spec, index: int) -> None:
         super().__init__()
-        self.attention_norm = RMSNorm(spec.hidden_size, spec.norm_eps)
+        self.attention_norm = norm(spec.hidden_size, spec.norm_eps, spec)
         self.attention = Attention(spec)
-        self.ffn_norm = RMSNorm(spec.hidden_size, spec.norm_eps)
+        self.ffn_norm = norm(spec.hidden_size, spec.norm_eps, spec)
         has_experts = spec.experts > 0 and (index + 1) % spec.moe_every == 0
         self.mlp = (
             Experts(spec, FeedForward)
@@ -137,9 +162,9 @@ class Block(nn.Module):
             else FeedForward(spec, spec.ffn_size)
         )
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
-        x = x + self.attention(self.attention_norm(x), cos, sin)
+        x = x + self.attention(self.attention_norm(x), *tables)
         out: Tensor = x + self.mlp(self.ffn_norm(x))
         return out
 
@@ -160,40 +185,41 @@ class Head(nn.Module):
 class Decoder(nn.Module):
     """Tokens [B, S] to logits [B, S, V]."""
 
-    cos: Tensor
-    sin: Tensor
-
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.embedding = nn.Embedding(spec.vocab_size, spec.hidden_size)
         self.layers = nn.ModuleList(Block(spec, i) for i in range(spec.layers))
-        self.norm = RMSNorm(spec.hidden_size, spec.norm_eps)
+        self.norm = norm(spec.hidden_size, spec.norm_eps, spec)
         self.output_head = Head(spec)
         if spec.tied_embeddings:
             self.output_head.proj.weight = self.embedding.weight
-        cos, sin = rotary_table(spec)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        for number, table in enumerate(rotary_tables(spec)):
+            self.register_buffer(f"rotary{number}", table, persistent=False)
         self.init_weights(spec)
 
     def init_weights(self, spec: Spec) -> None:
-        """Initialize: normal weights, norms 1, residual projections scaled by depth.
+        """Initialize matrices by ``spec.init``, and norms with 1.
 
-        Of sharded weights only this rank's share. Also fills the rotary table, which a
+        Of sharded weights only this rank's share. Also fills the rotary tables, which a
         model built without storage does not have yet.
         """
+        first = {"gpt": _as_gpt, "llama": _as_llama}[spec.init]
         for name, weight in self.named_parameters():
             mine = weight.to_local() if isinstance(weight, DTensor) else weight
-            into_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-            depth = math.sqrt(2 * spec.layers) if into_residual else 1.0
             if weight.dim() > 1:
-                nn.init.normal_(mine, std=spec.init_std / depth)
+                first(name, mine, spec)
             else:
                 nn.init.ones_(mine)
-        for buffer, values in zip(
-            (self.cos, self.sin), rotary_table(spec), strict=True
-        ):
+        for buffer, values in zip(self.buffers(), rotary_tables(spec), strict=True):
             buffer.copy_(values)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Convert weights and rotary tables, but no table of complex numbers."""
+        for weight in self.parameters():
+            weight.data = weight.data.to(dtype)
+        for name, table in list(self.named_buffers()):
+            if not table.is_complex():
+                setattr(self, name, table.to(dtype))
 
     def balance(self) -> Tensor:
         """Return the sum of the load-balancing losses of the last forward pass.
@@ -201,7 +227,7 @@ class Decoder(nn.Module):
         The sum starts from a host value; copying it to the device waits for the loss,
         as in the trainer (model/transformer.py:266).
         """
-        total = torch.tensor(0.0, device=self.cos.device)
+        total = torch.tensor(0.0, device=next(self.buffers()).device)
         for layer in self.layers:
             if isinstance(layer.mlp, Experts):
                 total = total + layer.mlp.balance
@@ -210,9 +236,32 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every position."""
         length = tokens.shape[1]
-        cos, sin = self.cos[:length], self.sin[:length]
+        tables = [table[:length] for table in self.buffers()]
         x = self.embedding(tokens)
         for layer in self.layers:
-            x = layer(x, cos, sin)
+            x = layer(x, *tables)
         logits: Tensor = self.output_head(self.norm(x))
         return logits
+
+
+def _as_gpt(name: str, weight: Tensor, spec: Spec) -> None:
+    """Normal weights; projections into the residual stream scaled by the depth."""
+    into_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+    depth = math.sqrt(2 * spec.layers) if into_residual else 1.0
+    nn.init.normal_(weight, std=spec.init_std / depth)
+
+
+def _as_llama(name: str, weight: Tensor, spec: Spec) -> None:
+    """Deviation 1 for the embedding; the head's by its width, a block's by its depth.
+
+    Source: torchtitan 0.2.2, models/llama3/model/model.py, init_weights.
+    """
+    if name.startswith("output_head."):
+        std = spec.hidden_size**-0.5
+        nn.init.trunc_normal_(weight, std=std, a=-3 * std, b=3 * std)
+        return
+    std = 1.0 if name.startswith("embedding.") else spec.init_std
+    if name.endswith(("o_proj.weight", "up_proj.weight", "down_proj.weight")):
+        block = re.search(r"layers\.(\d+)\.", name)
+        std /= math.sqrt(2 * (int(block[1]) + 1)) if block else 1.0
+    nn.init.normal_(weight, std=std)

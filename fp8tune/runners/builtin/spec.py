@@ -15,8 +15,10 @@ from fp8tune.runners.sampling import Sampling
 class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``).
 
-    ``seed`` is the seed of the initial weights, ``data_seed`` of synthetic data. With
-    ``steps`` > 0 it is a loss run; with 0 the trial measures speed.
+    A trainer need not give those that have a default, from ``init`` to
+    ``warmup_first``. ``seed`` is the seed of the initial weights, ``data_seed`` of
+    synthetic data. With ``steps`` > 0 it is a loss run; with 0 the trial measures
+    speed.
     """
 
     hidden_size: int
@@ -46,12 +48,14 @@ class Spec(NamedTuple):
     precision: str
     fp8_recipe: str
     fp8_all_gather: bool
-    fp8_skips: list[str]
+    weight_bytes: int
     ac: str
     ac_attention_only: bool
     compile: bool
+    reduces_each_micro_batch: bool
     loss: str
     loss_chunk: int
+    held_logit_bytes: float
 
     micro_batch: int
     seq_len: int
@@ -65,6 +69,26 @@ class Spec(NamedTuple):
     warmup_steps: int
 
     device: str
+
+    init: str = "gpt"
+    torch_norms: bool = False
+    rotary: str = "halves"
+    repeats_kv: bool = True
+    bf16_linears: list[str] = []
+    fp8_auto_filter: bool = False
+    fp8_scales_at_once: bool = False
+    ac_saves: list[str] = []
+    ac_budget: float = 1.0
+    ac_keeps_rng: bool = True
+    compiles_blocks: bool = False
+    rounds_as_eager: bool = False
+    tables_apart: bool = False
+    reshards: str = "always"
+    reduce_precision: str = "fp32"
+    loss_compiled: bool = False
+    decays_norms: bool = False
+    warmup_first: int = 0
+
     dp_shard: int = 1
     data_files: list[str] = []
     seed: int = 42
@@ -81,6 +105,11 @@ class Spec(NamedTuple):
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
+
+    @property
+    def autocast(self) -> bool:
+        """Whether fp32 weights are cast where they are used, as FSDP does not."""
+        return self.weight_bytes > 2 and self.precision != "fp32" and self.dp_shard < 2
 
     def sampling(self) -> Sampling:
         """The rule that decides when its steps suffice."""
@@ -108,7 +137,12 @@ def from_job(job: Job, **given: Any) -> Spec:
         refusal = job["trial_refusal"]
         if refusal:
             raise CannotBuild(f"a trial cannot represent {refusal}")
-        names = [name for name in Spec._fields if name not in (*GIVEN, *OURS)]
+        names = [
+            name
+            for name in Spec._fields
+            if name not in (*GIVEN, *OURS)
+            and (name not in Spec._field_defaults or job.words.knows(name))
+        ]
         return Spec(**{name: job[name] for name in names}, **given)
     except Unknown as missing:
         raise CannotBuild(f"{missing} is not known from the config") from None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fp8tune.runners.builtin.convert import DTYPES, all_scales
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.spec import Spec
 
@@ -25,12 +27,12 @@ class Step(NamedTuple):
 class Training:
     """A model with its optimizer and data; each call of ``step`` trains one step.
 
-    The host waits for the device at the same places as the trainer, because waiting is
-    part of a step's time: in the loss, after each backward pass, and before the
-    optimizer. ``logits`` are kept until the next ones exist, as in the trainer
-    (scripts/train.py), so through the backward pass and the optimizer step. ``read_at``
-    has the times at which the last step read the loss of each micro-batch [s of
-    ``perf_counter``].
+    The host waits for the device after each backward pass, and before the optimizer,
+    because trainers do and waiting is part of a step's time; one that waits once a step
+    starts the next micro-batch sooner, by the time of launching its first kernels.
+    ``logits`` are kept until the next ones exist where the trainer keeps them, so
+    through the backward pass and the optimizer step. ``read_at`` has the times at which
+    the last step read the loss of each micro-batch [s of ``perf_counter``].
     """
 
     def __init__(
@@ -40,6 +42,9 @@ class Training:
         self.spec = spec
         self.data = data
         self.optimizer = adamw(model, spec)
+        self.cross_entropy = cross_entropy
+        if spec.loss_compiled:
+            self.cross_entropy = torch.compile(cross_entropy)
         self.logits: Tensor | None = None
         self.taken = 0
         self.read_at: list[float] = []
@@ -51,7 +56,9 @@ class Training:
         """
         batch = next(self.data)
         self.data = itertools.chain((batch,), self.data)
-        self._loss(self.model(batch[0]), batch[1]).backward()
+        with self._casts():
+            loss = self._loss(self.model(batch[0]), batch[1])
+        loss.backward()
         self.optimizer.zero_grad()
 
     def step(self, count: int = 0) -> Step:
@@ -65,44 +72,55 @@ class Training:
         for number in range(count):
             self._sync_gradients(last=number == count - 1)
             tokens, labels = next(self.data)
-            logits = self.logits = self.model(tokens)
-            loss = self._loss(logits, labels)
+            with self._casts():
+                logits = self.model(tokens)
+                self.logits = logits if spec.held_logit_bytes else None
+                loss = self._loss(logits, labels)
             exact = exact_cross_entropy(logits, labels) if spec.steps else loss
+            del logits
             (loss / count).backward()
             total += exact.item()  # waits for the backward pass (scripts/train.py:851)
             self.read_at.append(time.perf_counter())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
         grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
+        share = warmup(self.taken + spec.warmup_first, spec.warmup_steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = spec.learning_rate * warmup(self.taken, spec.warmup_steps)
+            group["lr"] = spec.learning_rate * share
         self.optimizer.step()
+        if spec.fp8_scales_at_once:
+            all_scales(self.model)
         self.optimizer.zero_grad()
         self.taken += 1
         return Step(total / count, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return cross-entropy plus load-balancing losses (scripts/train.py)."""
-        loss = cross_entropy(logits, labels, self.spec)
+        loss = self.cross_entropy(logits, labels, self.spec)
         if not self.spec.experts:
             return loss
         return loss + self.spec.balance_weight * self.model.balance()
 
     def _sync_gradients(self, *, last: bool) -> None:
-        """If sharded, reduce gradients over ranks in the last micro-batch only."""
+        """Reduce gradients over ranks in the last micro-batch only, or in each."""
         sync = getattr(self.model, "set_requires_gradient_sync", None)
         if sync is not None:
-            sync(last)
+            sync(last or self.spec.reduces_each_micro_batch)
+
+    def _casts(self) -> AbstractContextManager[Any]:
+        """A context that casts weights to the compute precision if FSDP does not."""
+        if not self.spec.autocast:
+            return nullcontext()
+        return torch.autocast(self.spec.device, DTYPES[self.spec.precision])
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """Return AdamW with weight decay on matrices only; fused on a GPU if configured."""
+    """Return AdamW with the trainer's weight decay; fused on a GPU if configured."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    decayed = [w for w in weights if w.dim() > 1 or spec.decays_norms]
+    others = [w for w in weights if w.dim() < 2 and not spec.decays_norms]
     groups = [
-        {
-            "params": [w for w in weights if w.dim() > 1],
-            "weight_decay": spec.weight_decay,
-        },
-        {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": spec.weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -120,12 +138,14 @@ IGNORED = -100
 def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
     """Return the mean cross-entropy of logits [B, S, V], in chunks if configured.
 
-    First it reads from the device whether any label counts, so the host waits for the
-    forward pass. That happens in every micro-batch, except for a chunked loss with a
-    single chunk (training/loss.py:28, 64 and 69). It costs most with small
-    micro-batches.
+    In fp32 it casts all logits. The other kinds are KempnerForge's: first they read
+    from the device whether any label counts, so the host waits for the forward pass, in
+    every micro-batch, except for a chunked loss with a single chunk
+    (training/loss.py:28, 64 and 69). It costs most with small micro-batches.
     """
     flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
+    if spec.loss == "fp32_cross_entropy":
+        return functional.cross_entropy(flat.float(), wanted, ignore_index=IGNORED)
     if spec.loss == "chunked_cross_entropy":
         return _chunked_cross_entropy(flat, wanted, size)
     if (wanted == IGNORED).all():
@@ -173,7 +193,7 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def warmup(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate at a step, counted from 0."""
+    """Return the share of the peak learning rate that a step has."""
     return min(1.0, step / steps) if steps else 1.0
 
 

@@ -62,7 +62,7 @@ def _run(path: str) -> None:
     model, counts = build(spec, lambda: say(stage="convert"))
     training = Training(model, spec, batches(spec))
     device.forget_building()
-    if spec.compile:
+    if spec.compile or spec.loss_compiled:
         say(stage="compile")
         training.try_micro_batch()
         device.wait()

@@ -31,7 +31,7 @@ def sdpa_backend(model_sdpa_backend: str) -> str:
     return model_sdpa_backend
 
 
-def fp8_skips(precision: str) -> list[str]:
+def bf16_linears(precision: str) -> list[str]:
     """Experts and routers stay in bf16 (distributed/parallel.py, apply_float8)."""
     return ["experts", "shared_expert", "router"] if precision == "fp8" else []
 

@@ -350,8 +350,3 @@ def betas(optimizer_beta1: float, optimizer_beta2: float) -> tuple[float, float]
 def fused(optimizer_implementation: str) -> bool:
     """Whether AdamW uses the fused kernel."""
     return optimizer_implementation == "fused"
-
-
-def trial_refusal() -> str:
-    """Why the built-in trial would differ from this run."""
-    return "torchtitan's activation checkpointing and loss"
