@@ -23,6 +23,7 @@ import json
 import os
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -314,12 +315,16 @@ def as_trial(case: Case, weights: Any) -> dict[str, Any]:
             self.enter("backward")
             return loss
 
-    training = Marked(model, spec, batches(spec.vocab_size))
+    def data() -> Iterator[Any]:
+        for batch in batches(spec.vocab_size):
+            training.enter("forward")
+            yield batch
+
+    training = Marked(model, spec, data())
     training.optimizer.register_step_pre_hook(lambda *_: training.enter("optimizer"))
 
     def step(enter: Any) -> float:
         training.enter = enter
-        enter("forward")
         return training.step().loss
 
     losses, counts, peaks = counted(step)
