@@ -23,6 +23,7 @@ COMMANDS = (
     "lint",
     "report",
     "rules",
+    "schema",
     "search",
     "studies",
 )

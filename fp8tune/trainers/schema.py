@@ -50,6 +50,7 @@ class Key(NamedTuple):
     near: dict[str, list[str]] = {}
     aka: list[str] = []
     doc: str = ""
+    deprecated: bool = False
 
     @property
     def optional(self) -> bool:
