@@ -2,6 +2,10 @@
 
 import json
 import subprocess
+import threading
+
+LONGEST = 120
+"""Seconds after which a server that says nothing is ended, so that the test fails."""
 
 
 class Client:
@@ -15,6 +19,8 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        self.end = threading.Timer(LONGEST, self.process.kill)
+        self.end.start()
         self.count = 0
         root = {"uri": folder.as_uri(), "name": folder.name}
         formats = {"documentationFormat": ["markdown"]}
@@ -32,6 +38,7 @@ class Client:
         return self
 
     def __exit__(self, *_):
+        self.end.cancel()
         self.process.kill()
         self.process.communicate()
 
@@ -49,22 +56,30 @@ class Client:
         assert length, "the server has ended"
         return json.loads(self.process.stdout.read(length))
 
-    def request(self, method, **params):
-        self.count += 1
-        self.send(id=self.count, method=method, params=params)
+    def receive_until(self, wanted):
+        """Return the first message that is wanted; answer what the server asks."""
         while True:
             message = self.receive()
             if "method" in message and "id" in message:
                 self.send(id=message["id"], result=None)
-            elif message.get("id") == self.count:
-                return message["result"]
+            elif wanted(message):
+                return message
+
+    def request(self, method, **params):
+        self.count += 1
+        self.send(id=self.count, method=method, params=params)
+        return self.receive_until(lambda m: m.get("id") == self.count)["result"]
 
     def open(self, path):
+        """Open a file that has problems, and wait until the server has found them."""
         document = {"uri": path.as_uri(), "languageId": "toml", "version": 1}
         text = path.read_text(encoding="utf-8")
         self.send(
             method="textDocument/didOpen",
             params={"textDocument": {**document, "text": text}},
+        )
+        self.receive_until(
+            lambda m: m.get("method") == "textDocument/publishDiagnostics"
         )
 
     def complete(self, path, line, column):
