@@ -55,7 +55,7 @@ def json_schema(trainer: Trainer) -> Node:
     head = {
         "$schema": DRAFT,
         "title": f"{schema.title} config",
-        "description": f"Keys of a config as {schema.source} reads them.",
+        "description": f"By {schema.source}",
     }
     return head | tables.closed(sections)
 

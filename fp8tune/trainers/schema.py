@@ -107,7 +107,12 @@ class Variants(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """Everything that a trainer's config may say."""
+    """Everything that a trainer's config may say.
+
+    ``unknown_keys`` are refused or ignored and ``quoted_values``, numbers and switches
+    that are written as text, refused or converted, by a trainer without a loader of its
+    own.
+    """
 
     title: str
     source: str
@@ -117,6 +122,8 @@ class Schema(NamedTuple):
     required: dict[str, tuple[str, ...]]
     job: dict[str, str]
     version: str = ""
+    unknown_keys: str = "refused"
+    quoted_values: str = "refused"
 
     def section_class(self, section: str) -> str:
         """The class of a top-level section, without ``| None``."""
@@ -168,11 +175,14 @@ def parsed(trainer: str) -> dict[str, Any]:
 def read(trainer: str) -> Schema:
     """The schema of a trainer's version."""
     try:
-        module = import_module(module_of(trainer))
+        data = import_module(module_of(trainer)).SCHEMA
     except ImportError:  # in a checkout
         data = parsed(trainer)
-    else:
-        data = module.SCHEMA
+    return schema_of(data, trainer.partition("==")[2])
+
+
+def schema_of(data: dict[str, Any], version: str = "") -> Schema:
+    """The schema that the values of its file say."""
     classes = {
         name: {key: _key(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()
@@ -186,5 +196,9 @@ def read(trainer: str) -> Schema:
         for name, keys in classes.items()
     }
     head = data["title"], data["source"], data["sections"]
-    version = trainer.partition("==")[2]
-    return Schema(*head, variants, classes, required, data["job"], version)
+    said = {name: data[name] for name in SEMANTICS if name in data}
+    return Schema(*head, variants, classes, required, data["job"], version, **said)
+
+
+SEMANTICS = ("unknown_keys", "quoted_values")
+"""What a schema says of a trainer without a loader of its own."""
