@@ -424,6 +424,10 @@ class _Reader:
 
     def job(self) -> tuple[dict[str, str], dict[str, Source]]:
         """Return the fields that are a key, and those that are computed."""
+        accumulates = "reduces_each_micro_batch"
+        if accumulates in self.values["job"] and "grad_accum" not in self.values["job"]:
+            reason = f"`{accumulates}` needs `grad_accum`, which is not in [job]"
+            raise self.fail(reason, "job", accumulates)
         renamed: dict[str, str] = {}
         computed: dict[str, Source] = {}
         for name, said in self.values["job"].items():

@@ -20,6 +20,13 @@ def grad_accum() -> int:
     return 1
 
 
+def reduces_each_micro_batch(grad_accum: int) -> bool:
+    """Whether FSDP reduces gradients after each micro-batch; all the same with one."""
+    if grad_accum > 1:
+        raise Unknown("reduces_each_micro_batch")
+    return True
+
+
 def tp() -> int:
     """Tensor-parallel degree: none, if no key says it."""
     return 1

@@ -79,27 +79,21 @@ def kept_gradient_bytes() -> int:
 
 
 def accumulated_gradient_bytes(
-    grad_accum: int, gradient_bytes: int, reduces_each_micro_batch: bool | None = None
+    grad_accum: int, gradient_bytes: int, reduces_each_micro_batch: bool
 ) -> int:
     """Bytes per parameter of summed gradients that FSDP has reduced."""
-    if grad_accum == 1:
-        return 0
-    each = known("reduces_each_micro_batch", reduces_each_micro_batch)
-    return gradient_bytes if each else 0
+    return gradient_bytes if grad_accum > 1 and reduces_each_micro_batch else 0
 
 
 def unsharded_gradient_bytes(
-    grad_accum: int,
-    gradient_bytes: int,
-    sharded: bool,
-    reduces_each_micro_batch: bool | None = None,
+    grad_accum: int, gradient_bytes: int, sharded: bool, reduces_each_micro_batch: bool
 ) -> int:
     """Bytes per parameter of summed gradients that FSDP has not reduced: fp32."""
     if grad_accum == 1:
         return 0
     if not sharded:
         return gradient_bytes
-    return 0 if known("reduces_each_micro_batch", reduces_each_micro_batch) else 4
+    return 0 if reduces_each_micro_batch else 4
 
 
 def init_bytes() -> int:
