@@ -48,16 +48,15 @@ def json_schema(trainer: Trainer) -> Node:
     """Return the JSON Schema of a trainer's config."""
     schema = trainer.schema
     tables = _Tables(trainer)
-    sections = {
-        name: tables.of_class(schema.section_class(name), (name,))
-        for name in schema.sections
+    parts = {name: tables.of_section(name) for name in schema.sections} | {
+        name: tables.of_key(key, (name,)) for name, key in schema.top_keys.items()
     }
     head = {
         "$schema": DRAFT,
         "title": f"{schema.title} config",
         "description": f"By {schema.source}",
     }
-    return head | tables.closed(sections)
+    return head | tables.closed(parts)
 
 
 class _Tables:
@@ -66,12 +65,18 @@ class _Tables:
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         self.schema: Schema = trainer.schema
+        self.classes = trainer.schema.classes
         self.openers = list(self._openers()) if self.refuses_unknown(()) else []
 
-    def faults(self, path: Path, value: Any) -> list[str]:
-        """The kinds of faults of a config that sets one key alone, at that key."""
-        raw = value
-        for part in reversed(path):
+    def faults(
+        self, path: Path, value: Any, beside: dict[str, Any] | None = None
+    ) -> list[str]:
+        """The kinds of faults of a key in a config that sets nothing else.
+
+        ``beside`` are other keys of its table.
+        """
+        raw: Any = {path[-1]: value, **(beside or {})}
+        for part in reversed(path[:-1]):
             raw = [raw] if isinstance(part, int) else {part: raw}
         return [f.kind for f in self.trainer.load(raw).faults if f.path == path]
 
@@ -82,21 +87,26 @@ class _Tables:
     def _openers(self) -> Iterator[tuple[str, str]]:
         """The keys that add keys to the config, as a module of the user's own does."""
         for name in self.schema.sections:
-            for key, spec in self.schema.classes[
-                self.schema.section_class(name)
-            ].items():
+            for key, spec in self.classes[self.schema.section_class(name)].items():
                 if spec.base == "str" and not spec.allowed:
                     raw = {name: {key: _STRANGE}, _STRANGE: {}}
                     kinds = [fault.kind for fault in self.trainer.load(raw).faults]
                     if "unknown-key" not in kinds:
                         yield name, key
 
-    def closed(self, sections: Node) -> Node:
+    def of_section(self, name: str) -> Node:
+        """Return a top-level table; ``root`` may have its key."""
+        root = self.classes.get(self.schema.root, {})
+        if name in root:
+            return self.of_key(root[name], (name,))
+        return self.of_class(self.schema.section_class(name), (name,))
+
+    def closed(self, parts: Node) -> Node:
         """Return the whole config, without unknown keys where they are refused.
 
         Where a key may add others, they are refused only if it is not set.
         """
-        root = _table(sections, closed=self.refuses_unknown(()))
+        root = _table(parts, closed=self.refuses_unknown(()))
         if not self.openers:
             return root
         names = _only_names(root)
@@ -108,16 +118,16 @@ class _Tables:
 
     def of_class(self, name: str, path: Path) -> Node:
         """Return the table of a class at a place."""
-        keys = self.schema.classes[name]
+        keys = self.classes[name]
         variants = self.schema.variants.get(name)
         for variant in variants.classes.values() if variants else ():
-            keys = self.schema.classes[variant] | keys
+            keys = self.classes[variant] | keys
         parts = {key: self.of_key(keys[key], (*path, key)) for key in keys}
         table = _table(parts, closed=self.refuses_unknown(path))
         required = [*self.schema.required[name]]
         rules = [*self._conditions(keys)]
         if variants:
-            rules += self._variants(variants)
+            rules += self._variants(variants, path)
         if required:
             table["required"] = required
         return table | ({"allOf": rules} if rules else {})
@@ -135,38 +145,56 @@ class _Tables:
                 absent = keys[switch].default <= 0
                 yield {"if": _with(on, required=absent), "then": _with(bounds, False)}
 
-    def _variants(self, variants: Variants) -> Iterator[Node]:
-        """Yield which keys a variant does not have."""
-        classes = {
-            value: self.schema.classes[name] for value, name in variants.classes.items()
+    def _variants(self, variants: Variants, path: Path) -> Iterator[Node]:
+        """Yield which keys of other variants one refuses; also where none is chosen."""
+        every = {
+            key for name in variants.classes.values() for key in self.classes[name]
         }
-        every = dict.fromkeys(key for keys in classes.values() for key in keys)
-        for value, keys in classes.items():
-            others = {key: False for key in every if key not in keys}
-            if others:
-                chosen = {variants.key: {"const": value}}
-                absent = value != variants.default
-                yield {
-                    "if": _with(chosen, required=absent),
-                    "then": _with(others, required=False),
-                }
+        chosen: dict[str | None, Node] = {
+            value: _with({variants.key: {"const": value}}) for value in variants.classes
+        }
+        absent = {"not": _with({variants.key: {}}), "additionalProperties": True}
+        for value, condition in (chosen | {None: absent}).items():
+            beside = {} if value is None else {variants.key: value}
+            refused = {
+                key: False
+                for key in sorted(every)
+                if "unknown-key" in self.faults((*path, key), 1, beside)
+            }
+            if refused:
+                yield {"if": condition, "then": _with(refused, required=False)}
 
     def of_key(self, spec: Key, path: Path) -> Node:
         """Return a key: its type, and what is known of its values."""
-        node = self.of_type(spec.base, path)
-        if spec.allowed and not spec.only_if:
-            node["enum"] = spec.allowed
-        elif spec.base in ("int", "float", "bool"):
-            node |= self._other_forms(spec, path)
+        kinds = [kind for kind in _split(spec.base, "|") if kind != "Literal"]
+        base = " | ".join(kinds) or spec.base
+        node = self.of_type(base, path)
+        others = [value for value in spec.allowed if not self._is_of(spec.base, value)]
+        if spec.allowed and not others:
+            node |= {} if spec.only_if else {"enum": spec.allowed}
+        elif base in ("int", "float", "bool"):
+            node |= self._other_forms(base, path)
         if not spec.only_if:
             _bound(node, spec)
+        none, strange = (self.faults(path, text) for text in ("None", _STRANGE))
+        if spec.optional and strange and not none:
+            others.append("None")
+        if others:
+            node = {"anyOf": [node, {"enum": others}]}
         default = spec.effective_default
-        if default is not None and default not in (math.inf, -math.inf):
+        if default is not None and _finite(default):
             node["default"] = default
         said = {"description": spec.doc} if spec.doc else {}
         if spec.deprecated:
             node["deprecated"] = True
         return said | node
+
+    def _is_of(self, base: str, value: Any) -> bool:
+        """Whether an allowed value is of its key's type, not one beside it."""
+        if base in self.classes or "[" in base or "|" in base:
+            return False
+        kinds = {"int": (int,), "float": (int, float), "bool": (bool,)}
+        return isinstance(value, kinds.get(base, (str,)))
 
     def of_type(self, base: str, path: Path) -> Node:
         """Return a type as it is declared: ``list[dict[str, int]] | str``."""
@@ -175,7 +203,7 @@ class _Tables:
             return {"anyOf": [self.of_type(part, path) for part in parts]}
         if base in _NAMES:
             return {"type": _NAMES[base]}
-        if base in self.schema.classes:
+        if base in self.classes:
             return self.of_class(base, path)
         kind, _, inner = base.partition("[")
         elements = _split(inner.removesuffix("]"), ",")
@@ -191,14 +219,14 @@ class _Tables:
             node |= {"minItems": len(elements), "maxItems": len(elements)}
         return node
 
-    def _other_forms(self, spec: Key, path: Path) -> Node:
+    def _other_forms(self, base: str, path: Path) -> Node:
         """Return the other types of a number or switch that the loader converts."""
-        base = spec.base
         types, forms = [_NAMES[base]], {}
         if base == "bool":
             if not self.faults(path, 1):
                 types.append("integer")
-            words = [w for word in _SWITCHES for w in _spellings(word)]
+            taken = [w for w in ("true", "false") if not self.faults(path, w)]
+            words = [w for word in _SWITCHES for w in _spellings(word) if taken]
             texts = [re.escape(word) for word in words if not self.faults(path, word)]
             text = "|".join(texts)
         else:
@@ -270,6 +298,15 @@ def _bound(node: Node, spec: Key) -> None:
         node["additionalProperties"] |= _bounds(spec)
     else:
         node |= _bounds(spec)
+
+
+def _finite(value: Any) -> bool:
+    """Whether JSON has a value: it has no infinite numbers."""
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _spellings(word: str) -> list[str]:

@@ -109,6 +109,7 @@ class Variants(NamedTuple):
 class Schema(NamedTuple):
     """Everything that a trainer's config may say.
 
+    ``root`` is the class of the whole file, where keys stand above all tables.
     ``unknown_keys`` are refused or ignored and ``quoted_values``, numbers and switches
     that are written as text, refused or converted, by a trainer without a loader of its
     own.
@@ -122,8 +123,15 @@ class Schema(NamedTuple):
     required: dict[str, tuple[str, ...]]
     job: dict[str, str]
     version: str = ""
+    root: str = ""
     unknown_keys: str = "refused"
     quoted_values: str = "refused"
+
+    @property
+    def top_keys(self) -> dict[str, Key]:
+        """The keys above all tables."""
+        keys = self.classes.get(self.root, {})
+        return {name: key for name, key in keys.items() if name not in self.sections}
 
     def section_class(self, section: str) -> str:
         """The class of a top-level section, without ``| None``."""
@@ -135,6 +143,7 @@ class Schema(NamedTuple):
 
     def dotted_keys(self) -> Iterator[tuple[str, Key]]:
         """Every dotted key outside of lists, variants included."""
+        yield from self.top_keys.items()
         for section in self.sections:
             yield from self._class_keys(section, self.section_class(section))
 
@@ -196,9 +205,9 @@ def schema_of(data: dict[str, Any], version: str = "") -> Schema:
         for name, keys in classes.items()
     }
     head = data["title"], data["source"], data["sections"]
-    said = {name: data[name] for name in SEMANTICS if name in data}
+    said = {name: data[name] for name in OPTIONAL if name in data}
     return Schema(*head, variants, classes, required, data["job"], version, **said)
 
 
-SEMANTICS = ("unknown_keys", "quoted_values")
-"""What a schema says of a trainer without a loader of its own."""
+OPTIONAL = ("root", "unknown_keys", "quoted_values")
+"""Fields of a schema that few have."""

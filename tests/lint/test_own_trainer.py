@@ -109,7 +109,7 @@ n = { type = "int", default = 1, min = 1 }
 x = { type = "float", default = 1.0, within = "[0, 2)" }
 on = { type = "bool", default = false }
 names = { type = "list[str]", default = ["a"] }
-weights = { type = "dict[str, float]", default = {} }
+weights = { type = "dict[str, float]", default = { a = inf } }
 parts = { type = "list[Part]" }
 inner = { type = "Part" }
 shift = { type = "int", default = -1, min = -1, nonzero = true }
@@ -174,6 +174,7 @@ def test_editors_have_its_schema(check, ours, tmp_path):
 
 def test_the_schema_follows_what_the_trainer_does(ours):
     node = json_schema(ours('title = "T"\n' + MORE))
+    json.dumps(node, allow_nan=False)
     run = node["properties"]["run"]
     keys = run["properties"]
     assert node["additionalProperties"] is run["additionalProperties"] is True
