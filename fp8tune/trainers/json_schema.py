@@ -211,7 +211,7 @@ class _Tables:
             node = self.of_type(elements[-1], (*path, _STRANGE))
             return {"type": "object", "additionalProperties": node}
         if kind not in ("list", "tuple"):
-            return {}
+            return {"additionalProperties": True} if base == "Any" else {}
         node = {"type": "array"}
         if elements[0]:
             node["items"] = self.of_type(elements[0], (*path, 0))
