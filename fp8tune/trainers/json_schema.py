@@ -120,9 +120,12 @@ class _Tables:
         """Return the table of a class at a place."""
         keys = self.classes[name]
         variants = self.schema.variants.get(name)
-        for variant in variants.classes.values() if variants else ():
-            keys = self.classes[variant] | keys
         parts = {key: self.of_key(keys[key], (*path, key)) for key in keys}
+        for variant in variants.classes.values() if variants else ():
+            for key, spec in self.classes[variant].items():
+                if not variants or key != variants.key:
+                    node = self.of_key(spec, (*path, key))
+                    parts[key] = _either(parts.get(key, node), node)
         table = _table(parts, closed=self.refuses_unknown(path))
         required = [*self.schema.required[name]]
         rules = [*self._conditions(keys)]
@@ -223,12 +226,16 @@ class _Tables:
         """Return the other types of a number or switch that the loader converts."""
         types, forms = [_NAMES[base]], {}
         if base == "bool":
-            if not self.faults(path, 1):
+            usual = {*self.faults(path, True), *self.faults(path, False)}
+
+            def taken(value: Any) -> bool:
+                return usual.issuperset(self.faults(path, value))
+
+            if taken(1):
                 types.append("integer")
-            taken = [w for w in ("true", "false") if not self.faults(path, w)]
-            words = [w for word in _SWITCHES for w in _spellings(word) if taken]
-            texts = [re.escape(word) for word in words if not self.faults(path, word)]
-            text = "|".join(texts)
+            every = taken("true") or taken("false")
+            words = [w for word in _SWITCHES for w in _spellings(word) if every]
+            text = "|".join(re.escape(word) for word in words if taken(word))
         else:
             number = next((n for n in _TRIED if not self.faults(path, n)), 1)
             if base == "int" and not self.faults(path, float(number)):
@@ -298,6 +305,14 @@ def _bound(node: Node, spec: Key) -> None:
         node["additionalProperties"] |= _bounds(spec)
     else:
         node |= _bounds(spec)
+
+
+def _either(one: Node, other: Node) -> Node:
+    """Return a key that two variants have; without a default if theirs differ."""
+    if one == other:
+        return one
+    bare = [{k: v for k, v in node.items() if k != "default"} for node in (one, other)]
+    return bare[0] if bare[0] == bare[1] else {"anyOf": bare}
 
 
 def _finite(value: Any) -> bool:
