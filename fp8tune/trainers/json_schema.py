@@ -233,6 +233,7 @@ class _Tables:
 
             if taken(1):
                 types.append("integer")
+                forms = {} if taken(8) else {"minimum": 0, "maximum": 1}
             every = taken("true") or taken("false")
             words = [w for word in _SWITCHES for w in _spellings(word) if every]
             text = "|".join(re.escape(word) for word in words if taken(word))
