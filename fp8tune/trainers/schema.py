@@ -110,9 +110,6 @@ class Schema(NamedTuple):
     """Everything that a trainer's config may say.
 
     ``root`` is the class of the whole file, where keys stand above all tables.
-    ``unknown_keys`` are refused or ignored and ``quoted_values``, numbers and switches
-    that are written as text, refused or converted, by a trainer without a loader of its
-    own.
     """
 
     title: str
@@ -210,4 +207,8 @@ def schema_of(data: dict[str, Any], version: str = "") -> Schema:
 
 
 OPTIONAL = ("root", "unknown_keys", "quoted_values")
-"""Fields of a schema that few have."""
+"""Fields of a schema that few have.
+
+A trainer without a loader of its own refuses or ignores ``unknown_keys``, and refuses
+or converts ``quoted_values``: numbers and switches that are written as text.
+"""
