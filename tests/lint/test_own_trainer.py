@@ -445,6 +445,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "trainers/ours.toml").write_text(OURS, encoding="utf-8")
     (tmp_path / "train.toml").write_text(TRAIN, encoding="utf-8")
     (tmp_path / "fixed.toml").write_text(FIXED, encoding="utf-8")
+    (tmp_path / "run.sh").write_text("python ours.py fixed.toml\n")
     (tmp_path / "other.toml").write_text("[train]\nmixed_precision = 'fp7'\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -515,6 +516,11 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
             ("search", "fixed.toml", "--budget", "1m", "--device", "cpu"),
             2,
             "a trial cannot represent a trainer that only a file describes",
+        ),
+        (
+            ("lint", "--script", "run.sh"),
+            2,
+            "no call of a trainer (python, torchrun or",
         ),
         (("lint", "fixed.toml", "--", "--a=1"), 2, "the command line of Ours is not"),
         (
