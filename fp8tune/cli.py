@@ -23,6 +23,7 @@ COMMANDS = (
     "lint",
     "report",
     "rules",
+    "schema",
     "search",
     "studies",
 )
@@ -84,12 +85,27 @@ gpus_per_node_option = click.option(
 )
 """The target of a run, for every command that reads a config."""
 
+
+def named_trainer(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
+    """Return the name of ``--trainer``; a file that describes one is read first."""
+    if "/" not in value and not value.endswith(".toml"):
+        return value
+    from fp8tune.lint.own_trainer import BadTrainer, resolved
+
+    try:
+        return resolved(value)
+    except BadTrainer as error:
+        raise Failure(str(error)) from None
+
+
 trainer_option = click.option(
     "--trainer",
     default="",
     metavar="NAME",
+    callback=named_trainer,
     shell_complete=completion.trainers,
-    help="Trainer of the config, where its keys do not show it: NAME or NAME==VERSION.",
+    help="Trainer of the config, where its keys do not show it: NAME, NAME==VERSION, "
+    "or the path of a file that describes one.",
 )
 
 studies_option = click.option(

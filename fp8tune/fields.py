@@ -45,6 +45,7 @@ FIELDS: dict[str, str] = {
     "dp_replicate": "replicas of the sharded group",
     "fp8_recipe": "torchao recipe of the FP8 linears",
     "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
+    "fp8_scales_precomputed": "whether one all-reduce gets the scales of all weights",
     "reduces_each_micro_batch": "whether FSDP reduces gradients after each micro-batch",
     "fp8_tp_refused": "whether the trainer refuses FP8 with this tensor parallelism",
     "fp8_converts_head": "whether the output head runs in FP8",

@@ -68,19 +68,20 @@ class Source(NamedTuple):
     """A function that computes a name of the job; its parameters name what it reads.
 
     If ``of_job``, its first argument is the job itself, so that it can ask what other
-    values would give. Parameters are computed in order: those that a user may have to
-    supply come first.
+    values would give; ``reads`` are names that it then asks for. Parameters are
+    computed in order: those that a user may have to supply come first.
     """
 
     call: Callable[..., Any]
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     of_job: bool = False
+    reads: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """All names that the function reads."""
-        return self.required + self.optional
+        return self.required + self.optional + self.reads
 
 
 def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
@@ -232,9 +233,12 @@ def vocabulary(
     settings: dict[str, Setting] | None = None,
     trainer: str = "",
 ) -> Vocabulary:
-    """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``."""
+    """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``.
+
+    A field of the job is read by its own name, whatever keys there are.
+    """
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
-    spelled |= {name: name for name in renamed}
+    spelled |= {name: name for name in (*renamed, *spelled) if name in FIELDS}
     more = settings or {}, trainer
     return Vocabulary(keys, renamed, computed, spelled, {}, {}, *more)
 

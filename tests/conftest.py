@@ -19,6 +19,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.settings import _settings_in, settings_for
 from fp8tune.program import main
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -42,6 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden again"
     )
+
+
+@pytest.fixture(autouse=True)
+def _forget_own_trainers():
+    """Forget the trainers that a test has described; a process has those of one run."""
+    yield
+    for name in [name for name, about in trainers().items() if about.own]:
+        del trainers()[name]
+        trainer.cache_clear()
+        forget_settings()
 
 
 def forget_settings() -> None:

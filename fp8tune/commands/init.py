@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Failure
+from fp8tune.cli import Failure, named_trainer
 
 
 @click.command("init", short_help="Write a config to start from.")
@@ -50,6 +50,7 @@ from fp8tune.cli import Failure
     "--trainer",
     default="",
     metavar="NAME",
+    callback=named_trainer,
     shell_complete=completion.trainers,
     help="Trainer that the config is for; by default the first that has such a config.",
 )

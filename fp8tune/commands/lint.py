@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Choice, Failure, WithOverrides, gpu_option, world_size_option
+from fp8tune.cli import (
+    Choice,
+    Failure,
+    WithOverrides,
+    gpu_option,
+    named_trainer,
+    world_size_option,
+)
 
 if TYPE_CHECKING:
     from fp8tune.lint.settings import Options
@@ -26,8 +33,10 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     "--trainer",
     default="",
     metavar="NAME",
+    callback=named_trainer,
     shell_complete=completion.trainers,
-    help="Check every file as a config of this trainer: NAME or NAME==VERSION.",
+    help="Check every file as a config of this trainer: NAME, NAME==VERSION, or the "
+    "path of a file that describes one.",
 )
 @click.option(
     "--output-format",

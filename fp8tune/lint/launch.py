@@ -98,7 +98,8 @@ def read_launch(
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
     runs = {(one.config, one.overrides, one.target): one for one in reversed(found)}
     if not runs:
-        commands = " or ".join(about.launch for about in trainers().values())
+        launches = (about.launch for about in trainers().values())
+        commands = " or ".join(filter(None, launches))
         looked = f"python, torchrun or srun with {commands}"
         raise CannotLaunch(
             f"{path}: no call of a trainer ({looked}); instead: {INSTEAD}"

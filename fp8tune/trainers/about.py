@@ -10,10 +10,32 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune import trainers as package
 from fp8tune.suggest import closest
+
+if TYPE_CHECKING:
+    from fp8tune.job import Source
+
+
+PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
+WORDS = ["job", "memory", "gemms"]
+"""The modules of a trainer that is data alone, in the package ``described``."""
+
+
+class Own:
+    """What a user's file says of a trainer beside its ``About``.
+
+    The values of a schema, and the fields of the job that are no single key.
+    """
+
+    def __init__(
+        self, path: str, schema: dict[str, Any], computed: dict[str, Source]
+    ) -> None:
+        self.path = path
+        self.schema = schema
+        self.computed = computed
 
 
 class About:
@@ -21,16 +43,18 @@ class About:
 
     ``versions`` are those that have a schema, the oldest first; a trainer with one
     ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
-    ``torchtitan==0.2.2``.
+    ``torchtitan==0.2.2``. ``package`` has its modules: a trainer without ``words`` has
+    none of its own. ``own`` is set for a trainer that a user describes in a file.
     """
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
         self.name = name
         self.title: str = data["title"]
-        self.words: list[str] = data["words"]
+        self.package = PACKAGE + (name if "words" in data else DESCRIBED)
+        self.words: list[str] = data.get("words", WORDS)
         self.tables: list[str] = data["tables"]
-        self.launch: str = data["launch"]
-        self.data: str = data["data"]
+        self.launch: str = data.get("launch", "")
+        self.data: str = data.get("data", "")
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
@@ -39,6 +63,7 @@ class About:
         self.harmless: list[str] = data.get("harmless", [])
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
+        self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
 
 
@@ -63,6 +88,14 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
             with open(path, "rb") as file:
                 data = tomllib.load(file)
             yield name, {"versions": _versions(name), **data}
+
+
+def add(about: About) -> None:
+    """Add a trainer that a user describes; of equal matches it is the first."""
+    known = trainers()
+    others = {name: each for name, each in known.items() if name != about.name}
+    known.clear()
+    known |= {about.name: about, **others}
 
 
 def path_of(*names: str) -> str:

@@ -50,6 +50,7 @@ class Key(NamedTuple):
     near: dict[str, list[str]] = {}
     aka: list[str] = []
     doc: str = ""
+    deprecated: bool = False
 
     @property
     def optional(self) -> bool:
@@ -106,7 +107,10 @@ class Variants(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """Everything that a trainer's config may say."""
+    """Everything that a trainer's config may say.
+
+    ``root`` is the class of the whole file, where keys stand above all tables.
+    """
 
     title: str
     source: str
@@ -116,6 +120,15 @@ class Schema(NamedTuple):
     required: dict[str, tuple[str, ...]]
     job: dict[str, str]
     version: str = ""
+    root: str = ""
+    unknown_keys: str = "refused"
+    quoted_values: str = "refused"
+
+    @property
+    def top_keys(self) -> dict[str, Key]:
+        """The keys above all tables."""
+        keys = self.classes.get(self.root, {})
+        return {name: key for name, key in keys.items() if name not in self.sections}
 
     def section_class(self, section: str) -> str:
         """The class of a top-level section, without ``| None``."""
@@ -127,6 +140,7 @@ class Schema(NamedTuple):
 
     def dotted_keys(self) -> Iterator[tuple[str, Key]]:
         """Every dotted key outside of lists, variants included."""
+        yield from self.top_keys.items()
         for section in self.sections:
             yield from self._class_keys(section, self.section_class(section))
 
@@ -167,11 +181,14 @@ def parsed(trainer: str) -> dict[str, Any]:
 def read(trainer: str) -> Schema:
     """The schema of a trainer's version."""
     try:
-        module = import_module(module_of(trainer))
+        data = import_module(module_of(trainer)).SCHEMA
     except ImportError:  # in a checkout
         data = parsed(trainer)
-    else:
-        data = module.SCHEMA
+    return schema_of(data, trainer.partition("==")[2])
+
+
+def schema_of(data: dict[str, Any], version: str = "") -> Schema:
+    """The schema that the values of its file say."""
     classes = {
         name: {key: _key(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()
@@ -185,5 +202,13 @@ def read(trainer: str) -> Schema:
         for name, keys in classes.items()
     }
     head = data["title"], data["source"], data["sections"]
-    version = trainer.partition("==")[2]
-    return Schema(*head, variants, classes, required, data["job"], version)
+    said = {name: data[name] for name in OPTIONAL if name in data}
+    return Schema(*head, variants, classes, required, data["job"], version, **said)
+
+
+OPTIONAL = ("root", "unknown_keys", "quoted_values")
+"""Fields of a schema that few have.
+
+A trainer without a loader of its own refuses or ignores ``unknown_keys``, and refuses
+or converts ``quoted_values``: numbers and switches that are written as text.
+"""

@@ -31,11 +31,12 @@ class Trainer:
         self.id = name
         self.name, _, self.version = name.partition("==")
         self.about: About = trainers()[self.name]
-        self.schema = schema.read(name)
+        own = self.about.own
+        self.schema = schema.schema_of(own.schema) if own else schema.read(name)
         self._loader = self._module("loader").Loader(self.schema)
 
     def _module(self, name: str) -> ModuleType:
-        return import_module(f"fp8tune.trainers.{self.name}.{name}")
+        return import_module(f"{self.about.package}.{name}")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -48,6 +49,8 @@ class Trainer:
         for module in self.about.words:
             for name, source in sources(self._module(module)).items():
                 computed[facts.get(name, name)] = source
+        if self.about.own:
+            computed |= self.about.own.computed
         keys |= self.optional_sections
         more = self._settings(), self.id
         return vocabulary(keys, self.schema.job, computed, *more)

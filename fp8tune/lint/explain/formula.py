@@ -91,7 +91,12 @@ def unknown_if(
 
 @cache
 def _tree(call: Call) -> ast.FunctionDef | None:
-    """Return the function without docstring and imports; lines count from its first."""
+    """Return the function without docstring and imports; lines count from its first.
+
+    ``None`` for one that another function made: its own lines say nothing.
+    """
+    if call.__closure__:
+        return None
     try:
         source = textwrap.dedent(inspect.getsource(call))
         tree = ast.parse(source).body[0]

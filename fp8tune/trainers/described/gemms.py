@@ -1,0 +1,67 @@
+"""The linears of a dense decoder, for a trainer that is described by data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fp8tune.job import Unknown, known
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
+
+ALIGNMENT = 16
+"""FP8 needs a multiple of it; a linear with another K or N is taken as bf16."""
+
+
+def gemms(
+    fp8_tokens: tuple[int, ...],
+    hidden_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn_size: int,
+    ffn_matrices: int,
+    layers: int,
+    vocab_size: int,
+    tp: int,
+    head_shards: int,
+    ac_applied: str,
+    moe_layers: int,
+    precision: str,
+    fp8_recipe: str | None = None,
+    fp8_converts_head: bool | None = None,
+) -> tuple[Gemm, ...]:
+    """Every linear of the decoder, with those that FP8 converts."""
+    if moe_layers:
+        raise Unknown("speed.experts")
+    if precision == "fp8" and known("fp8_recipe", fp8_recipe) != "tensorwise":
+        raise Unknown("speed.recipe")
+    from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
+
+    head = precision == "fp8" and known("fp8_converts_head", fp8_converts_head)
+    modes: dict[str, tuple[str, ...]] = {"none": (), "full": BLOCK[:-1]}
+    repeated = frozenset(known("activation_bytes.ac", modes.get(ac_applied)))
+    sizes = (hidden_size, heads, kv_heads, head_dim, ffn_size, ffn_matrices)
+    shape = Decoder(layers, *sizes, vocab_size, layers)
+    (tokens,) = fp8_tokens
+    found = of_decoder(
+        shape,
+        tokens,
+        tokens,
+        tp=tp,
+        head_tp=head_shards,
+        repeated=repeated,
+        fp8_head=head,
+    )
+    return tuple(
+        gemm._replace(fp8=gemm.fp8 and not (gemm.k % ALIGNMENT or gemm.n % ALIGNMENT))
+        for gemm in found
+    )
+
+
+def attention_passes(ac_applied: str, cp: int) -> float:
+    """Forward passes of attention that a step costs."""
+    if cp > 1:
+        raise Unknown("speed.cp")
+    modes = {"none": 3.5, "full": 4.5}
+    return known("activation_bytes.ac", modes.get(ac_applied))

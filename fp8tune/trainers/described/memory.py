@@ -1,0 +1,268 @@
+"""What one rank holds, for a trainer that is described by data.
+
+Of dense decoders that FSDP2 shards, with bf16 compute, full AC and Adam, as any trainer
+with torch's own FSDP2 has them. A file may say each of these fields otherwise. What it
+does not say and FSDP2 does not decide, such as ``weight_bytes``, is unknown.
+
+Source: torch.distributed.fsdp of torch 2.10; the bytes per token are those that full AC
+keeps and computes again (benchmarks/activation_bytes.py).
+"""
+
+from __future__ import annotations
+
+from fp8tune.job import Unknown, known
+
+BF16 = 2
+
+BAND = 0.2
+"""How far from the estimate a peak may lie, as a share of it.
+
+No run of such a trainer is published. It is twice as far as most of those of other
+trainers (docs/accuracy.md).
+"""
+
+
+def compute_bytes(precision: str) -> int:
+    """Bytes of a value in compute; inputs and outputs of FP8 linears are bf16."""
+    sizes = {"bf16": 2, "fp8": 2, "fp16": 2, "fp32": 4}
+    return known("compute_bytes", sizes.get(precision))
+
+
+def gradient_bytes(weight_bytes: int) -> int:
+    """Bytes per parameter of reduced gradients: the weights' dtype."""
+    return weight_bytes
+
+
+def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
+    """Bytes per parameter of Adam's two moments, in the weights' dtype."""
+    if str(optimizer).lower() not in ("adam", "adamw"):
+        raise Unknown("optimizer_bytes")
+    return 2 * weight_bytes
+
+
+def optimizer_temporary_bytes(fused: bool) -> int:
+    """Bytes that a step allocates for one matrix: none with the fused kernel."""
+    if not fused:
+        raise Unknown("optimizer_temporary_bytes", 0)
+    return 0
+
+
+def stage_layers(layers: int, pp: int) -> int:
+    """Blocks of the first pipeline stage; not known with a pipeline."""
+    if pp > 1:
+        raise Unknown("stage_layers")
+    return layers
+
+
+def in_flight(pp: int) -> int:
+    """Micro-batches with activations on the first stage."""
+    if pp > 1:
+        raise Unknown("stage_layers")
+    return 1
+
+
+def block_tokens(micro_batch: int, seq_len: int, cp: int) -> int:
+    """Tokens of one micro-batch in the residual stream."""
+    if cp > 1:
+        raise Unknown("shards.cp")
+    return micro_batch * seq_len
+
+
+def head_tokens(block_tokens: int) -> int:
+    """Tokens of one micro-batch with logits."""
+    return block_tokens
+
+
+def kept_gradient_bytes() -> int:
+    """Bytes per parameter of gradients that outlive the step: none."""
+    return 0
+
+
+def accumulated_gradient_bytes(
+    grad_accum: int, gradient_bytes: int, reduces_each_micro_batch: bool
+) -> int:
+    """Bytes per parameter of summed gradients that FSDP has reduced."""
+    return gradient_bytes if grad_accum > 1 and reduces_each_micro_batch else 0
+
+
+def unsharded_gradient_bytes(
+    grad_accum: int, gradient_bytes: int, sharded: bool, reduces_each_micro_batch: bool
+) -> int:
+    """Bytes per parameter of summed gradients that FSDP has not reduced: fp32."""
+    if grad_accum == 1:
+        return 0
+    if not sharded:
+        return gradient_bytes
+    return 0 if reduces_each_micro_batch else 4
+
+
+def init_bytes() -> int:
+    """Bytes per parameter before sharding: the model is built on the meta device."""
+    return 0
+
+
+def reduce_bytes() -> int:
+    """Bytes per parameter of a buffer for the reduce-scatter: in ``gathered_bytes``."""
+    return 0
+
+
+def gathered_bytes(sharded: bool, tp: int) -> float:
+    """Bytes per parameter of a block that FSDP2 holds in its backward pass.
+
+    Weights of two blocks in bf16, and a gradient in bf16 that is reduced.
+    """
+    return 8 / tp if sharded else 0
+
+
+def activation_bytes(ac_applied: str, hidden_size: int, compute_bytes: int) -> int:
+    """Bytes per token that one block keeps: with full AC its input."""
+    inputs = compute_bytes * hidden_size
+    if ac_applied != "full":
+        raise Unknown("activation_bytes.ac", inputs)
+    return inputs
+
+
+def recompute_bytes(
+    hidden_size: int,
+    ffn_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    compute_bytes: int,
+    tp: int,
+    activation_bytes: int,
+) -> float:
+    """Bytes per token of one block in its backward pass, beyond what it kept."""
+    sizes = 4 * hidden_size + 2 * (heads + kv_heads) * head_dim + 4 * ffn_size
+    return (compute_bytes * sizes + 4 * heads) / tp - activation_bytes
+
+
+def logit_bytes(head_shards: int) -> float:
+    """Bytes per token and vocabulary entry in the loss: eager, in fp32.
+
+    Log-probabilities and two gradients, of bf16 logits.
+    """
+    return 12 / head_shards
+
+
+def held_logit_bytes() -> int:
+    """Bytes per token and vocabulary entry after the loss: none."""
+    return 0
+
+
+def new_logit_bytes() -> int:
+    """Bytes per token and vocabulary entry of new logits: less than in the loss."""
+    return 0
+
+
+def head_bytes(
+    params_embedding: int,
+    params_block: float,
+    params_rank: float,
+    gradient_bytes: int,
+    grad_accum: int,
+    head_tokens: int,
+    shards: int,
+    sharded: bool,
+    tp: int,
+) -> float:
+    """Bytes per token of the table that FSDP2 has gathered, and of what it keeps.
+
+    The allocator keeps the copies from which table and last block were gathered, and
+    the place of the last step's gradients if none are summed.
+    """
+    old = gradient_bytes * params_rank / shards if grad_accum == 1 else 0
+    if not sharded:
+        return old / head_tokens
+    table, block = BF16 * params_embedding / tp, BF16 * params_block / tp
+    return (old + 2 * table + table * tp / shards + block) / head_tokens
+
+
+def norm_bytes() -> float:
+    """Bytes per token that one norm keeps: counted with its block."""
+    return 0
+
+
+def spare_bytes() -> int:
+    """Bytes per token of the peak that may not be kept."""
+    return 0
+
+
+def estimate_family() -> str:
+    """The group of measured runs: none, its error is ``BAND``."""
+    return ""
+
+
+def memory_low_gib(memory_peak_gib: float) -> float:
+    """Lower end of the peak's band [GiB]."""
+    return memory_peak_gib * (1 - BAND)
+
+
+def memory_high_gib(memory_peak_gib: float) -> float:
+    """Upper end of the peak's band [GiB]."""
+    return memory_peak_gib * (1 + BAND)
+
+
+def extra_parameters() -> int:
+    """Parameters outside the decoder: none."""
+    return 0
+
+
+def block_copies() -> int:
+    """Copies of a block's weights: one."""
+    return 1
+
+
+def cross_blocks() -> int:
+    """Number of cross-attention blocks: none."""
+    return 0
+
+
+def cross_bytes() -> int:
+    """Bytes per token that cross-attention blocks keep: none."""
+    return 0
+
+
+def moe_every() -> int:
+    """Every how many blocks one has experts; there are none."""
+    return 1
+
+
+def router_bytes() -> int:
+    """Bytes per token that an MoE block keeps: there is none."""
+    return 0
+
+
+def expert_copies() -> int:
+    """Copies of expert weights: none."""
+    return 0
+
+
+def stacked_bytes() -> int:
+    """Bytes of stacked expert weights: none."""
+    return 0
+
+
+def expert_padding() -> int:
+    """Padding of packed experts: none."""
+    return 0
+
+
+def expert_block_bytes() -> int:
+    """Bytes per token that a block with experts keeps: there is none."""
+    return 0
+
+
+def dense_block_bytes(activation_bytes: float) -> float:
+    """Bytes per token that a dense block keeps."""
+    return activation_bytes
+
+
+def expert_work() -> dict[str, float]:
+    """Bytes per token of a block with experts beyond what it keeps: there is none."""
+    return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)
+
+
+def balanced_routing() -> dict[str, int]:
+    """Facts of balanced routing: there is none."""
+    return {}

@@ -1,0 +1,183 @@
+"""The JSON Schema of each trainer says what its loader says of the same config."""
+
+import gzip
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft7Validator
+
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.json_schema import json_schema
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+IDS = [name for about in trainers().values() for name in about.ids]
+SCHEMAS = {name: json_schema(trainer(name)) for name in IDS}
+DATA = Path(__file__).parents[1] / "data"
+SCALARS = (0, 1, -1, 8, 10**6, 0.0, 2.0, 2.5, -0.5, True, False)
+TEXTS = ("8", "-3", "1e-3", ".5", "x", "true", "False", "off", "none", "inf", "")
+DECLARED = {"type", "enum", "multipleOf", "maxItems"}
+"""What the schema says of declared types, where a loader takes anything."""
+
+
+def errors(name, raw):
+    return list(Draft7Validator(SCHEMAS[name]).iter_errors(raw))
+
+
+def nested(name, value):
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return value
+
+
+def table_of(node):
+    """A key's schema without the other values that it may have, such as "None"."""
+    return node["anyOf"][0] if "anyOf" in node else node
+
+
+def beside(node):
+    return node["anyOf"][-1].get("enum", []) if "anyOf" in node else []
+
+
+def refused(name, key, value):
+    """Whether the loader finds fault with a value, and whether the schema does.
+
+    Or with a table above it, whose kind may be missing. What depends on several keys is
+    no fault of one.
+    """
+    path = tuple(key.split("."))
+    raw = nested(key, value)
+    faults = [
+        fault
+        for fault in trainer(name).load(raw).faults
+        if fault.path
+        and fault.path == path[: len(fault.path)]
+        and fault.kind != "refused-settings"
+    ]
+    return bool(faults), bool(errors(name, raw))
+
+
+@each("name", IDS)
+def test_it_is_a_schema(name):
+    schema = SCHEMAS[name]
+    Draft7Validator.check_schema(schema)
+    json.dumps(schema, allow_nan=False)
+    known = trainer(name).schema
+    assert {*schema["properties"]} == {*known.sections, *known.top_keys}
+    assert errors(name, {}) == []
+
+
+@each("name", IDS)
+def test_each_key_has_its_words_and_its_default(name):
+    for key, spec in trainer(name).schema.dotted_keys():
+        node = SCHEMAS[name]
+        for part in key.split("."):
+            node = table_of(node)["properties"][part]
+        if "properties" not in table_of(node):
+            assert node.get("description", "") == spec.doc
+            assert node.get("default", spec.effective_default) == spec.effective_default
+        if node.get("default") is not None:
+            loader, schema = refused(name, key, node["default"])
+            assert loader or not schema  # another variant has the key
+        if spec.allowed and not spec.only_if:
+            values = [*table_of(node).get("enum", []), *beside(node)]
+            assert [value for value in values if value != "None"] == spec.allowed
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_numbers_and_switches_are_taken_where_the_loader_takes_them(name):
+    keys = {
+        key: spec
+        for key, spec in trainer(name).schema.dotted_keys()
+        if spec.base in ("int", "float", "bool") and not spec.only_if
+    }
+    assert len(keys) > 50
+    stricter, laxer = set(), set()
+    for key, spec in keys.items():
+        alone = not refused(name, key, spec.default)[0]  # without a key beside it
+        for value in (*SCALARS, *TEXTS):
+            loader, schema = refused(name, key, value)
+            if loader != schema and (schema or alone):
+                (stricter if schema else laxer).add((spec.base, value))
+    fractions = {("int", 2.5), ("int", -0.5), ("bool", 2.5), ("bool", -0.5)}
+    assert stricter <= fractions  # where a loader takes any number or object
+    assert all(isinstance(value, str) for _, value in laxer)  # text has no range
+
+
+@each(
+    ("name", "raw", "wrong"),
+    [
+        ("kempnerforge", {"train": {"seq_len": "4096"}}, []),
+        ("torchtitan==0.2.2", {"training": {"seq_len": "4096"}}, ["type"]),
+        ("kempnerforge", {"optimizer": {"betas": [0.9, 1]}}, ["exclusiveMaximum"]),
+        ("kempnerforge", {"optimizer": {"betas": [0.9]}}, ["minItems"]),
+        ("kempnerforge", {"data": {"datasets": [{"weight": 0}]}}, ["exclusiveMinimum"]),
+        (
+            "kempnerforge",
+            {"data": {"datasets": [{"wight": 1}]}},
+            ["additionalProperties"],
+        ),
+        ("kempnerforge", {"data": {"anneal_weights": {"a": "b"}}}, ["type"]),
+        ("kempnerforge", {"vlm": {"freeze": [{"frozen": True}]}}, ["required"]),
+        ("kempnerforge", {"model": {"moe_top_k": 0}}, []),
+        (
+            "kempnerforge",
+            {"model": {"moe_top_k": 0, "num_experts": 8}},
+            ["exclusiveMinimum"],
+        ),
+        ("kempnerforge", {"vlm": {"arch": "mot", "mot_image_n_heads": 1}}, []),
+        ("kempnerforge", {"vlm": {"arch": "mot", "moma_gumbel_noise": True}}, [None]),
+        ("kempnerforge", {"vlm": {"moma_gumbel_noise": True}}, [None]),
+        ("kempnerforge", {"distributed": {"dp_shard": 0}}, ["not"]),
+        ("torchtitan==0.1.0", {"trainin": {}, "training": {"steps_": 1}}, []),
+        (
+            "torchtitan==0.2.2",
+            {"trainin": {}, "training": {"steps_": 1}},
+            ["additionalProperties"] * 2,
+        ),
+        (
+            "torchtitan==0.2.2",
+            {"job": {"custom_config_module": "mine"}, "mine": {}, "model": {"a": 1}},
+            [],
+        ),
+        (
+            "torchtitan==0.2.2",
+            {"quantize": {"linear": {"float8": {"recipe_name": "row"}}}},
+            ["enum"],
+        ),
+    ],
+)
+def test_what_is_wrong(name, raw, wrong):
+    found = [error.validator for error in errors(name, raw)]
+    assert found == wrong
+
+
+def cases(file):
+    with gzip.open(DATA / f"{file}_verdicts.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            case = json.loads(line)
+            version = case.get("version", "")
+            try:
+                raw = tomllib.loads(case["toml"])
+            except tomllib.TOMLDecodeError:
+                continue
+            yield f"{file}=={version}" if version else file, raw, case["toml"]
+
+
+@pytest.mark.parametrize("file", ["kempnerforge", "torchtitan"])
+def test_what_a_loader_takes_has_at_most_an_odd_type(file):
+    accepted = [
+        (name, raw)
+        for name, raw, _ in cases(file)
+        if not trainer(name).load(raw).faults
+    ]
+    found = {
+        (error.validator, str(error.instance))
+        for name, raw in accepted
+        for error in errors(name, raw)
+    }
+    assert len(accepted) > 100
+    odd = {("pattern", "٣")}  # a digit that Python reads
+    assert {kind for kind, _ in found - odd} <= DECLARED
