@@ -57,7 +57,6 @@ FIELDS: dict[str, str] = {
     "shards": "ranks that share one copy of the weights",
     "tables_apart": "whether FSDP gathers embedding and head each by itself",
     "reshards": "FSDP frees weights after the forward pass: always, never, or but-last",
-    "reduce_precision": "precision in which FSDP adds up gradients: fp32 or bf16",
     "sequence_parallel": "whether TP also splits norms and residual stream",
     "head_shards": "ranks over which the output head is split",
     "stage_layers": "blocks of the first pipeline stage",

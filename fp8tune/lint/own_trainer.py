@@ -119,8 +119,9 @@ _NOT_SAID = (
     *("is_run", "trial_refusal", "moe_refusal", "estimate_family"),
     *("ac_modes", "ac_usable", "ac_applied", "fp8_tokens", "fp8_skips", "betas"),
     *("gemms", "expert_gemms", "data_files", "data_missing"),
+    *("init", "rotary", "reshards", "ac_saves", "bf16_linears"),
 )
-"""Fields that no file says: they come from elsewhere, or have parts."""
+"""Fields that no file says: they come from elsewhere, have parts, or are for trials."""
 
 
 class BadTrainer(Exception):

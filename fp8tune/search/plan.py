@@ -145,14 +145,13 @@ def plan_for_trials(
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
-        precision, ac = config.own("precision"), config.own("ac")
+        precision = config.own("precision")
     except Unknown as missing:
         raise CannotSearch(f"{config.path}: {missing} is not known") from None
-    *acs, most = _values_taken(config, "ac")
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": (*dict.fromkeys([*acs, *[ac] * (ac != most)]), most),
+        "ac": _ac_modes(config),
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
@@ -174,6 +173,15 @@ def plan_for_trials(
     ]
     baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
     return Plan(config, Space(knobs), baseline)
+
+
+def _ac_modes(config: TrainConfig) -> tuple[str, ...]:
+    """Return the AC modes to try: the config's own is put before the last."""
+    modes = _values_taken(config, "ac")
+    with suppress(Unknown):
+        if (own := config.own("ac")) not in modes:
+            return (*modes[:-1], own, *modes[-1:])
+    return modes
 
 
 def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:

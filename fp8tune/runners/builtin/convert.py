@@ -177,7 +177,7 @@ def shard(model: Decoder, spec: Spec) -> None:
     mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[spec.precision],
-        reduce_dtype=DTYPES[spec.reduce_precision],
+        reduce_dtype=torch.float32,
         cast_forward_inputs=True,
     )
     units: list[list[nn.Module]] = [[block] for block in model.layers]

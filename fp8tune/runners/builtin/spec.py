@@ -84,7 +84,6 @@ class Spec(NamedTuple):
     rounds_as_eager: bool = False
     tables_apart: bool = False
     reshards: str = "always"
-    reduce_precision: str = "fp32"
     loss_compiled: bool = False
     decays_norms: bool = False
     warmup_first: int = 0
