@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.document import ConfigDocument, InvalidText
 from fp8tune.formats import parse
-from fp8tune.job import Job, Target, Unknown
+from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.places import Places, marked
@@ -352,4 +352,4 @@ def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Faul
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
-        yield Fault("bad-directive", (), {"reason": problem}, span)
+        yield Fault("bad-directive", (), {"reason": Prose(problem[:400])}, span)

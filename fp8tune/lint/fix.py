@@ -159,5 +159,5 @@ class _Maker:
         """Yield the paths of the names that are in the file."""
         for name in names:
             path = self._path(name)
-            if path in self.document.spans.values:
+            if path in self.document.spans.keys:
                 yield path

@@ -31,7 +31,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason", "hint", "meant"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown
-from fp8tune.trainers.torchtitan.loader import LENIENT
 from fp8tune.trainers.torchtitan.precision import LINEAR
+from fp8tune.trainers.torchtitan.releases import LENIENT
 
 
 def precision(job: Job, value: str) -> dict[str, Any]:
