@@ -1,9 +1,9 @@
 """Whether files with keys of several torchtitan releases are migrated to one of them.
 
 ``TRAINER_PYTHON -m benchmarks.torchtitan.mixed WHEELS --count 60 --seed 1`` draws files
-in which keys of 0.1.0 to 0.2.2 stand side by side, applies the fixes of
-``fp8tune lint --fix --unsafe-fixes`` for one release, and lets that release judge the
-file afterwards (``judge.py``). ``--output FILE`` keeps texts and verdicts as JSON lines
+in which keys of 0.1.0 to 0.2.2 stand side by side, moves each to one release by the
+fixes of ``fp8tune lint --fix --unsafe-fixes``, and lets that release judge the file
+afterwards (``judge.py``). ``--output FILE`` keeps texts and verdicts as JSON lines
 (gzip); a test compares with them. Exit code 1 if a release refuses a file that lint
 finds no error in, or accepts one that lint finds an error in.
 """
@@ -79,6 +79,9 @@ LINES: tuple[tuple[str, str, Any], ...] = (
 )
 """Keys of which no release has all, as people write them."""
 
+MIGRATE = ("unknown-key", "unknown-key-ignored", "value-not-allowed")
+"""The rules whose fixes move a file to another release."""
+
 COMMENTS = ("as before", "from the 8B run", "try false", "note = 1")
 
 
@@ -95,7 +98,8 @@ def main(arguments: list[str] | None = None) -> int:
     wrong = 0
     for version in VERSIONS:
         drawn = files(version, options.count, options.seed)
-        fixed = [case | {"toml": migrated(rules, case).data.decode()} for case in drawn]
+        after = (migrated(migrating(), case).data.decode() for case in drawn)
+        fixed = [c | {"toml": t} for c, t in zip(drawn, after, strict=True)]
         texts = {case["id"]: case["toml"] for case in drawn}
         mine = list(judged_by(options.wheels, version, fixed))
         clear = [case for case in mine if not case["error"].startswith(ENVIRONMENT)]
@@ -153,7 +157,7 @@ def _text(draw: random.Random) -> Iterator[str]:
 
 
 def migrated(rules: Rules, case: dict[str, Any]) -> Rewritten:
-    """Return a file after all fixes for its release."""
+    """Return a file after the fixes of some rules for its release."""
     name = f"torchtitan=={case['version']}"
     target = Target(world_size=case["world_size"], world_size_origin="--world-size")
     return apply_fixes(
@@ -161,6 +165,11 @@ def migrated(rules: Rules, case: dict[str, Any]) -> Rewritten:
         lambda data: check("x", data, rules, target, only=name),
         unsafe=True,
     )
+
+
+def migrating() -> Rules:
+    """Return the rules on keys and converters of other releases."""
+    return Rules([rule for rule in read_builtin() if rule.name in MIGRATE], {})
 
 
 def kept(path: Path) -> list[dict[str, Any]]:

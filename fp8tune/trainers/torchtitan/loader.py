@@ -191,7 +191,9 @@ class _Run:
             if refused and not isinstance(raw, (int, bool)):
                 self.refuse("wrong-type", path, type=spec.kind)
         elif spec.allowed and raw not in spec.allowed and name not in LATER:
-            self.fault("not-listed", path, value=raw, allowed=spec.allowed)
+            hint = self.hints.for_value(spec, raw)
+            facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
+            self.fault("not-listed", path, value=raw, **facts)
 
     def switch(self, raw: Any, path: Path) -> None:
         """What is no switch is one by Python's rules: text is true unless empty."""
@@ -207,7 +209,8 @@ class _Run:
             self.values[name] = raw = int(raw)
         if not isinstance(raw, (int, float)):
             used = name in COMPUTED or spec.min is not None
-            self.refuse("wrong-type" if used else "not-converted", path, type=spec.kind)
+            kind = "wrong-type" if used else "not-converted"
+            self.refuse(kind, path, type=spec.kind, **_number_meant(spec, raw))
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
         elif not math.isfinite(raw):
@@ -345,6 +348,16 @@ LATER = frozenset(
     )
 )
 """Keys with a list of values that are looked at where they are used."""
+
+
+def _number_meant(spec: Key, raw: Any) -> dict[str, Any]:
+    """The number that a text says, if it says one."""
+    kind = int if spec.base == "int" else float
+    try:
+        number = kind(raw) if isinstance(raw, str) else math.nan
+    except ValueError:
+        return {}
+    return {"meant": number} if math.isfinite(number) else {}
 
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:

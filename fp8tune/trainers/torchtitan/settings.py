@@ -46,3 +46,20 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
     if not value or "model" in components:
         return {"compile.enable": value}
     return {"compile.enable": value, "compile.components": ["model", *components]}
+
+
+def all_gather_asked(job: Job, value: bool) -> dict[str, Any]:
+    """One key of the table of FP8 linears."""
+    return {f"{_float8(job)}.enable_fsdp_float8_all_gather": value}
+
+
+def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
+    """A filter that is in the head's name, and no other linear's."""
+    if value or not job["fp8_converts_head"]:
+        raise Unknown("fp8_converts_head")
+    return {f"{_float8(job)}.filter_fqns": [*job["fp8_filters"], "output"]}
+
+
+def _float8(job: Job) -> str:
+    """The table of FP8 linears, which has the converter's name."""
+    return LINEAR[job["trainer_version"] == LENIENT]

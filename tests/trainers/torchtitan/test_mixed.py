@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torchtitan.mixed import kept, migrated
+from benchmarks.torchtitan.mixed import kept, migrated, migrating
 from benchmarks.torchtitan.verdicts import difference
 from benchmarks.torchtitan.wheels import VERSIONS
 from fp8tune.lint.builtin import read_builtin
@@ -27,7 +27,7 @@ def test_mixed_files_are_migrated(version):
     mine = [case for case in CASES if case["version"] == version]
     assert len(mine) >= 60
     for case in mine:
-        after = migrated(rules, case | {"toml": case["before"]})
+        after = migrated(migrating(), case | {"toml": case["before"]})
         assert after.data.decode() == case["toml"], case["id"]
         assert difference(rules, case) == ""
         errors = [d for d in after.report.diagnostics if d.severity == "error"]
