@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown
+from fp8tune.trainers.torchtitan.gemms import NAMES
 from fp8tune.trainers.torchtitan.precision import LINEAR
 from fp8tune.trainers.torchtitan.releases import LENIENT
+
+HUGGING_FACE = NAMES | {"lm_head": NAMES["head"]}
+"""torchtitan's names of linears by those of Hugging Face models."""
 
 
 def precision(job: Job, value: str) -> dict[str, Any]:
@@ -58,6 +62,16 @@ def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
     if value or not job["fp8_converts_head"]:
         raise Unknown("fp8_converts_head")
     return {f"{_float8(job)}.filter_fqns": [*job["fp8_filters"], "output"]}
+
+
+def idle_filters(job: Job, _: str) -> dict[str, Any]:
+    """Torchtitan's names for filters that are names of Hugging Face models."""
+    idle = job["idle_filters"].split(", ")
+    meant = {name: HUGGING_FACE.get(name.rpartition(".")[2]) for name in idle}
+    if not all(meant.values()):
+        raise Unknown("idle_filters")
+    filters = [meant.get(name, name) for name in job["fp8_filters"]]
+    return {f"{_float8(job)}.filter_fqns": list(dict.fromkeys(filters))}
 
 
 def _float8(job: Job) -> str:
