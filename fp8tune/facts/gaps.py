@@ -56,7 +56,8 @@ GAPS = {
     "speed.math": "the speed of the math backend of attention",
     "speed.mask": "the speed of flex and varlen attention",
     "speed.experts": "mixtures of experts",
-    "speed.recipe": "the speed of FP8 recipes other than tensorwise",
+    "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
+    "these GPUs is published",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
     "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, "

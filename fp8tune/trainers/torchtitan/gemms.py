@@ -49,15 +49,12 @@ def gemms(
 ) -> tuple[Gemm, ...]:
     """Every linear of the decoder, with those that FP8 converts.
 
-    Unknown for what no published run shows: context parallelism and experts. The
-    measured gains are of tensorwise scaling, so other recipes are unknown too.
+    Unknown for what no published run shows: context parallelism and experts.
     """
     if cp > 1:
         raise Unknown("speed.cp")
     if moe_layers:
         raise Unknown("speed.experts")
-    if fp8_recipe not in ("", "tensorwise"):
-        raise Unknown("speed.recipe")
     from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
 
     sizes = (hidden_size, heads, kv_heads, head_dim, ffn_size, ffn_matrices)
@@ -73,10 +70,17 @@ def gemms(
         if any(name in NAMES[gemm.name] for name in fp8_skips)
         or gemm.k % ALIGNMENT
         or gemm.n % ALIGNMENT
-        or (auto_filter and gemm.k <= 4096 and gemm.n <= 1024)
+        or (auto_filter and is_small(fp8_recipe, gemm.k, gemm.n))
     }
     mine = of_decoder(shape, tokens, tokens, tp=tp, head_tp=tp, repeated=repeated)
     return tuple(gemm._replace(fp8=gemm.name not in skipped) for gemm in mine)
+
+
+def is_small(recipe: str, k: int, n: int) -> bool:
+    """Whether ``auto_filter_small_kn`` keeps a linear in bf16, by its unsplit sizes."""
+    if recipe == "rowwise":
+        return n <= 2048 or k <= 1024 or (n <= 4096 and k <= 2048)
+    return k <= 4096 and n <= 1024
 
 
 def attention_passes(ac_applied: str, cp: int, attention_kind: str) -> float:

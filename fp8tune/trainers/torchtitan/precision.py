@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Unknown, Words
+from fp8tune.trainers.torchtitan.releases import LENIENT
 
 LINEAR = ("quantize.linear.float8", "float8")
 """The converter of linears, since 0.2.0 and before."""
@@ -162,6 +163,11 @@ def fp8_filters(
     """
     given = quantize_linear_float8_filter_fqns or float8_filter_fqns or ()
     return tuple(given)
+
+
+def fp8_filter_key(trainer_version: str) -> str:
+    """The key that keeps linears in bf16."""
+    return Words(f"{LINEAR[trainer_version == LENIENT]}.filter_fqns")
 
 
 def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
