@@ -261,6 +261,7 @@ def reasons(
     shards: int = 1,
     fp8_scales_precomputed: bool = True,
     fp8_filter_key: str = "",
+    not_modelled: tuple[str, ...] = (),
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle:
@@ -307,7 +308,8 @@ def reasons(
             "almost no published gain is above 1.5: measure it",
         ),
     )
-    return [Words(text) for holds, text in said if holds]
+    beside = (f"not modelled: {text}" for text in not_modelled)
+    return [*(Words(text) for holds, text in said if holds), *map(Words, beside)]
 
 
 def _elsewhere(gpu: str) -> str:

@@ -37,8 +37,12 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations under this AC mode, of which no run is "
-    "published",
+    "activation_bytes.ac": "activations under this AC mode: the compiler decides what "
+    "a memory budget keeps, and what eager blocks without AC keep was not measured",
+    "memory.offload": "the memory of this trainer with weights on the host",
+    "memory.gathered": "weights that stay gathered after the forward pass",
+    "logit_bytes.whole": "whole logits on each tensor-parallel rank",
+    "speed.offload": "the speed of this trainer with weights on the host",
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fp8tune.job import Unknown, known
+from fp8tune.trainers.torchtitan.memory import every_nth
 
 if TYPE_CHECKING:
     from fp8tune.facts.linears import Gemm
@@ -46,24 +47,29 @@ def gemms(
     fp8_recipe: str,
     fp8_skips: list[str],
     auto_filter: bool,
+    training_enable_cpu_offload: bool,
 ) -> tuple[Gemm, ...]:
     """Every linear of the decoder, with those that FP8 converts.
 
-    Unknown for what no published run shows: context parallelism and experts.
+    Unknown for what no published run shows: context parallelism, experts and weights
+    on the host.
     """
     if cp > 1:
         raise Unknown("speed.cp")
     if moe_layers:
         raise Unknown("speed.experts")
+    if training_enable_cpu_offload:
+        raise Unknown("speed.offload")
     from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
 
     sizes = (hidden_size, heads, kv_heads, head_dim, ffn_size, ffn_matrices)
     shape = Decoder(layers, *sizes, vocab_size, layers)
     # Per-op AC saves every second product: it repeats keys, output and up.
     modes = {"none": (), "full": BLOCK[:-1], "op": ("k_proj", "o_proj", "up_proj")}
-    repeated = frozenset(known("ac", modes.get(ac_applied)))
+    nth = ac_applied.startswith("every-")
+    again = frozenset(known("ac", modes.get("full" if nth else ac_applied)))
     (tokens,) = fp8_tokens
-    whole = of_decoder(shape, tokens, tokens, repeated=repeated)
+    whole = of_decoder(shape, tokens, tokens)
     skipped = {
         gemm.name
         for gemm in whole
@@ -72,8 +78,15 @@ def gemms(
         or gemm.n % ALIGNMENT
         or (auto_filter and is_small(fp8_recipe, gemm.k, gemm.n))
     }
-    mine = of_decoder(shape, tokens, tokens, tp=tp, head_tp=tp, repeated=repeated)
-    return tuple(gemm._replace(fp8=gemm.name not in skipped) for gemm in mine)
+    mine = of_decoder(shape, tokens, tokens, tp=tp, head_tp=tp)
+    share = every_nth(ac_applied, layers) / layers if nth else 1
+    return tuple(
+        gemm._replace(
+            fp8=gemm.name not in skipped,
+            passes=gemm.passes + share * (gemm.name in again),
+        )
+        for gemm in mine
+    )
 
 
 def is_small(recipe: str, k: int, n: int) -> bool:
@@ -83,11 +96,15 @@ def is_small(recipe: str, k: int, n: int) -> bool:
     return k <= 4096 and n <= 1024
 
 
-def attention_passes(ac_applied: str, cp: int, attention_kind: str) -> float:
+def attention_passes(
+    ac_applied: str, cp: int, attention_kind: str, layers: int
+) -> float:
     """Forward passes of attention that a step costs; per-op AC saves its result."""
     if cp > 1:
         raise Unknown("speed.cp")
     if attention_kind != "sdpa":
         raise Unknown("speed.mask")
+    if ac_applied.startswith("every-"):
+        return 3.5 + every_nth(ac_applied, layers) / layers
     modes = {"none": 3.5, "op": 3.5, "full": 4.5}
     return known("ac", modes.get(ac_applied))
