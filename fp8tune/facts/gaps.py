@@ -66,7 +66,8 @@ GAPS = {
     "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
     "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, "
     "because no published run shows their communication",
-    "speed.fp8_seconds": "FP8 without compile",
+    "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
+    "rowwise_with_gw_hp",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
     "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "

@@ -215,7 +215,6 @@ def tokens_per_second(
     speed_step: Any,
     speed_beyond_published: bool,
     speed_fp8_seconds: Any = None,
-    fp8_recipe: str = "",
 ) -> float:
     """Tokens/s of all GPUs together [tokens/s].
 
@@ -226,7 +225,7 @@ def tokens_per_second(
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
-        raise Unknown(_why_unknown(precision, fp8_recipe))
+        raise Unknown(_why_unknown(precision))
     if optimizer not in ("adamw", "lion", "schedule_free_adamw"):
         raise Unknown("speed.optimizer")
     if hidden_size < 1024:
@@ -236,19 +235,13 @@ def tokens_per_second(
     return float(speed_step.tokens * speed_step.shards / parts.total)
 
 
-def _why_unknown(precision: str, recipe: str) -> str:
-    """Return why a precision has no time: FP8 without compile, or another one."""
-    if precision != "fp8":
-        return "speed.precision"
-    unmeasured = recipe == "rowwise_with_gw_hp"
-    return "speed.recipe" if unmeasured else "speed.fp8_seconds"
+def _why_unknown(precision: str) -> str:
+    """Return why a precision has no time: FP8 as it is run, or another one."""
+    return "speed.fp8_seconds" if precision == "fp8" else "speed.precision"
 
 
 def communication_share(
-    precision: str,
-    speed_bf16_seconds: Any,
-    speed_fp8_seconds: Any = None,
-    fp8_recipe: str = "",
+    precision: str, speed_bf16_seconds: Any, speed_fp8_seconds: Any = None
 ) -> float:
     """Predicted share of a step in which GPUs wait for communication [ratio].
 
@@ -257,7 +250,7 @@ def communication_share(
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
-        raise Unknown(_why_unknown(precision, fp8_recipe))
+        raise Unknown(_why_unknown(precision))
     return float(parts.communication / parts.total)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown
 from fp8tune.trainers.torchtitan.gemms import NAMES
-from fp8tune.trainers.torchtitan.precision import LINEAR
+from fp8tune.trainers.torchtitan.precision import AUTO, LINEAR
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
 HUGGING_FACE = NAMES | {"lm_head": NAMES["head"]}
@@ -55,6 +55,19 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
 def all_gather_asked(job: Job, value: bool) -> dict[str, Any]:
     """One key of the table of FP8 linears."""
     return {f"{_float8(job)}.enable_fsdp_float8_all_gather": value}
+
+
+def precompute_asked(job: Job, value: bool) -> dict[str, Any]:
+    """One key of the table of FP8 linears."""
+    return {f"{_float8(job)}.precompute_float8_dynamic_scale_for_fsdp": value}
+
+
+def auto_filter(job: Job, value: bool) -> dict[str, Any]:
+    """The name of torchao's own filter among the filters; 0.1.0 does not know it."""
+    if job["trainer_version"] == LENIENT:
+        raise Unknown("auto_filter")
+    others = [name for name in job["fp8_filters"] if name != AUTO]
+    return {f"{_float8(job)}.filter_fqns": [*others, AUTO] if value else others}
 
 
 def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
