@@ -91,9 +91,9 @@ def test_what_cannot_be_started(model, target, message):
 
 def test_a_trainer_without_the_model_says_which_it_has():
     has = "llama3-8b, llama3-70b, qwen3-8b, qwen3-14b"
-    with pytest.raises(CannotStart, match=f"0.2.2 has no llama2-7b; it has {has}"):
+    with pytest.raises(CannotStart, match=f"has no llama2-7b; it has {has}"):
         starter(trainer("torchtitan"), "llama2-7b", Target("h200", 8))
-    with pytest.raises(CannotStart, match="no config to start from for torchtitan==0."):
+    with pytest.raises(CannotStart, match=r"no config .* for torchtitan==0\.1"):
         starter(trainer("torchtitan==0.1.0"), "llama3-8b", Target("h200", 8))
 
 
