@@ -81,7 +81,7 @@ def row(shape: Shape, ac: str, compiled: bool) -> tuple[str, ...]:
     words = "compiled" if compiled else "eager"
     where = ", ".join(map(str, shape))
     try:
-        counted, _ = kept_bytes(ac, *sizes, 2, True, True, compiled, 2)
+        counted, _ = kept_bytes(ac, *sizes, 2, True, True, compiled, 2, False)
     except Unknown:
         return ac, words, where, f"{measured:,.0f}", "unknown", ""
     off = f"{counted / measured - 1:+.1%}"

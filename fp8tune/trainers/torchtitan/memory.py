@@ -203,6 +203,7 @@ def kept_bytes(
     sharded: bool,
     compile: bool,  # noqa: A002
     layers: int,
+    qk_norm: bool,
 ) -> tuple[float, float]:
     """Bytes per token that a block keeps, and that it has when computed again.
 
@@ -223,6 +224,8 @@ def kept_bytes(
     kept = {"full": BF16 * hidden_size, "op": saved + BF16 * queries + sums}
     if compile:
         kept["none"] = whole - BF16 * ffn_size + 8
+    if qk_norm and ac_applied not in ("full", "op"):
+        raise Unknown("activation_bytes.norm", BF16 * hidden_size)
     if ac_applied in kept:
         return kept[ac_applied], whole - kept[ac_applied]
     if compile and ac_applied.startswith("every-"):
