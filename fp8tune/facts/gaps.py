@@ -37,8 +37,8 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations under this AC mode: the compiler decides what "
-    "a memory budget keeps, and what eager blocks without AC keep was not measured",
+    "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
+    "are not computed again",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",
     "logit_bytes.whole": "whole logits on each tensor-parallel rank",

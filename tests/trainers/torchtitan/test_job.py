@@ -142,6 +142,15 @@ def test_what_changes_memory_and_is_not_measured(job, text):
     assert job(MODEL + COMPILED + text).find("memory.peak_gib") is None
 
 
+def test_ddp_has_a_lower_bound(job):
+    degrees = "data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1\n"
+    found = job(MODEL + COMPILED + f"[parallelism]\n{degrees}")
+    states = 12 * found["params.count"] / 2**30
+    assert found.find("memory.peak_gib") is None
+    assert states < found["memory.least_peak_gib"] < 2 * states
+    assert found["memory.fit"] == "out-of-memory"
+
+
 def test_recipes_have_speeds_of_their_own(job):
     ac = '[activation_checkpoint]\nmode = "full"\n'
     gains = {}
