@@ -116,10 +116,10 @@ class ConfigDocument(Protocol):
         """Give a key another name wherever it is named."""
 
     def remove_key(self, path: Path) -> Edit:
-        """Remove a key with its value, and the line if it is alone on it."""
+        """Remove a key with its value, or an empty table, with its line."""
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key with its value to another table."""
+        """Move a key or table, with its comments, to another place."""
 
     def add_header(self, path: Path, section: str) -> Edit:
         """Put the header of a section above a key."""

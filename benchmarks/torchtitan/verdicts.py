@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +60,29 @@ def main(arguments: list[str] | None = None) -> int:
 def by_trainer(wheels: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield configs with the verdicts of their releases."""
     for version in VERSIONS:
-        with tempfile.TemporaryDirectory() as site:
-            name = f"torchtitan-{version}-py3-none-any.whl"
-            zipfile.ZipFile(wheels / name).extractall(site)
-            drawn = "".join(f"{json.dumps(c)}\n" for c in configs(version, count, seed))
-            command = [sys.executable, "-m", "benchmarks.torchtitan.judge", site]
-            done = subprocess.run(  # noqa: S603
-                command,
-                input=drawn,
-                capture_output=True,
-                text=True,
-                cwd=ROOT,
-                check=False,
-            )
-            if done.returncode:
-                raise SystemExit(
-                    f"torchtitan {version}: {done.stderr.splitlines()[-1]}"
-                )
-            yield from map(json.loads, done.stdout.splitlines())
+        yield from judged_by(wheels, version, configs(version, count, seed))
+
+
+def judged_by(
+    wheels: Path, version: str, drawn: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield configs with the verdict of one release."""
+    with tempfile.TemporaryDirectory() as site:
+        name = f"torchtitan-{version}-py3-none-any.whl"
+        zipfile.ZipFile(wheels / name).extractall(site)
+        command = [sys.executable, "-m", "benchmarks.torchtitan.judge", site]
+        done = subprocess.run(  # noqa: S603
+            command,
+            input="".join(f"{json.dumps(config)}\n" for config in drawn),
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+        if done.returncode:
+            reason = done.stderr.splitlines()[-1]
+            raise SystemExit(f"torchtitan {version}: {reason}")
+        yield from map(json.loads, done.stdout.splitlines())
 
 
 def kept(path: Path) -> list[dict[str, Any]]:

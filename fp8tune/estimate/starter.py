@@ -56,12 +56,27 @@ def starter(
     if len(members := find(target.gpu).members) > 1:
         raise CannotStart(f"--gpu {target.gpu}: name one of {', '.join(members)}")
     rows = max(1, step_tokens // (seq_len * target.world_size))
+    _check_model(trainer, model, target)
     fields = {**models()[model], "name": model, "seq_len": seq_len}
     found = _estimate(trainer, fields, target, rows)
     best = found.preferred or found.start
     if best is None:
         raise CannotStart(_too_large(trainer, fields, target, rows))
     return _text(trainer, fields, target, best, why=_why(best, found.said))
+
+
+def _check_model(trainer: Trainer, model: str, target: Target) -> None:
+    """Raise ``CannotStart`` if the trainer does not build this model."""
+    first = Cell(1, 1, "full", "fp8", None)  # type: ignore[arg-type]
+
+    def built(name: str) -> bool:
+        return bool(_fields(trainer, {**models()[name], "name": name}, target, first))
+
+    if not built(model):
+        others = ", ".join(filter(built, models()))
+        none = f"there is no config to start from for {trainer.id}"
+        known = f"{trainer.id} has no {model}; it has {others}"
+        raise CannotStart(known if others else none)
 
 
 def _estimate(
@@ -98,22 +113,30 @@ def _text(
 ) -> str:
     size = target.world_size
     rows = cell.micro_batch * cell.grad_accum * size
-    return trainer.starter.format_map(
-        {
-            **fields,
-            "gpu": target.gpu,
-            "world_size": size,
-            "gpus": f"{size} {target.gpu.upper()} GPU{'s' * (size != 1)}",
-            "why": why,
-            "tokens": rows * fields["seq_len"],
-            "micro_batch": cell.micro_batch,
-            "grad_accum": cell.grad_accum,
-            "ac": cell.ac,
-            "precision": cell.precision,
-            "Precision": cell.precision.replace("fp", "FP"),
-            "qk_norm": str(fields["qk_norm"]).lower(),
-        }
-    )
+    whole = {
+        **(_fields(trainer, fields, target, cell) or {}),
+        "gpus": f"{size} {target.gpu.upper()} GPU{'s' * (size != 1)}",
+        "why": why,
+        "tokens": rows * fields["seq_len"],
+        "Precision": cell.precision.replace("fp", "FP"),
+        "qk_norm": str(fields["qk_norm"]).lower(),
+    }
+    return trainer.starter.format_map(whole)
+
+
+def _fields(
+    trainer: Trainer, fields: dict[str, Any], target: Target, cell: Cell
+) -> dict[str, Any] | None:
+    """Return sizes and settings as the trainer's starter names them."""
+    settings = {
+        "gpu": target.gpu,
+        "world_size": target.world_size,
+        "micro_batch": cell.micro_batch,
+        "grad_accum": cell.grad_accum,
+        "ac": cell.ac,
+        "precision": cell.precision,
+    }
+    return trainer.starter_fields({**fields, **settings})
 
 
 def _why(best: Cell, said: Prediction) -> str:

@@ -87,16 +87,16 @@ def limit(fp8_flop_share: float) -> float:
     return 1 / (1 - fp8_flop_share / 2)
 
 
-def linear_gain(gemms: tuple[Gemm, ...]) -> float:
+def linear_gain(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
     """Speed of the FP8 linears together, relative to bf16, on an H100 [ratio].
 
     From torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
     linears. The error is at most 15 % (``docs/accuracy.md``).
     """
-    from fp8tune.facts.gemm_speed import tensorwise
+    from fp8tune.facts.gemm_speed import speedup
 
     mine = [gemm for gemm in gemms if gemm.fp8]
-    slowed = sum(gemm.flops / tensorwise(gemm.m, gemm.k, gemm.n) for gemm in mine)
+    slowed = sum(g.flops / speedup(fp8_recipe, g.m, g.k, g.n) for g in mine)
     return sum(gemm.flops for gemm in mine) / slowed
 
 
@@ -123,31 +123,32 @@ def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
     return hidden_size <= NARROW and fp8_linear_gain < 1
 
 
-def slower_linears(gemms: tuple[Gemm, ...]) -> str:
+def slower_linears(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> str:
     """FP8 linears that are slower than in bf16 on an H100, by ``gemm.table``."""
-    return Words(", ".join(gemm.name for gemm, _ in _slower(gemms)))
+    return Words(", ".join(gemm.name for gemm, _ in _slower(gemms, fp8_recipe)))
 
 
-def slower_gain(gemms: tuple[Gemm, ...]) -> float:
+def slower_gain(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
     """Speed of ``fp8.slower_linears`` together against bf16, on an H100 [ratio].
 
     1 if there are none.
     """
-    slower = _slower(gemms)
+    slower = _slower(gemms, fp8_recipe)
     flops = sum(gemm.flops for gemm, _ in slower)
     return flops / sum(gemm.flops / gain for gemm, gain in slower) if slower else 1.0
 
 
-def slower_cost(gemms: tuple[Gemm, ...]) -> float:
+def slower_cost(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
     """Time that these linears lose, as a share of all linears' bf16 time [ratio]."""
-    lost = sum(gemm.flops * (1 / gain - 1) for gemm, gain in _slower(gemms))
+    slower = _slower(gemms, fp8_recipe)
+    lost = sum(gemm.flops * (1 / gain - 1) for gemm, gain in slower)
     return lost / sum(gemm.flops for gemm in gemms)
 
 
-def _slower(gemms: tuple[Gemm, ...]) -> list[tuple[Gemm, float]]:
-    from fp8tune.facts.gemm_speed import tensorwise
+def _slower(gemms: tuple[Gemm, ...], recipe: str) -> list[tuple[Gemm, float]]:
+    from fp8tune.facts.gemm_speed import speedup
 
-    gains = ((gemm, tensorwise(gemm.m, gemm.k, gemm.n)) for gemm in gemms if gemm.fp8)
+    gains = ((g, speedup(recipe, g.m, g.k, g.n)) for g in gemms if g.fp8)
     return [(gemm, gain) for gemm, gain in gains if gain < 1]
 
 
@@ -211,12 +212,15 @@ def pays(
     speed_fp8_gain_low: float | None = None,
     fp8_linear_gain_low: float = 0.0,
     fp8_linear_gain_high: float | None = None,
+    speed_fp8_gain_high: float = 0.0,
+    fp8_recipe: str = "",
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
     No if the job cannot run in FP8 or is not compiled, or if its linears together are
     slower than in bf16 by the H100's table. Also no if the gain is below 1.03, unless
-    the linears themselves gain and only communication limits the gain.
+    the linears themselves gain and only communication limits the gain. Rowwise runs
+    gained up to 0.10 more than predicted, so there the upper end must be below 1.05.
 
     Yes if the whole band of the gain is above 1.05 and such gains are published: M of
     4096 or more and a hidden size of 2048 or more. Else marginal.
@@ -229,7 +233,8 @@ def pays(
     if speed_fp8_gain is None or speed_fp8_gain_low is None:
         raise Unknown("fp8.pays")
     if speed_fp8_gain < HARDLY:
-        return "marginal" if fp8_linear_gain_low > HARDLY else "no"
+        more = fp8_recipe == "rowwise" and speed_fp8_gain_high >= PAYS
+        return "marginal" if more or fp8_linear_gain_low > HARDLY else "no"
     return "yes" if fp8_published and speed_fp8_gain_low >= PAYS else "marginal"
 
 
@@ -255,6 +260,8 @@ def reasons(
     speed_beyond_published: bool = False,
     shards: int = 1,
     fp8_scales_precomputed: bool = True,
+    fp8_filter_key: str = "",
+    not_modelled: tuple[str, ...] = (),
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle:
@@ -287,7 +294,9 @@ def reasons(
         (
             all_gain and fp8_slower_cost >= 0.005,
             f"{fp8_slower_linears} run {1 - fp8_slower_gain:.0%} slower in FP8; they "
-            f"cost {fp8_slower_cost:.1%} of the linears' time; no key changes it",
+            f"cost {fp8_slower_cost:.1%} of the linears' time; "
+            + (f"`{fp8_filter_key}` can keep them in bf16" * bool(fp8_filter_key))
+            + "no key changes it" * (not fp8_filter_key),
         ),
         (
             speed_fp8_gain is not None and shards > 1 and not fp8_scales_precomputed,
@@ -299,7 +308,8 @@ def reasons(
             "almost no published gain is above 1.5: measure it",
         ),
     )
-    return [Words(text) for holds, text in said if holds]
+    beside = (f"not modelled: {text}" for text in not_modelled)
+    return [*(Words(text) for holds, text in said if holds), *map(Words, beside)]
 
 
 def _elsewhere(gpu: str) -> str:

@@ -37,8 +37,12 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations under this AC mode, of which no run is "
-    "published",
+    "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
+    "are not computed again",
+    "memory.offload": "the memory of this trainer with weights on the host",
+    "memory.gathered": "weights that stay gathered after the forward pass",
+    "logit_bytes.whole": "whole logits on each tensor-parallel rank",
+    "speed.offload": "the speed of this trainer with weights on the host",
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
@@ -56,12 +60,14 @@ GAPS = {
     "speed.math": "the speed of the math backend of attention",
     "speed.mask": "the speed of flex and varlen attention",
     "speed.experts": "mixtures of experts",
-    "speed.recipe": "the speed of FP8 recipes other than tensorwise",
+    "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
+    "these GPUs is published",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
     "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, "
     "because no published run shows their communication",
-    "speed.fp8_seconds": "FP8 without compile",
+    "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
+    "rowwise_with_gw_hp",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
     "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "

@@ -54,16 +54,18 @@ def table(
     gemm_attention_flops: float,
     fp8_obstacle: str,
     speed_on_hopper: bool | None = None,
+    fp8_recipe: str = "",
 ) -> list[dict[str, Any]]:
     """Every matrix product: M, K, N, count, FLOP share, FP8, expected speed-up.
 
-    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``). It
-    is absent if H100 measurements do not apply to the GPU or the job cannot run in FP8.
+    The speed-up is that of an FP8 linear on an H100 (``fp8.linear_gain``). It is absent
+    if H100 measurements do not apply to the GPU or to the recipe, or the job cannot run
+    in FP8.
     """
-    from fp8tune.facts.gemm_speed import tensorwise
+    from fp8tune.facts.gemm_speed import speedup
 
     total = gemm_flops + gemm_attention_flops
-    known = speed_on_hopper is not False
+    known = speed_on_hopper is not False and fp8_recipe != "rowwise_with_gw_hp"
     rows: list[dict[str, Any]] = [
         {
             "name": gemm.name,
@@ -73,7 +75,9 @@ def table(
             "count": gemm.copies,
             "flop_share": gemm.flops / total,
             "fp8": fp8,
-            "speedup": tensorwise(gemm.m, gemm.k, gemm.n) if fp8 and known else None,
+            "speedup": speedup(fp8_recipe, gemm.m, gemm.k, gemm.n)
+            if fp8 and known
+            else None,
         }
         for gemm in gemms
         for fp8 in [gemm.fp8 and not fp8_obstacle]

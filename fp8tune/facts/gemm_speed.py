@@ -11,6 +11,8 @@ import math
 import os.path
 from functools import cache
 
+from fp8tune.job import Unknown
+
 SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
 """M, K and N of the table."""
 
@@ -68,6 +70,18 @@ def _weights(size: int) -> tuple[tuple[int, float], tuple[int, float]]:
     octave = math.log2(min(max(size, SIZES[0]), SIZES[-1]) / SIZES[0])
     below = min(int(octave), len(SIZES) - 2)
     return (below, below + 1 - octave), (below + 1, octave - below)
+
+
+def speedup(recipe: str, m: int, k: int, n: int) -> float:
+    """The speed-up of a linear with a recipe; that of a bf16 run is tensorwise.
+
+    Unknown for ``rowwise_with_gw_hp``: no linear of it is published.
+    """
+    if recipe == "rowwise":
+        return rowwise(m, k, n)
+    if recipe not in ("", "tensorwise"):
+        raise Unknown("speed.recipe")
+    return tensorwise(m, k, n)
 
 
 def tensorwise(m: int, k: int, n: int) -> float:

@@ -12,7 +12,8 @@ class Gemm(NamedTuple):
 
     ``copies`` is how many of them one micro-batch runs, over all pipeline stages.
     ``fp8`` says whether the trainer's FP8 mode converts it. ``passes`` are its GEMMs
-    of equal size: forward, two backward, and one more if checkpointing repeats it.
+    of equal size: forward, two backward, and one more if checkpointing repeats it, or
+    the share of its copies that are repeated.
     """
 
     name: str
@@ -21,7 +22,7 @@ class Gemm(NamedTuple):
     n: int
     copies: int
     fp8: bool
-    passes: int
+    passes: float
 
     @property
     def flops(self) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.document import ConfigDocument, InvalidText
 from fp8tune.formats import parse
-from fp8tune.job import Job, Target, Unknown
+from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.places import Places, marked
@@ -22,8 +22,9 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
-from fp8tune.trainers.recognise import chosen, may_be_config
+from fp8tune.trainers.recognise import chosen, may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
@@ -73,8 +74,25 @@ def check(
     report = case(others or {}, overrides).report()
     if overrides:
         first = case({}, ()).report()
-        return _checked_twice(report, first, known)
-    return report
+        report = _checked_twice(report, first, known)
+    return _with_owner(report, document, known) if any(names) else report
+
+
+def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
+    """Return the report; its first unknown key says if the file is another trainer's."""
+    keys = ("unknown-key", "unknown-key-ignored")
+    unknown = next((d for d in report.diagnostics if d.rule in keys), None)
+    if unknown is None:
+        return report
+    other = recognise(document.values, explicit=True).trainer
+    name = other.partition("==")[0]
+    if not other or name == known.name:
+        return report
+    title = trainers()[name].title
+    words = f"the file looks like a {title} config: --trainer {other} checks it as one"
+    told = unknown._replace(help=f"{words}; {unknown.help}".removesuffix("; "))
+    found = [told if d is unknown else d for d in report.diagnostics]
+    return report._replace(diagnostics=found)
 
 
 def _checked_twice(report: Report, first: Report, known: Trainer) -> Report:
@@ -352,4 +370,4 @@ def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Faul
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
-        yield Fault("bad-directive", (), {"reason": problem}, span)
+        yield Fault("bad-directive", (), {"reason": Prose(problem[:400])}, span)

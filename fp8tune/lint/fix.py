@@ -121,7 +121,9 @@ class _Maker:
     def edits(self, repair: Repair, scope: Any) -> Iterator[Edit]:
         """Yield the edits of one repair, by default those of the fault itself."""
         document = self.document
-        values = {self._path(k): v.evaluate(scope) for k, v in repair.set.items()}
+        values: dict[Path, Any] = {}
+        for name, value in repair.set.items():
+            values |= self._set(name, value.evaluate(scope))
         yield from document.set_values(values)
         for name, value in repair.rename.items():
             new = str(value.evaluate(scope))
@@ -135,6 +137,13 @@ class _Maker:
             yield document.remove_key(path)
         if repair.own and self.fault is not None:
             yield from self.fault.edits
+
+    def _set(self, name: str, value: Any) -> dict[Path, Any]:
+        """Return the keys that give a field a value; several where its trainer says."""
+        setting = self.job.words.settings.get(name)
+        if setting is None:
+            return {self._path(name): value}
+        return {self._path(key): one for key, one in setting(self.job, value).items()}
 
     def _path(self, name: str) -> Path:
         """Return the one key that sets ``name``; raises ``CannotEdit``."""
@@ -156,8 +165,13 @@ class _Maker:
         return path
 
     def _written(self, names: Iterable[str]) -> Iterator[Path]:
-        """Yield the paths of the names that are in the file."""
+        """Yield the paths of the names that are in the file.
+
+        A key that another version of the trainer has is in none of this one's files.
+        """
         for name in names:
+            if "." in name and name not in self.job.words.keys:
+                continue
             path = self._path(name)
-            if path in self.document.spans.values:
+            if path in self.document.spans.keys:
                 yield path

@@ -41,7 +41,8 @@ def _wrong(rule: Rule, name: str) -> str:
     """Return why a fix cannot write the key of ``name``, else ``""``."""
     if name == "fault":
         return "" if rule.fault else "only a rule with `fault` speaks of one"
-    keys = {key for known in rule.known() for key in known.vocabulary.keys}
+    words = [known.vocabulary for known in rule.known()]
+    keys = {key for one in words for key in (*one.keys, *one.settings)}
     if name in keys or (name in FIELDS and name not in Target._fields):
         return ""
     if rule.knows(name):

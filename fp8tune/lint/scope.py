@@ -38,7 +38,8 @@ def of_fault(job: Job, fault: Fault) -> Scope:
 def _prose(value: Any) -> Any:
     if isinstance(value, list):
         return Words(", ".join(map(str, value[:12])))
-    return Words(value) if isinstance(value, str) else value
+    plain = isinstance(value, str) and not isinstance(value, Words)
+    return Words(value) if plain else value
 
 
 def _job(scope: Any) -> Job:

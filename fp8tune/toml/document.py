@@ -98,13 +98,13 @@ class Document:
         return edit.rename_key(self, path, name)
 
     def remove_key(self, path: Path) -> Edit:
-        """Remove a key with its value, and the line if it is alone on it."""
+        """Remove a key with its value, or an empty table, with its line."""
         from fp8tune.toml import edit
 
         return edit.remove_key(self, path)
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key with its value to another table."""
+        """Move a key or table, with its comments, to another place."""
         from fp8tune.toml import edit
 
         return edit.move_key(self, path, to)

@@ -112,7 +112,10 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
 
 
 def remove_key(document: Document, path: Path) -> Edit:
-    """Remove a key and its value; a comment after it stays."""
+    """Remove a key and its value, or an empty table; a comment after it stays."""
+    tables = document.spans.keys.keys() - document.spans.values.keys()
+    if path in tables and not _at(document.values, path):
+        return _remove_header(document, path)
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     _without_comments(document.text, value)
     if _inline(document, path[:-1]):
@@ -121,15 +124,70 @@ def remove_key(document: Document, path: Path) -> Edit:
     return Edit(start, rest.start(2) if rest[2] else rest.end(), "")
 
 
+def _remove_header(document: Document, path: Path) -> Edit:
+    """Remove the header of an empty table, which no other header names."""
+    (place, end), *more = document.spans.names.get(path, [(0, 0)])
+    closing = _CLOSING.match(document.text, end)
+    if more or closing is None or not _is_header(document.text, place):
+        raise CannotEdit("not a table with a header of its own")
+    rest = _REST.match(document.text, closing.end())
+    assert rest is not None
+    start = _line_start(document.text, place)
+    return Edit(start, rest.start(2) if rest[2] else rest.end(), "")
+
+
 def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
-    """Move a key, its value as written and the comment after it to another table."""
-    key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
-    if to in document.spans.keys or _inline(document, to[:-1]):
+    """Move a key with its value as written and its comments, or rename a table.
+
+    Its comments are that after it and those right above it. A comment below the
+    table's header stays there if the table has other keys.
+    """
+    spans = document.spans
+    if to in spans.keys or _inline(document, to[:-1]):
         raise CannotEdit("no room for it")
+    if path in spans.keys and path not in spans.values:
+        yield from _rename_table(document, path, to)
+        return
+    key, value = _span(spans.keys, path), _span(spans.values, path)
     start, rest = _own_lines(document.text, key, value)
+    above, start = _comments_above(document, path, start)
     line = document.text[key[1] : rest.end(2) if rest[2] else value[1]]
     yield Edit(start, rest.end(), "")
-    yield _add(document, to[:-1], [f"{key_text(to[-1])}{line}"])
+    yield _add(document, to[:-1], [*above, f"{key_text(to[-1])}{line}"])
+
+
+def _comments_above(
+    document: Document, path: Path, start: int
+) -> tuple[list[str], int]:
+    """Return the comments right above a line, and where they start."""
+    lines: list[str] = []
+    first = start
+    while first:
+        before = _line_start(document.text, first - 1)
+        line = document.text[before : first - 1].strip()
+        if not line.startswith("#"):
+            if line.startswith("[") and len(_at(document.values, path[:-1])) > 1:
+                return [], start
+            break
+        lines.insert(0, line)
+        first = before
+    return (lines, first) if len(path) > 1 else ([], start)
+
+
+def _rename_table(document: Document, path: Path, to: Path) -> Iterator[Edit]:
+    """Write another name in every header of a table and of the tables inside it."""
+    text, names = document.text, document.spans.names
+    for first, end in names[path]:
+        for depth in range(len(path) - 1, 0, -1):
+            before = (
+                s
+                for s, e in names.get(path[:depth], ())
+                if text[e:first].strip() == "."
+            )
+            first = next(before, 0)
+        if text[_line_start(text, first) : first].strip() not in ("[", "[["):
+            raise CannotEdit("the table is not written as a header")
+        yield Edit(first, end, ".".join(map(key_text, to)))
 
 
 def add_header(document: Document, path: Path, section: str) -> Edit:
@@ -208,7 +266,10 @@ def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
     if rest is None or _shared(prefix):
         raise CannotEdit("the table shares its line")
     newline = _newline(text, offset)
-    lines = newline.join(f"{prefix}{pair}" for pair in pairs)
+    indent = prefix[: len(prefix) - len(prefix.lstrip())]
+    lines = newline.join(
+        f"{indent if pair.startswith('#') else prefix}{pair}" for pair in pairs
+    )
     added = f"{lines}{rest[3]}" if rest[3] else f"{newline}{lines}"
     return Edit(rest.end(), rest.end(), added)
 

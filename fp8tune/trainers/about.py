@@ -133,9 +133,11 @@ def misnamed(name: str) -> str:
         return ""
     if about.versions == [""]:
         return f"{about.title} has one version here: write {plain}"
-    known_versions = f"known: {', '.join(about.versions)}"
-    reason = f"no {about.title} {version}; {known_versions}"
-    return f"{reason}; {about.unlisted}" if about.unlisted else reason
+    if about.unlisted and _order(version) > _order(about.versions[-1]):
+        return f"no {about.title} {version} here: {about.unlisted}"
+    near = next((v for v in reversed(about.versions) if v.startswith(version)), "")
+    hint = f"did you mean {plain}=={near}? " if near and version else ""
+    return f"no {about.title} {version}; {hint}known: {', '.join(about.versions)}"
 
 
 def module_of(trainer: str) -> str:

@@ -31,7 +31,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason", "hint", "meant"),
@@ -41,7 +41,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
     "unknown-precision": ("key", "value", "allowed", "hint", "meant", "sure"),
     "value-not-convertible": ("key", "value", "type"),
-    "wrong-type": ("key", "value", "type"),
+    "wrong-type": ("key", "value", "type", "meant"),
     "value-out-of-range": ("key", "value", "bound", "hint"),
     "value-truncated": ("key", "value", "result"),
     "read-as-false": ("key", "value"),

@@ -83,6 +83,13 @@ class Trainer:
         with open(path, encoding="utf-8") as file:
             return file.read()
 
+    def starter_fields(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """What the starter needs beyond ``given``; ``None`` if it has no such model."""
+        if not os.path.exists(path_of(self.name, "starter.py")):
+            return given
+        found = self._module("starter").fields(self.version, given)
+        return {**given, **found} if found else None
+
     @cached_property
     def optional_sections(self) -> frozenset[str]:
         """The sections that stay absent where a config does not write them."""

@@ -41,6 +41,22 @@ def test_lint_finds_no_error_and_no_warning(model, gpu, size, seq_len, fp8tune):
     assert code == 0
 
 
+@each("version", ["0.2.0", "0.2.1", "0.2.2"])
+@each("model", ["llama3-8b", "qwen3-8b", "qwen3-14b"])
+@each("gpu", ["h100-sxm", "a100-80gb"])
+def test_torchtitan_starters_are_clean(model, gpu, version, fp8tune):
+    release = trainer(f"torchtitan=={version}")
+    text = starter(release, model, Target(gpu, 32))
+    code, *_ = fp8tune("lint", "-", "--fail-on", "note", stdin=text.encode())
+    assert code == 0
+    values = parse(text.encode()).values
+    found = release.job(release.load(values), Target(gpu, 32))
+    assert found["precision"] == ("fp8" if gpu == "h100-sxm" else "bf16")
+    sizes = ("hidden_size", "layers", "heads", "kv_heads", "ffn_size", "vocab_size")
+    assert [found[s] for s in sizes] == [models()[model][s] for s in sizes]
+    assert found["micro_batch"] * found["grad_accum"] * 32 * 4096 == 1 << 20
+
+
 def test_a_gpu_on_which_fp8_does_not_run_gets_bf16():
     text = starter(KEMPNERFORGE, "llama3-8b", Target("a100-80gb", 8))
     assert job(text)["precision"] == "bf16"
@@ -71,6 +87,14 @@ def test_what_cannot_be_started(model, target, message):
     with pytest.raises(CannotStart) as error:
         starter(KEMPNERFORGE, model, target)
     assert str(error.value) == message
+
+
+def test_a_trainer_without_the_model_says_which_it_has():
+    has = "llama3-8b, llama3-70b, qwen3-8b, qwen3-14b"
+    with pytest.raises(CannotStart, match=f"has no llama2-7b; it has {has}"):
+        starter(trainer("torchtitan"), "llama2-7b", Target("h200", 8))
+    with pytest.raises(CannotStart, match=r"no config .* for torchtitan==0\.1"):
+        starter(trainer("torchtitan==0.1.0"), "llama3-8b", Target("h200", 8))
 
 
 def test_a_model_that_never_fits_says_how_much_each_gpu_needs():

@@ -71,6 +71,8 @@ def test_a_key_that_cannot_be_renamed(text, path, name):
         ("t = {a=1,b=2,c=3}\n", "t.b", "t = {a=1,c=3}\n"),
         ("t = { a = 1 } # c\n", "t.a", "t = { } # c\n"),
         ("t = [{ a = 1 }, 2]\n", "t.0.a", "t = [{ }, 2]\n"),
+        ("[s]\na = 1\n\n[t]  # c\n", "t", "[s]\na = 1\n\n# c\n"),
+        ("[t.s]\n[u]\n", "t.s", "[u]\n"),
     ],
 )
 def test_remove_a_key(text, path, after):
@@ -82,6 +84,7 @@ def test_remove_a_key(text, path, after):
     [
         ("a = 1\n", "b"),
         ("[t]\na = 1\n", "t"),
+        ("[t.s]\n", "t"),
         ("a = [1, 2]\n", "a.0"),
         ("t = { s.a = 1, b = 2 }\n", "t.s.a"),
         ("x = [\n { s.a = 1 },\n]\n", "x.0.s.a"),
@@ -102,6 +105,25 @@ def test_a_key_that_cannot_be_removed(text, path):
         ("u.b = 2\nt.a = 1\n", "t.a", "u.a", "u.b = 2\nu.a = 1\n"),
         ("a = 1\n[u]\n", "a", "u.a", "[u]\na = 1\n"),
         ("[t]\na = [\r\n 1,\r\n]\r\n[u]\r\n", "t.a", "u.c", None),
+        (
+            "[t]\n# b\nb = 1\n# a\n # too\na = 2\n[u]\n",
+            "t.a",
+            "u.a",
+            "[t]\n# b\nb = 1\n[u]\n# a\n# too\na = 2\n",
+        ),
+        (
+            "[t]\n# all\na = 1\nb = 2\n",
+            "t.a",
+            "u.a",
+            "[t]\n# all\nb = 2\n\n[u]\na = 1\n",
+        ),
+        (
+            "[t]\n# a\na = 1\n[u]\nb = 1\n",
+            "t.a",
+            "u.a",
+            "[t]\n[u]\nb = 1\n# a\na = 1\n",
+        ),
+        ("u.b = 1\n[t]\n# a\na = 1\n", "t.a", "u.a", "u.b = 1\n# a\nu.a = 1\n[t]\n"),
     ],
 )
 def test_move_a_key(text, path, to, after):
@@ -119,13 +141,31 @@ def test_move_a_key(text, path, to, after):
         ("[t]\na = 1\n[u]\na = 2\n", "t.a", "u.a"),
         ("[t]\na = 1\n[t2]\nu = {}\n", "t.a", "t2.u.a"),
         ("t = { a = 1 }\n", "t.a", "u.a"),
-        ("[t]\n", "t", "u.t"),
+        ("t.a = 1\n", "t", "u.t"),
+        ("[t]\ns.a = 1\n", "t.s", "u"),
+        ("[t]\na = 1\n[u]\n", "t", "u"),
         ("t = { s.a = 1 }\n", "t.s.a", "u.a"),
     ],
 )
 def test_a_key_that_cannot_be_moved(text, path, to):
     with pytest.raises(CannotEdit):
         edited(text, move_key, path_of(path), path_of(to))
+
+
+@each(
+    ("text", "path", "to", "after"),
+    [
+        (
+            "# c\n[t] # d\na = 1\n[t.s]\n",
+            "t",
+            "u.v",
+            "# c\n[u.v] # d\na = 1\n[u.v.s]\n",
+        ),
+        (" [t.s.r]\na = 1\n", "t.s.r", "u", " [u]\na = 1\n"),
+    ],
+)
+def test_move_a_table(text, path, to, after):
+    assert edited(text, move_key, path_of(path), path_of(to))[0] == after
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def test_what_trainers_say_of_themselves_is_whole():
         assert learned | set(about.harmless) == tables
         assert learned.isdisjoint(about.harmless)
         assert {name for name in about.learned if "." in name} <= names
-        assert {*about.settings, *about.values} <= set(FIELDS)
+        assert set(about.values) <= set(FIELDS)
+        words = trainer(about.ids[0]).vocabulary
+        assert all(words.knows(name) for name in about.settings)
         assert set(about.fragments) <= tables
         assert set(about.faults) <= set(kinds())
 
@@ -104,8 +106,10 @@ def test_versions_are_told_by_their_name(toy):
     assert trainer("toy") is trainer("toy==2.0")
     assert (trainer("toy==1.0").name, trainer("toy==1.0").version) == ("toy", "1.0")
     assert [misnamed(name) for name in ("toy", "toy==1.0", "kempnerforge")] == [""] * 3
-    unknown = "no Toy 3.1; known: 1.0, 2.0; 3.0 and later have no config file"
-    assert misnamed("toy==3.1") == unknown
+    later = "no Toy 3.1 here: 3.0 and later have no config file"
+    assert misnamed("toy==3.1") == later
+    near = "no Toy 1; did you mean toy==1.0? known: 1.0, 2.0"
+    assert misnamed("toy==1") == near
     assert misnamed("toys").endswith("did you mean toy?")
     assert misnamed("kempnerforge==1").endswith("write kempnerforge")
 

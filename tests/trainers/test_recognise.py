@@ -4,6 +4,10 @@ import tomllib
 
 import pytest
 
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import Kind, may_be_config, recognise
 from tests.each import each
 
@@ -113,3 +117,28 @@ def test_the_trainers_own_folders_are_recognised(repository):
 def test_misspelt_tables_of_a_file_that_was_named(text, kind):
     assert recognise(tomllib.loads(text), explicit=True) == kind
     assert recognise(tomllib.loads(text), explicit=False) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "words"),
+    [
+        (
+            "torchtitan",
+            "[train]\nbatch_size = 4\n[distributed]\ntp = 1\n",
+            "the file looks like a KempnerForge config: --trainer kempnerforge "
+            "checks it as one",
+        ),
+        (
+            "kempnerforge",
+            "[training]\nlocal_batch_size = 4\ncompile = true\n",
+            "the file looks like a torchtitan config: --trainer torchtitan==0.1.0 "
+            "checks it as one",
+        ),
+    ],
+)
+def test_a_file_of_another_trainer_is_told_so(named, text, words):
+    rules = Rules(read_builtin(), {})
+    found = check("a.toml", text.encode(), rules, Target(), only=named).diagnostics
+    (told,) = [d for d in found if d.help.startswith("the file looks like")]
+    assert told.rule == "unknown-key"
+    assert told.help.startswith(words)

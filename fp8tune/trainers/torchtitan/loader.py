@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from fp8tune.document import Path
-from fp8tune.job import Words
-from fp8tune.trainers.about import trainers
+from fp8tune.job import Prose, Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.schema import Key, Schema, read
-from fp8tune.trainers.torchtitan import models
+from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.torchtitan import models, releases
+from fp8tune.trainers.torchtitan.releases import LENIENT
 
 MAX_FAULTS, HINTS = 1000, 20
 """Most faults that are kept, and of unknown keys with a hint."""
-
-LENIENT = "0.1.0"
-"""The release that ignores keys that it does not know."""
 
 READ = ("job", "model", "training", "parallelism", "activation_checkpoint", "compile")
 """Tables of which the trainer reads keys before the model is sharded, in any run."""
@@ -54,27 +50,6 @@ CONVERTERS = {
 RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
 DTYPES = ("float16", "float32", "bfloat16")
 """What the trainer maps to a torch dtype."""
-
-MOVED = {
-    "float8": "quantize.linear.float8",
-    "mx": "quantize.linear.mx",
-    "training.compile": "compile.enable",
-    "training.seed": "debug.seed",
-    "training.deterministic": "debug.deterministic",
-    "checkpoint.enable_checkpoint": "checkpoint.enable",
-    "checkpoint.initial_load_model_weights_only": "checkpoint.initial_load_model_only",
-    "checkpoint.last_save_model_weights_only": "checkpoint.last_save_model_only",
-    "lr_scheduler.lr_min": "lr_scheduler.min_lr_factor",
-    "job.print_args": "job.print_config",
-    "memory_estimation.enabled": "memory_estimation.enable",
-    "experimental.custom_args_module": "job.custom_config_module",
-}
-"""Keys and tables that a later release calls otherwise, with their later names."""
-
-ADDED = {
-    "hf_transformers": "torchtitan.experiments.transformers_modeling_backend.job_config"
-}
-"""Tables that a module of torchtitan adds, and the module."""
 
 TRUE_WORDS = ("true", "yes", "on", "1")
 
@@ -107,6 +82,8 @@ class _Run:
     def __init__(self, loader: Loader) -> None:
         self.schema, self.hints = loader.schema, loader.hints
         self.version = loader.schema.version
+        self.whole = f"a {loader.schema.title} config"
+        self.raw: dict[str, Any] = {}
         self.values: dict[str, Any] = dict(loader.defaults)
         self.written: set[str] = set()
         self.faults: list[Fault] = []
@@ -119,13 +96,12 @@ class _Run:
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load all tables, then look at what depends on several keys."""
+        self.raw = raw
         self.own_keys = bool(list(_modules(raw)))
         for section, table in raw.items():
             path: Path = (section,)
             if section not in self.schema.sections:
-                self.unknown(
-                    path, f"a {self.schema.title} config", self.schema.sections
-                )
+                self.unknown(path, self.whole, self.schema.sections)
             elif isinstance(table, dict):
                 self.table(self.schema.sections[section], table, path)
             elif isinstance(table, (int, float)):  # tyro takes the defaults then
@@ -169,38 +145,34 @@ class _Run:
         """Note a key that this release does not have, unless a module may add it."""
         if self.own_keys:
             return
+        value = releases.at(self.raw, path)
+        if releases.inside(self.version, path, value, self.raw):
+            for key in value:
+                self.unknown((*path, key), self.whole, ())
+            return
         facts: dict[str, Any] = {"hint": ""}
         if len(self.faults) < HINTS:
             facts = self.elsewhere(path)
-            if not facts["hint"]:
+            nested = len(path) > 1 and path[0] not in self.schema.sections
+            if not facts["hint"] and not nested:
                 facts["hint"] = self.hints.for_key(path, keys)
                 facts |= key_meant(facts["hint"], path, keys)
         kind = "ignored-key" if self.version == LENIENT else "unknown-key"
-        self.fault(kind, path, name=str(path[-1]), table=table, **facts)
+        name = dotted(path) if table == self.whole else str(path[-1])
+        self.fault(kind, path, name=name, table=table, **facts)
 
     def elsewhere(self, path: Path) -> dict[str, Any]:
-        """Which releases have a key that this one has not, and what it is called here.
-
-        ``meant`` names the key to rename it to, ``home`` that of another table.
-        """
-        name = dotted(path)
-        if module := ADDED.get(name):
-            hint = f'set `job.custom_config_module = "{module}"`, which adds it'
-            return {"hint": hint}
-        releases = [v for v in _versions() if name in _names(v)]
-        if not releases:
-            return {"hint": ""}
-        hint = f"torchtitan {' and '.join(releases)} has it"
-        later = {old: new for new, old in MOVED.items()}
-        here = MOVED.get(name, later.get(name, ""))
-        if here not in _names(self.version):
-            return {"hint": hint}
-        facts: dict[str, Any] = {"hint": f"{hint}; here it is `{here}`"}
-        if len(path) == 1:
-            return facts
-        if here.partition(".")[0] != path[0]:
-            return {**facts, "home": Words(here)}
-        return {**facts, "meant": Words(here.rpartition(".")[2]), "sure": False}
+        """Facts for a fix of a key that other releases have."""
+        found = releases.elsewhere(self.version, path, self.raw)
+        facts: dict[str, Any] = {"hint": Prose(found.hint)}
+        table, _, name = found.home.rpartition(".")
+        if found.gone:
+            facts["gone"] = Prose(found.gone)
+        elif found.home and table == dotted(path[:-1]):
+            facts |= {"meant": Words(name), "sure": False}
+        elif found.home:
+            facts["home"] = Words(found.home)
+        return facts
 
     def value(self, spec: Key, raw: Any, path: Path) -> None:
         """Look at one value: what the trainer works with, and what it fails on."""
@@ -219,7 +191,9 @@ class _Run:
             if refused and not isinstance(raw, (int, bool)):
                 self.refuse("wrong-type", path, type=spec.kind)
         elif spec.allowed and raw not in spec.allowed and name not in LATER:
-            self.fault("not-listed", path, value=raw, allowed=spec.allowed)
+            hint = self.hints.for_value(spec, raw)
+            facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
+            self.fault("not-listed", path, value=raw, **facts)
 
     def switch(self, raw: Any, path: Path) -> None:
         """What is no switch is one by Python's rules: text is true unless empty."""
@@ -235,7 +209,8 @@ class _Run:
             self.values[name] = raw = int(raw)
         if not isinstance(raw, (int, float)):
             used = name in COMPUTED or spec.min is not None
-            self.refuse("wrong-type" if used else "not-converted", path, type=spec.kind)
+            kind = "wrong-type" if used else "not-converted"
+            self.refuse(kind, path, type=spec.kind, **_number_meant(spec, raw))
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
         elif not math.isfinite(raw):
@@ -300,7 +275,7 @@ class _Run:
         """Note a converter that this release does not have."""
         parts = str(name).split(".")
         same = (one for one in allowed if one.split(".")[-1] == parts[-1])
-        meant = next(same, "") if "grouped_mm" not in parts else ""
+        meant = next(same, "") if not {"grouped_mm", "moe"} & set(parts) else ""
         hint = f'did you mean "{meant}"?' if meant else ""
         facts: dict[str, Any] = {"allowed": list(allowed), "hint": hint}
         if meant:
@@ -375,16 +350,14 @@ LATER = frozenset(
 """Keys with a list of values that are looked at where they are used."""
 
 
-def _versions() -> list[str]:
-    """The releases that have a schema."""
-    return trainers()["torchtitan"].versions
-
-
-@cache
-def _names(version: str) -> frozenset[str]:
-    """Names of all tables and keys of a release."""
-    found = read(f"torchtitan=={version}")
-    return frozenset((*found.sections, *(name for name, _ in found.dotted_keys())))
+def _number_meant(spec: Key, raw: Any) -> dict[str, Any]:
+    """The number that a text says, if it says one."""
+    kind = int if spec.base == "int" else float
+    try:
+        number = kind(raw) if isinstance(raw, str) else math.nan
+    except ValueError:
+        return {}
+    return {"meant": number} if math.isfinite(number) else {}
 
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:

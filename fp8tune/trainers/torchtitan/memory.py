@@ -12,6 +12,8 @@ distributed/activation_checkpoint.py, components/loss.py; torch.distributed.fsdp
 
 from __future__ import annotations
 
+from typing import Any
+
 from fp8tune.job import Job, Unknown, Words
 
 FIRST = "0.1.0"
@@ -27,6 +29,11 @@ benchmarks.torchtitan.published`` prints them.
 """
 UNSHOWN = (0.20, 0.20)
 """The same where no run is published."""
+
+
+def lower_bounds() -> dict[str, Any]:
+    """Values of unknown facts with which the peak is a lower bound: none."""
+    return {}
 
 
 def stage_layers(layers: int, pp: int) -> int:
@@ -145,11 +152,21 @@ def init_bytes() -> int:
     return 0
 
 
-def gathered_bytes(sharded: bool, tp: int) -> float:
+def gathered_bytes(
+    sharded: bool,
+    tp: int,
+    training_enable_cpu_offload: bool,
+    parallelism_fsdp_reshard_after_forward: str,
+) -> float:
     """Bytes per parameter of a block that FSDP holds in its backward pass.
 
-    Weights of two blocks in bf16, and a gradient in bf16 that is reduced.
+    Weights of two blocks in bf16, and a gradient in bf16 that is reduced. Unknown where
+    weights stay gathered, or are on the host.
     """
+    if sharded and training_enable_cpu_offload:
+        raise Unknown("memory.offload")
+    if sharded and parallelism_fsdp_reshard_after_forward == "never":
+        raise Unknown("memory.gathered", 8 / tp)
     return 8 / tp if sharded else 0
 
 
@@ -163,12 +180,19 @@ def new_logit_bytes() -> int:
     return 0
 
 
-def logit_bytes(loss_compiled: bool, compute_bytes: int, tp: int) -> float:
+def logit_bytes(
+    loss_compiled: bool,
+    compute_bytes: int,
+    tp: int,
+    parallelism_disable_loss_parallel: bool,
+) -> float:
     """Bytes per token and vocabulary entry in the backward pass of the loss.
 
     Compiled, the logits and their gradient. Eager, log-probabilities and two gradients
     in fp32; with TP the backward pass adds the exponentials.
     """
+    if tp > 1 and parallelism_disable_loss_parallel:
+        raise Unknown("logit_bytes.whole", 2 * compute_bytes)
     if loss_compiled:
         return 2 * compute_bytes / tp
     return (16 if tp > 1 else 12) / tp
@@ -184,25 +208,44 @@ def kept_bytes(
     compute_bytes: int,
     dense_only: bool,
     sharded: bool,
+    compile: bool,  # noqa: A002
+    layers: int,
+    qk_norm: bool,
 ) -> tuple[float, float]:
     """Bytes per token that a block keeps, and that it has when computed again.
 
     Unknown without FSDP, where autocast keeps copies of the weights. Full AC keeps the
     input. Per-op AC also attention and every second product: of the
-    queries, values, gate and down.
+    queries, values, gate and down. Without AC a compiled block keeps what its linears
+    and attention read (``python -m benchmarks.torchtitan.activation_bytes``); the norms
+    of eager blocks depend on the version of torch.
     """
     if not dense_only or compute_bytes > BF16:
         raise Unknown("activation_bytes")
+    least = BF16 * hidden_size, 0.0
     if not sharded:
-        raise Unknown("activation_bytes.unsharded", BF16 * hidden_size)
+        raise Unknown("activation_bytes.unsharded", least)
     queries, pairs = heads * head_dim, 2 * kv_heads * head_dim
     sums = 4 * heads
     whole = BF16 * (4 * hidden_size + 2 * queries + pairs + 4 * ffn_size) + sums
     saved = BF16 * (2 * hidden_size + queries + pairs / 2 + ffn_size)
     kept = {"full": BF16 * hidden_size, "op": saved + BF16 * queries + sums}
-    if ac_applied not in kept:
-        raise Unknown("activation_bytes.ac", BF16 * hidden_size)
-    return kept[ac_applied], whole - kept[ac_applied]
+    if compile:
+        kept["none"] = whole - BF16 * ffn_size + 8
+    if qk_norm and ac_applied not in ("full", "op"):
+        raise Unknown("activation_bytes.norm", least)
+    if ac_applied in kept:
+        return kept[ac_applied], whole - kept[ac_applied]
+    if compile and ac_applied.startswith("every-"):
+        share = every_nth(ac_applied, layers) / layers
+        mean = share * kept["full"] + (1 - share) * kept["none"]
+        return mean, whole - kept["full"]
+    raise Unknown("activation_bytes.ac", least)
+
+
+def every_nth(ac_applied: str, layers: int) -> int:
+    """Blocks that are computed again where every n-th is."""
+    return layers // int(ac_applied.removeprefix("every-"))
 
 
 def activation_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
@@ -253,8 +296,12 @@ def norm_bytes() -> float:
 
 
 def estimate_family(tp: int, ac_applied: str) -> str:
-    """The group of published runs from which the estimate's error is taken."""
-    return Words("TP" if tp > 1 else ac_applied)
+    """The group of published runs from which the estimate's error is taken.
+
+    No run without AC, or with every n-th block computed again, is published.
+    """
+    shown = tp > 1 and not ac_applied.startswith(("none", "every-"))
+    return Words("TP" if shown else ac_applied)
 
 
 def memory_low_gib(job: Job, memory_peak_gib: float, estimate_family: str) -> float:

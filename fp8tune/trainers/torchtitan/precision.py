@@ -6,9 +6,14 @@ of each model; 0.1.0 has the same under other names.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Unknown, Words
+from fp8tune.trainers.torchtitan.gemms import NAMES, is_small
+from fp8tune.trainers.torchtitan.releases import LENIENT
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
 
 LINEAR = ("quantize.linear.float8", "float8")
 """The converter of linears, since 0.2.0 and before."""
@@ -50,9 +55,9 @@ def quantizations(model_converters: list[str]) -> int:
     return len({name.rpartition(".")[2] for name in model_converters})
 
 
-def auto_filter(fp8_filters: tuple[str, ...]) -> bool:
-    """Whether torchao chooses which small linears stay in bf16."""
-    return AUTO in fp8_filters
+def auto_filter(trainer_version: str, fp8_filters: tuple[str, ...]) -> bool:
+    """Whether torchao chooses which small linears stay in bf16: not in 0.1.0."""
+    return AUTO in fp8_filters and trainer_version != LENIENT
 
 
 def compute_dtype(
@@ -74,11 +79,29 @@ def compute_dtype(
     return Words(training_dtype)
 
 
+def mx_linears(model_converters: list[str]) -> bool:
+    """Whether linears compute in MXFP8."""
+    return any(name in ("quantize.linear.mx", "mx") for name in model_converters)
+
+
+def mx_converters(model_converters: list[str]) -> bool:
+    """Whether any converter is for MXFP8, which needs Blackwell or MI350."""
+    return any(name.rpartition(".")[2] == "mx" for name in model_converters)
+
+
+def emulates(float8_linears: bool, emulated: bool, recipe_given: str) -> bool:
+    """Whether FP8 is emulated in fp32: a recipe turns that off."""
+    return float8_linears and emulated and not recipe_given
+
+
 def precision(
-    float8_linears: bool, model_converters: list[str], compute_dtype: str
+    float8_linears: bool,
+    model_converters: list[str],
+    compute_dtype: str,
+    emulates: bool,
 ) -> str:
-    """Precision of the linears; unknown with MXFP8 or FP8 experts."""
-    if any(name in OTHERS for name in model_converters):
+    """Precision of the linears; unknown with MXFP8, FP8 experts or emulation."""
+    if emulates or any(name in OTHERS for name in model_converters):
         raise Unknown("precision")
     if float8_linears:
         return Words("fp8")
@@ -164,9 +187,22 @@ def fp8_filters(
     return tuple(given)
 
 
-def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
+def filters_listed(
+    quantize_linear_float8_filter_fqns: Any = None, float8_filter_fqns: Any = None
+) -> bool:
+    """Whether the filters are a list, as they should be."""
+    given = quantize_linear_float8_filter_fqns or float8_filter_fqns or ()
+    return not isinstance(given, str)
+
+
+def fp8_filter_key(trainer_version: str) -> str:
+    """The key that keeps linears in bf16."""
+    return Words(f"{LINEAR[trainer_version == LENIENT]}.filter_fqns")
+
+
+def fp8_skips(fp8_filters: tuple[str, ...], auto_filter: bool) -> list[str]:
     """The same without torchao's own filter, which is no text."""
-    return [name for name in fp8_filters if name != AUTO]
+    return [name for name in fp8_filters if not auto_filter or name != AUTO]
 
 
 def reduces_each_micro_batch() -> bool:
@@ -199,13 +235,20 @@ def idle_filters(linear_names: tuple[str, ...], fp8_skips: list[str]) -> str:
     return Words(", ".join(idle))
 
 
-def converted_linears(
-    linear_names: tuple[str, ...], fp8_skips: list[str], float8_linears: bool
-) -> int:
-    """Linears that no filter keeps in bf16."""
-    if not float8_linears:
-        return 0
-    return sum(not any(f in name for f in fp8_skips) for name in linear_names)
+def converted_linears(gemms: tuple[Gemm, ...], float8_linears: bool) -> int:
+    """Linears that run in FP8: no filter keeps them in bf16."""
+    return sum(g.copies for g in gemms if g.fp8) if float8_linears else 0
+
+
+def small_linears(gemms: tuple[Gemm, ...], tp: int, fp8_recipe: str) -> str:
+    """FP8 linears that torchao's filter of small ones would keep in bf16.
+
+    Unknown with tensor parallelism, where a rank has parts of them.
+    """
+    if tp > 1:
+        raise Unknown("small_linears")
+    small = (g.name for g in gemms if g.fp8 and is_small(fp8_recipe, g.k, g.n))
+    return Words(", ".join(NAMES[name] for name in small))
 
 
 def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:

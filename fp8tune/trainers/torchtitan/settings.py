@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown
-from fp8tune.trainers.torchtitan.loader import LENIENT
-from fp8tune.trainers.torchtitan.precision import LINEAR
+from fp8tune.trainers.torchtitan.gemms import NAMES
+from fp8tune.trainers.torchtitan.precision import AUTO, LINEAR
+from fp8tune.trainers.torchtitan.releases import LENIENT
+
+HUGGING_FACE = NAMES | {"lm_head": NAMES["head"]}
+"""torchtitan's names of linears by those of Hugging Face models."""
 
 
 def precision(job: Job, value: str) -> dict[str, Any]:
@@ -46,3 +50,43 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
     if not value or "model" in components:
         return {"compile.enable": value}
     return {"compile.enable": value, "compile.components": ["model", *components]}
+
+
+def all_gather_asked(job: Job, value: bool) -> dict[str, Any]:
+    """One key of the table of FP8 linears."""
+    return {f"{_float8(job)}.enable_fsdp_float8_all_gather": value}
+
+
+def precompute_asked(job: Job, value: bool) -> dict[str, Any]:
+    """One key of the table of FP8 linears."""
+    return {f"{_float8(job)}.precompute_float8_dynamic_scale_for_fsdp": value}
+
+
+def auto_filter(job: Job, value: bool) -> dict[str, Any]:
+    """The name of torchao's own filter among the filters; 0.1.0 does not know it."""
+    if job["trainer_version"] == LENIENT:
+        raise Unknown("auto_filter")
+    others = [name for name in job["fp8_filters"] if name != AUTO]
+    return {f"{_float8(job)}.filter_fqns": [*others, AUTO] if value else others}
+
+
+def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
+    """A filter that is in the head's name, and no other linear's."""
+    if value or not job["fp8_converts_head"]:
+        raise Unknown("fp8_converts_head")
+    return {f"{_float8(job)}.filter_fqns": [*job["fp8_filters"], "output"]}
+
+
+def idle_filters(job: Job, _: str) -> dict[str, Any]:
+    """Torchtitan's names for filters that are names of Hugging Face models."""
+    idle = job["idle_filters"].split(", ")
+    meant = {name: HUGGING_FACE.get(name.rpartition(".")[2]) for name in idle}
+    if not all(meant.values()):
+        raise Unknown("idle_filters")
+    filters = [meant.get(name, name) for name in job["fp8_filters"]]
+    return {f"{_float8(job)}.filter_fqns": list(dict.fromkeys(filters))}
+
+
+def _float8(job: Job) -> str:
+    """The table of FP8 linears, which has the converter's name."""
+    return LINEAR[job["trainer_version"] == LENIENT]

@@ -109,6 +109,75 @@ def test_what_no_published_run_shows_is_unknown(job):
             job(text)["memory.peak_gib"]
 
 
+COMPILED = "[compile]\nenable = true\n"
+
+
+@each(
+    ("option", "kept", "attention", "passes"),
+    [
+        ('mode = "none"', 139_400, 3.5, 3),
+        ('selective_ac_option = "2"', 73_796, 4, 3.5),
+        ('selective_ac_option = "3"', 98_397.5, 3.8125, 3.3125),
+        ('mode = "full"', 8192, 4.5, 4),
+    ],
+)
+def test_blocks_that_are_computed_again(job, option, kept, attention, passes):
+    """Per block 2 * (4 D + 2 q + kv + 3 F) + 4 heads + 8 bytes without AC, 2 D with."""
+    found = job(MODEL + COMPILED + f"[activation_checkpoint]\n{option}\n")
+    assert found["activation_bytes"] == kept
+    assert found["attention_passes"] == attention
+    assert found["gemms"][0].passes == passes
+
+
+@each(
+    "text",
+    [
+        "[training]\nenable_cpu_offload = true\n",
+        '[parallelism]\nfsdp_reshard_after_forward = "never"\n',
+        "[parallelism]\ntensor_parallel_degree = 2\ndisable_loss_parallel = true\n",
+        '[activation_checkpoint]\nmode = "memory_budget"\n',
+    ],
+)
+def test_what_changes_memory_and_is_not_measured(job, text):
+    assert job(MODEL + COMPILED + text).find("memory.peak_gib") is None
+
+
+def test_ddp_has_a_lower_bound(job):
+    degrees = "data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1\n"
+    found = job(MODEL + COMPILED + f"[parallelism]\n{degrees}")
+    states = 12 * found["params.count"] / 2**30
+    assert found.find("memory.peak_gib") is None
+    assert states < found["memory.least_peak_gib"] < 2 * states
+    assert found["memory.fit"] == "out-of-memory"
+
+
+def test_recipes_have_speeds_of_their_own(job):
+    ac = '[activation_checkpoint]\nmode = "full"\n'
+    gains = {}
+    for recipe in ("tensorwise", "rowwise", "rowwise_with_gw_hp"):
+        text = FP8 + TABLE + f'recipe_name = "{recipe}"\n' + COMPILED + ac
+        gains[recipe] = job(text).find("speed.fp8_gain")
+    assert gains["rowwise_with_gw_hp"] is None
+    assert gains["rowwise"] + 0.1 < gains["tensorwise"]
+
+
+def test_small_linears_stay_in_bf16_by_recipe(job):
+    filters = 'filter_fqns = ["auto_filter_small_kn"]\n'
+    kept = {}
+    for recipe in ("tensorwise", "rowwise"):
+        text = FP8 + TABLE + filters + f'recipe_name = "{recipe}"\n'
+        kept[recipe] = [g.name for g in job(text + COMPILED)["gemms"] if not g.fp8]
+    assert kept == {"tensorwise": ["k_proj", "v_proj"], "rowwise": ["k_proj", "v_proj"]}
+    small = FP8.replace("llama3", "qwen3").replace("8B", "0.6B") + TABLE + filters
+    assert job(small + 'recipe_name = "rowwise"\n')["converted_linears"] == 0
+
+
+def test_emulated_fp8_is_no_precision_of_the_gpu(job):
+    text = FP8 + TABLE + "emulate = true\n"
+    assert job(text).find("precision") is None
+    assert job(text + 'recipe_name = "rowwise"\n')["precision"] == "fp8"
+
+
 def test_linears_that_fp8_converts(job):
     text = FP8 + TABLE + 'filter_fqns = ["output", "auto_filter_small_kn"]\n'
     ac = '[activation_checkpoint]\nmode = "full"\n'

@@ -33,7 +33,7 @@ def test_keys_of_no_release_or_another(load, text, found):
 
 def test_the_first_release_ignores_what_it_does_not_know(load):
     text = "[compile]\nenable = true\n[training]\nseqlen = 4\ncompile = true\n"
-    kinds = [("ignored-key", "compile"), ("ignored-key", "training.seqlen")]
+    kinds = [("ignored-key", "compile.enable"), ("ignored-key", "training.seqlen")]
     loaded = load(text, "0.1.0")
     assert faults(loaded) == kinds
     assert loaded.values["training.compile"] is True
@@ -166,37 +166,92 @@ def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
 
 
 @each(
-    ("text", "version", "hint", "home"),
+    ("text", "version", "hint", "facts"),
     [
         (
             "[training]\ncompile = true\n",
             "0.2.2",
-            "torchtitan 0.1.0 has it; here it is `compile.enable`",
-            "compile.enable",
+            "a key of torchtitan 0.1.0; 0.2.2 calls it `compile.enable`",
+            {"home": "compile.enable"},
         ),
         (
-            "[debug]\nseed = 1\n",
+            "[checkpoint]\nenable_checkpoint = true\n",
             "0.2.0",
-            "torchtitan 0.2.1 and 0.2.2 has it",
-            None,
+            "a key of torchtitan 0.1.0; 0.2.0 calls it `checkpoint.enable`",
+            {"meant": "enable", "sure": False},
         ),
         (
-            "[lr_scheduler]\ntotal_steps = 9\n",
+            "[float8]\nemulate = true\n",
+            "0.2.2",
+            "a key of torchtitan 0.1.0; 0.2.2 calls it `quantize.linear.float8`",
+            {"home": "quantize.linear.float8"},
+        ),
+        (
+            "[quantize.linear.float8]\nemulate = true\n",
+            "0.1.0",
+            "a key of torchtitan 0.2.0 to 0.2.2; 0.1.0 calls it `float8`",
+            {"home": "float8"},
+        ),
+        (
+            "[float8]\nemulate = true\n[quantize.linear.float8]\nemulate = true\n",
+            "0.2.2",
+            "a key of torchtitan 0.1.0; 0.2.2 calls it "
+            "`quantize.linear.float8.emulate`, which is the same",
+            {"gone": "`quantize.linear.float8.emulate` stays"},
+        ),
+        (
+            "[training]\nseed = 1\n[debug]\nseed = 2\n",
+            "0.2.1",
+            "a key of torchtitan 0.1.0 and 0.2.0; 0.2.1 calls it `debug.seed`, "
+            "which has another value: keep one of them",
+            {},
+        ),
+        (
+            "[quantize.linear.float8]\nforce_recompute_fp8_weight_in_bwd = true\n",
+            "0.2.2",
+            "a key of torchtitan 0.1.0; 0.2.2 has nothing in its place",
+            {"gone": "torchtitan 0.2.2 has nothing in its place"},
+        ),
+        (
+            "[debug]\n",
             "0.2.0",
-            "torchtitan 0.2.2 has it",
-            None,
+            "a key of torchtitan 0.2.1 and 0.2.2; the table is empty",
+            {"gone": "the table is empty"},
+        ),
+        (
+            "[model]\nhf_assets_path = 'assets'\n",
+            "0.1.0",
+            "a key of torchtitan 0.2.0 to 0.2.2; 0.1.0 has `model.tokenizer_path`, "
+            "the tokenizer's file",
+            {},
+        ),
+        (
+            "[validation]\nenable = true\n",
+            "0.1.0",
+            "a key of torchtitan 0.2.0 to 0.2.2; 0.1.0 has nothing in its place "
+            "(--trainer torchtitan==0.2.2 checks for that release)",
+            {},
+        ),
+        (
+            "[fault_tolerance]\nsync_steps = 4\n",
+            "0.2.2",
+            "set `job.custom_config_module = "
+            '"torchtitan.components.ft.config.job_config"`',
+            {},
         ),
         (
             "[training]\nseq_length = 9\n",
             "0.2.2",
             "did you mean `training.seq_len`?",
-            None,
+            {"meant": "seq_len", "sure": False},
         ),
     ],
 )
-def test_a_key_of_another_release_says_so(load, text, version, hint, home):
+def test_a_key_of_another_release_says_so(load, text, version, hint, facts):
     (fault,) = load(text, version).faults
-    assert (fault.facts["hint"], fault.facts.get("home")) == (hint, home)
+    found = {name: fault.facts.get(name) for name in ("meant", "sure", "home", "gone")}
+    found = {name: value for name, value in found.items() if value is not None}
+    assert (fault.facts["hint"], found) == (hint, facts)
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.2.2"])
