@@ -106,7 +106,10 @@ class Variants(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """Everything that a trainer's config may say."""
+    """Everything that a trainer's config may say.
+
+    ``root`` is the class of the whole file, where keys stand above all tables.
+    """
 
     title: str
     source: str
@@ -116,6 +119,13 @@ class Schema(NamedTuple):
     required: dict[str, tuple[str, ...]]
     job: dict[str, str]
     version: str = ""
+    root: str = ""
+
+    @property
+    def top_keys(self) -> dict[str, Key]:
+        """The keys above all tables."""
+        keys = self.classes.get(self.root, {})
+        return {name: key for name, key in keys.items() if name not in self.sections}
 
     def section_class(self, section: str) -> str:
         """The class of a top-level section, without ``| None``."""
@@ -127,6 +137,7 @@ class Schema(NamedTuple):
 
     def dotted_keys(self) -> Iterator[tuple[str, Key]]:
         """Every dotted key outside of lists, variants included."""
+        yield from self.top_keys.items()
         for section in self.sections:
             yield from self._class_keys(section, self.section_class(section))
 
@@ -142,16 +153,16 @@ class Schema(NamedTuple):
             yield from self._entry_keys(f"{name}[].{inner}", spec)
 
     def _class_keys(self, prefix: str, name: str) -> Iterator[tuple[str, Key]]:
-        for key, spec in self.classes[name].items():
+        base = self.classes[name]
+        found = list(base.items())
+        if name in self.variants:
+            for variant in self.variants[name].classes.values():
+                keys = self.classes[variant].items()
+                found += [(key, spec) for key, spec in keys if key not in base]
+        for key, spec in found:
             yield f"{prefix}.{key}", spec
             if spec.base in self.classes:
                 yield from self._class_keys(f"{prefix}.{key}", spec.base)
-        if name in self.variants:
-            base = self.classes[name]
-            for variant in self.variants[name].classes.values():
-                for key, spec in self.classes[variant].items():
-                    if key not in base:
-                        yield f"{prefix}.{key}", spec
 
 
 def parsed(trainer: str) -> dict[str, Any]:
@@ -185,5 +196,5 @@ def read(trainer: str) -> Schema:
         for name, keys in classes.items()
     }
     head = data["title"], data["source"], data["sections"]
-    version = trainer.partition("==")[2]
-    return Schema(*head, variants, classes, required, data["job"], version)
+    more = data["job"], trainer.partition("==")[2], data.get("root", "")
+    return Schema(*head, variants, classes, required, *more)
