@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     for kind in KINDS:
         path = FOLDER / f"schema-{RELEASE}.{kind}.toml"
         classes = Classes(config_class(options.checkout, kind), words["keys"])
-        text = "\n".join(classes.lines(kind, words["job"][kind])) + "\n"
+        text = "\n".join(classes.lines(kind, _job(kind, words["job"]))) + "\n"
         keys = sum(map(len, classes.found.values()))
         if not options.check:
             path.write_text(text, encoding="utf-8")
@@ -54,6 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         print(f"{path.name}: {len(classes.found)} classes, {keys} keys")
     return int(bool(different))
+
+
+def _job(kind: str, said: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Which key is which field: those of the file, and those of the trainer's tables."""
+    own = "trainer." if kind == "rl" else ""
+    return said[kind] | {field: f"{own}{key}" for field, key in said["own"].items()}
 
 
 class Classes:

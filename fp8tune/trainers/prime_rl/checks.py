@@ -37,8 +37,6 @@ def model(c: Values) -> Iterator[Case]:
     reason = 'vision-language models need `cp_style = "ulysses"` for CP'
     yield vision and c["cp"] > 1 and c["cp_style"] != "ulysses", "cp_style cp", reason
     yield c["cp"] > 1 and hf, "impl cp", f"context parallelism {NEEDS_OWN}", USE
-    if c["ac"] is None and c["ac_offloading"] is not None:
-        c["ac"] = {"mode": "full", "freq": 1}  # offloading turns AC on
     selective = c["ac"] is not None and c["ac"]["mode"] == "selective"
     yield selective and hf, "impl ac.mode", f"selective AC {NEEDS_OWN}", USE
     offload = c["optim_cpu_offload"], c["full_offload"] is not None
@@ -134,8 +132,6 @@ def run(c: Values) -> Iterator[Case]:
     wrong = offload and optimizer not in ("adamw", "sign_sgd")
     reason = "`full_offload` works with adamw and sign_sgd only"
     yield wrong, "optim.type model.full_offload", reason
-    if offload or own["ep_comm_backend"] == "deepep":
-        c["optim"]["max_norm"] = None
     vision = own["vlm"] is not None
     dtypes = {own["optimization_dtype"], own["reduce_dtype"]}
     keys = "model.optimization_dtype model.reduce_dtype"

@@ -55,12 +55,18 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.tables = {n for n, k in schema.dotted_keys() if k.base in schema.classes}
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as the trainer holds it, with what it refuses or misreads."""
         run = _Run(self)
         run.file(raw)
-        return Loaded(dict(_flat(run.tree, "")), run.written, run.faults)
+        values = {
+            name: value
+            for name, value in _flat(run.tree, "")
+            if value is not None or name in self.tables
+        }
+        return Loaded(values, run.written, run.faults)
 
 
 class Table(dict[str, Any]):
