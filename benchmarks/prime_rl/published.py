@@ -64,7 +64,7 @@ def _run(row: dict[str, str]) -> Run:
     if row["ac"] == "offload":
         model["ac_offloading"] = {}
     if sft:
-        model["fused_lm_head_token_chunk_size"] = "disabled"
+        model |= {"fused_lm_head_token_chunk_size": "disabled"}
         shape = {"batch_size": 2 * gpus, "seq_len": int(row["tokens"])}
         data: dict[str, Any] = {"type": "fake", **shape}
         group = "all logits"

@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     for kind in KINDS:
         path = FOLDER / f"schema-{RELEASE}.{kind}.toml"
         classes = Classes(config_class(options.checkout, kind), words["keys"])
-        text = "\n".join(classes.lines(kind, _job(kind, words["job"]))) + "\n"
+        job = _job(kind, words["job"])
+        text = "\n".join(classes.lines(kind, job)) + "\n"
         keys = sum(map(len, classes.found.values()))
         if not options.check:
             path.write_text(text, encoding="utf-8")

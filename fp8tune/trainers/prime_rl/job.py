@@ -5,7 +5,7 @@ name what it reads. Names like ``model_name`` or ``quantization`` are keys that
 ``[job]`` of each schema maps, as SFT and RL files have them in different tables. A
 parameter with a default is a key that some files do not have.
 
-Source: prime-rl 0.8.0, trainer/model.py, trainer/parallel_dims.py, trainer/sft/train.py.
+Source: prime-rl 0.8.0, trainer/model.py, parallel_dims.py, sft/train.py.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def global_batch(batch: int | None = None) -> int:
 
 
 def batch_rest(global_batch: int, micro_batch: int, dp_ranks: int) -> int:
-    """Sequences of a step that are no whole micro-batch of every rank (sft/train.py)."""
+    """Sequences of a step that are no whole micro-batch of every rank."""
     return global_batch % (micro_batch * dp_ranks)
 
 

@@ -121,7 +121,7 @@ class _Run:
 
     def table(self, name: str, raw: dict[str, Any], path: Path) -> Table:
         """Build one config class from its table, with the defaults of absent keys."""
-        before, table = self.refusals, Table()
+        before, table = self.refusals if path else 0, Table()
         table.own = frozenset(raw)
         variants = self.schema.variants.get(name)
         if variants is not None:

@@ -205,9 +205,7 @@ def kept_bytes(
     return BF16 * hidden_size, whole + FP32 * heads
 
 
-def activation_bytes(
-    kept_bytes: tuple[float, float], ac_offload: Any = None
-) -> float:
+def activation_bytes(kept_bytes: tuple[float, float], ac_offload: Any = None) -> float:
     """Bytes per token that one block keeps on the GPU; offloaded ones leave it."""
     return kept_bytes[0] if ac_offload is None else 0.0
 
