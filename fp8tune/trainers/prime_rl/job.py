@@ -19,6 +19,9 @@ from fp8tune.trainers.prime_rl import models
 BLOCK = {"fp8": 128, "mxfp8": 32}
 """What K and N of a linear must be a multiple of, by kind of quantization."""
 
+LAUNCHED = ("data", "val", "renderer", "deployment", "run", "slurm", "orchestrator")
+"""Tables of SFT and RL files that the trainer alone does not read as they do."""
+
 NAMES = {
     "q_proj": "self_attn.q_proj",
     "k_proj": "self_attn.k_proj",
@@ -34,6 +37,14 @@ NAMES = {
 def is_run() -> bool:
     """Whether the file describes a run: always."""
     return True
+
+
+def command_is_sure(job: Job) -> bool:
+    """Whether the file has a table that the trainer of an RL run does not read.
+
+    Without one a file may be for ``sft`` or for ``trainer``.
+    """
+    return any(key.partition(".")[0] in LAUNCHED for key in job.written)
 
 
 def sizes(model_name: str) -> dict[str, Any]:
@@ -420,6 +431,23 @@ def fp8_experts(quantized: str, grouped_gemm: bool = False) -> bool:
 def fp8_model_refused(model_name: str) -> bool:
     """Whether the model's code refuses FP8 experts."""
     return bool(models.family(model_name).get("fp8_refused", False))
+
+
+def without_renderer(
+    rendered_model: str,
+    renderer_table: Any = None,
+    rendered_tokenizer: str | None = None,
+    data_kind: str = "sft",
+    validation: Any = None,
+) -> str:
+    """The model whose messages the package renderers cannot write, if they are needed.
+
+    By the tokenizer's name; only where the file leaves the renderer to its model.
+    """
+    name = rendered_tokenizer or rendered_model
+    chosen = (renderer_table or {}).get("name", "auto") != "auto"
+    made = data_kind == "fake" and validation is None
+    return Words("" if chosen or made or models.has_renderer(name) else name)
 
 
 def _matches(patterns: list[str], name: str) -> bool:

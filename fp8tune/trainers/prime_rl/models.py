@@ -19,6 +19,11 @@ def sizes(name: str) -> dict[str, Any] | None:
     return next((model for model in _table()["model"] if name in model["names"]), None)
 
 
+def has_renderer(name: str) -> bool:
+    """Return whether the package renderers knows how the model writes messages."""
+    return name in _table()["renderers"]
+
+
 def family(name: str) -> dict[str, Any]:
     """Return what holds for a model's family; empty if nothing is known."""
     families = _table()["family"]
