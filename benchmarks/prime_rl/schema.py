@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _job(kind: str, said: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Which key is which field: those of the file, and those of the trainer's tables."""
+    """Which key is which field: the file's own, and those of the trainer's tables."""
     own = "trainer." if kind == "rl" else ""
     return said[kind] | {field: f"{own}{key}" for field, key in said["own"].items()}
 

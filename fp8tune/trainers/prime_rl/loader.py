@@ -34,6 +34,8 @@ NONE = "None"
 TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
 FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
 WHOLE = re.compile(r"\s*[+-]?[0-9]+(_[0-9]+)*(\.0+)?\s*", re.ASCII)
+DEPTH = 8
+"""Levels of tables; the schemas have fewer."""
 DIGITS = 4300
 """Longest number that is read [characters]; pydantic has the same limit."""
 
@@ -41,7 +43,7 @@ OPEN = ("VllmConfig",)
 """Classes that hand unknown keys on, here to vLLM."""
 
 REMOVED = {
-    "fp8": 'since July 2026 `[model.quantization]` with `type = "fp8"` says this',
+    "fp8": 'since July 2026 `quantization = { type = "fp8" }` in this table says this',
 }
 """Keys that earlier releases had, and what says the same now."""
 
@@ -88,9 +90,8 @@ class _Run:
 
     def file(self, raw: dict[str, Any]) -> None:
         """Hand the shared tables down, then build the whole config."""
-        for path in _paths(raw, ()):
-            self.written.add(dotted(path))
-        whole = copy.deepcopy(raw)
+        self.written |= {dotted(path) for path in _paths(raw, ())}
+        whole = _copied(raw, DEPTH)
         if self.schema.root == "SFTConfig":
             shared.sft(whole)
         elif self.schema.root == "RLConfig":
@@ -197,7 +198,7 @@ class _Run:
         if spec.base in self.schema.classes:
             if isinstance(raw, dict):
                 return self.table(spec.base, _with_kind(spec, raw), path)
-            self.fault("section-not-a-table", path, value=_shown(raw))
+            self.fault("section-not-a-table", path, value=raw)
             return NOTHING
         before = self.refusals
         found = (self.converted(kind, raw, path) for kind in spec.base.split(" | "))
@@ -228,7 +229,7 @@ class _Run:
         kind = "wrong-type" if not isinstance(raw, str) else "value-not-convertible"
         if spec.base == "str" or spec.kind == "an array":
             kind = "wrong-type"
-        self.fault(kind, path, value=_shown(raw), type=" or ".join(words))
+        self.fault(kind, path, value=raw, type=" or ".join(words))
 
     def converted(self, kind: str, raw: Any, path: Path) -> Any:
         """A value as one type, by pydantic's lax rules; ``NOTHING`` if it is none."""
@@ -250,17 +251,25 @@ class _Run:
         """One entry of a list or a map."""
         if spec.base in self.schema.classes and not isinstance(raw, dict):
             table = dotted(path[:-1])
-            self.fault("entry-not-a-table", path, value=_shown(raw), table=table)
+            self.fault("entry-not-a-table", path, value=raw, table=table)
             return NOTHING
         return self.value(spec, raw, path) if raw != NONE else _text(raw)
 
 
 def _paths(raw: dict[str, Any], path: Path) -> Iterator[Path]:
-    """The path of each key of a file outside of lists."""
+    """The path of each key of a file outside of lists, as deep as tables go."""
     for key, value in raw.items():
         yield (*path, key)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and len(path) < DEPTH:
             yield from _paths(value, (*path, key))
+
+
+def _copied(raw: dict[str, Any], levels: int) -> dict[str, Any]:
+    """A copy of tables as deep as those that are shared."""
+    return {
+        key: _copied(value, levels - 1) if isinstance(value, dict) and levels else value
+        for key, value in raw.items()
+    }
 
 
 def _flat(table: Table, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -291,11 +300,6 @@ def _within(spec: Key, value: Any) -> bool:
     if spec.above is not None:
         return bool(value > spec.above)
     return spec.min is None or bool(value >= spec.min)
-
-
-def _shown(raw: Any) -> Any:
-    """A value as a message may show it."""
-    return raw if isinstance(raw, (str, int, float, bool)) else str(raw)[:60]
 
 
 def _whole(raw: Any) -> Any:
