@@ -33,6 +33,7 @@ EVIDENCE = {
     "Lint": (
         "verdicts",
         "torchtitan_verdicts",
+        "prime_rl_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",

@@ -59,6 +59,12 @@ GAPS = {
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
     "speed.mask": "the speed of flex and varlen attention",
+    "model.sizes": "this model, whose sizes are not known: give a known one of the "
+    "same sizes on the trainer's command line, behind --",
+    "model.plain": "adapters and vision-language models",
+    "grad_accum.packed": "the micro-batches of an RL step, whose number its rollouts "
+    "tell",
+    "speed.trainer": "the speed of this trainer, to which no model was fitted",
     "speed.experts": "mixtures of experts",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
     "these GPUs is published",

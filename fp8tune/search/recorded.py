@@ -212,7 +212,7 @@ def changes_learning(known: Trainer, key: str, role: str) -> bool:
     All keys of its tables may, but for those of the tables that it calls harmless.
     """
     section, about = key.partition(".")[0], known.about
-    harmless = section in about.harmless or section not in known.schema.sections
+    harmless = section in about.harmless or section not in about.tables
     names = {role, key.rpartition(".")[2]}
     return not harmless or bool(names & LEARNED) or key in about.learned
 

@@ -62,6 +62,7 @@ class About:
         self.learned: list[str] = data.get("learned", [])
         self.harmless: list[str] = data.get("harmless", [])
         self.values: dict[str, list[Any]] = data.get("values", {})
+        self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]

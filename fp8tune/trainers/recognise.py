@@ -39,11 +39,14 @@ def foreign() -> dict[str, set[str]]:
 
 
 def foreign_parsed() -> dict[str, list[str]]:
-    """What ``foreign.toml`` says."""
+    """What ``foreign.toml`` says, and each trainer of its files for other programs."""
     import tomllib
 
     with open(path_of("foreign.toml"), "rb") as file:
-        return tomllib.load(file)
+        found: dict[str, list[str]] = tomllib.load(file)
+    for about in trainers().values():
+        found |= about.others
+    return found
 
 
 def may_be_config(text: str, *, explicit: bool) -> bool:
@@ -106,13 +109,19 @@ class _Match:
             else:
                 self.total += 1
                 self.known += keys is not None
-        self.tables = len(trainer.section_keys.keys() & values.keys())
+        self.tables = len(trainer.schema.sections.keys() & values.keys())
         self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:
-        """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
-        known, tables = self.known * share, self.tables * share
-        return known >= self.total or tables > self.all_tables
+        """Whether one in ``share`` of the keys, or of the tables, is the trainer's.
+
+        Tables without a known key count less: of a file that was found all must be.
+        """
+        if self.known * share >= self.total:
+            return True
+        enough = self.tables * share > self.all_tables
+        named = share == EXPLICIT or self.tables == self.all_tables
+        return enough and (self.known > 0 or named)
 
 
 def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
@@ -121,7 +130,9 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
     A schema is read only if its trainer may know more keys than all before it.
     """
     most = (-1, 0)
-    for about in _by_name(only):
+    abouts = _by_name(only)
+    abouts.sort(key=lambda about: _at_most(values, about), reverse=True)
+    for about in abouts:
         if values.keys().isdisjoint(about.tables):
             continue
         for name in about.ids:

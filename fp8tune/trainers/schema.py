@@ -156,16 +156,16 @@ class Schema(NamedTuple):
             yield from self._entry_keys(f"{name}[].{inner}", spec)
 
     def _class_keys(self, prefix: str, name: str) -> Iterator[tuple[str, Key]]:
-        for key, spec in self.classes[name].items():
+        base = self.classes[name]
+        found = list(base.items())
+        if name in self.variants:
+            for variant in self.variants[name].classes.values():
+                keys = self.classes[variant].items()
+                found += [(key, spec) for key, spec in keys if key not in base]
+        for key, spec in found:
             yield f"{prefix}.{key}", spec
             if spec.base in self.classes:
                 yield from self._class_keys(f"{prefix}.{key}", spec.base)
-        if name in self.variants:
-            base = self.classes[name]
-            for variant in self.variants[name].classes.values():
-                for key, spec in self.classes[variant].items():
-                    if key not in base:
-                        yield f"{prefix}.{key}", spec
 
 
 def parsed(trainer: str) -> dict[str, Any]:

@@ -97,13 +97,13 @@ class Trainer:
 
     @cached_property
     def section_keys(self) -> dict[str, frozenset[str]]:
-        """The keys of each section, of all its variants."""
-        found: dict[str, set[str]] = {
-            section: set() for section in self.schema.sections
-        }
+        """The keys of each section, of all its variants; none of a key above them."""
+        tops = (*self.schema.sections, *self.schema.top_keys)
+        found: dict[str, set[str]] = {name: set() for name in tops}
         for name, _ in self.schema.dotted_keys():
-            section, _, key = name.partition(".")
-            found[section].add(key)
+            section, dot, key = name.partition(".")
+            if dot:
+                found[section].add(key)
         return {section: frozenset(keys) for section, keys in found.items()}
 
     def load(self, values: dict[str, Any], overrides: tuple[str, ...] = ()) -> Loaded:

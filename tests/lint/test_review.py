@@ -39,7 +39,7 @@ def test_a_headerless_config_that_is_named_is_checked(fp8tune, project):
 
 
 def test_another_programs_config_says_how_to_check_it_anyway(fp8tune, project):
-    text = "[model]\na = 1\n[trainer]\nb = 1\n[parallel]\nc = 1\n[optim]\nd = 1\n"
+    text = "[model]\na = 1\n[runner]\nb = 1\n[parallel]\nc = 1\n[solver]\nd = 1\n"
     project({"a.toml": text})
     assert "--trainer kempnerforge checks it" in fp8tune("lint", "a.toml").err
 

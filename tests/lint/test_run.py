@@ -62,7 +62,10 @@ def test_bad_options_are_said_even_if_there_is_no_file(project, options):
             Options(trainer="kempnerforg"),
             "no trainer named 'kempnerforg'; did you mean kempnerforge?",
         ),
-        (Options(trainer="x"), "no trainer named 'x'; known: kempnerforge, torchtitan"),
+        (
+            Options(trainer="x"),
+            "no trainer named 'x'; known: kempnerforge, prime_rl, torchtitan",
+        ),
         (Options(packs=("nosuch",)), "nosuch: no such folder of rules"),
     ],
 )

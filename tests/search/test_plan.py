@@ -118,12 +118,12 @@ def test_what_cannot_be_planned(knobs, allow, said):
             '[project]\nname = "x"\n[build-system]\n',
             "",
             "a.toml: a Python project file; "
-            "search takes configs of KempnerForge, torchtitan",
+            "search takes configs of KempnerForge, prime-rl, torchtitan",
         ),
         (
             "[training]\n",
             "megatron",
-            "no trainer named 'megatron'; known: kempnerforge, torchtitan",
+            "no trainer named 'megatron'; known: kempnerforge, prime_rl, torchtitan",
         ),
         (
             "[train]\n",

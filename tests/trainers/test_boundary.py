@@ -77,7 +77,8 @@ def toy(repository, monkeypatch):
 
 
 def sections(about):
-    return {name for each in about.ids for name in trainer(each).schema.sections}
+    schemas = [trainer(each).schema for each in about.ids]
+    return {name for s in schemas for name in (*s.sections, *s.top_keys)}
 
 
 @pytest.mark.usefixtures("toy")
@@ -132,7 +133,7 @@ def test_versions_are_told_by_their_name(toy):
             Kind("toy==2.0", False, "a Toy config"),
         ),
         (
-            "[run]\na = 1\nb = 2\nc = 3\n[x]\ny = 1\n",
+            "[precision]\na = 1\nb = 2\nc = 3\n[x]\ny = 1\n",
             Kind("", False, "most of it is not Toy's (--trainer toy checks it)"),
         ),
     ],

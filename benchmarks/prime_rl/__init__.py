@@ -1,0 +1,1 @@
+"""What prime-rl's own config classes say, compared with what fp8tune says."""

@@ -1,0 +1,1 @@
+"""prime-rl: the files of its commands ``sft``, ``rl`` and ``trainer``."""

@@ -1,0 +1,122 @@
+"""prime-rl's own command line: ``uv run sft @ CONFIG --model.seq-len 4096``.
+
+Overrides are laid over the file before anything is converted or checked. Names may be
+written with dashes. A switch is ``--clean`` or ``--no-clean``, a table that may be
+absent ``--ckpt`` or ``--no-ckpt``; lists take all words up to the next option, tables
+and lists also JSON. Further files (``@ overlay.toml``, ``--trainer @ trainer.toml``)
+are not followed.
+
+Source: prime-pydantic-config 0.4.3, pydantic_config/cli.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fp8tune.document import Path, Unreadable
+from fp8tune.trainers.call import Call
+from fp8tune.trainers.faults import Argument, Loaded, dotted
+from fp8tune.trainers.prime_rl.loader import Loader
+from fp8tune.trainers.schema import Key, Schema
+
+CHECKED_FIRST: frozenset[str] = frozenset()
+"""Nothing is checked before the overrides."""
+
+COMMANDS = ("sft", "rl", "trainer")
+"""Programs that read the configs."""
+
+SIGN = "@"
+SWITCHES = {"true": True, "True": True, "1": True}
+SWITCHES |= {"false": False, "False": False, "0": False}
+
+MAX_LENGTH = 10_000
+"""Longest argument that is read [characters]."""
+
+
+def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
+    """Load a config with overrides; raises ``Unreadable`` for what is not followed."""
+    keys = loader.schema.classes[loader.schema.root] | dict(loader.schema.dotted_keys())
+    whole = copy.deepcopy(raw)
+    arguments: dict[Path, Argument] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if len(word) > MAX_LENGTH:
+            raise Unreadable(f"an argument is too long: {word[:40]}...")
+        option, equals, text = word.partition("=")
+        if not word.startswith("--") or rest[:1] == [SIGN]:
+            raise Unreadable(f"fp8tune does not follow this argument: {word}")
+        name, switch = _key(option, keys)
+        value: Any = text
+        if switch is not None:
+            value = switch
+        elif not equals:
+            value = _value(keys.get(name), rest, loader.schema)
+        path: Path = tuple(name.split("."))
+        _set(whole, path, value)
+        arguments[path] = Argument(word, (0, len(option)), (0, len(word)))
+    loaded = loader.load(whole)._replace(arguments=arguments)
+    faults = [f._replace(argument=loaded.argument(f.path)) for f in loaded.faults]
+    return loaded._replace(faults=faults)
+
+
+def _key(option: str, keys: dict[str, Key]) -> tuple[str, Any]:
+    """The key that an option sets, and its value where it turns something off."""
+    name = option.removeprefix("--").replace("-", "_")
+    spec = keys.get(name.removeprefix("no_"))
+    if name in keys or spec is None or not name.startswith("no_"):
+        return name, None
+    return name.removeprefix("no_"), False if spec.base == "bool" else "None"
+
+
+def _value(spec: Key | None, rest: list[str], schema: Schema) -> Any:
+    """The value of an option, taken from the words that follow."""
+    following = rest[0] if rest and not rest[0].startswith("--") else None
+    if spec is not None and spec.base == "bool":
+        return SWITCHES[rest.pop(0)] if following in SWITCHES else True
+    if spec is not None and spec.base in schema.classes and following is None:
+        return {}
+    if following is not None and following[:1] in ("{", "["):
+        try:
+            return json.loads(rest.pop(0))
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"not JSON: {following[:40]}: {error}") from None
+    if spec is not None and spec.base.startswith("list"):
+        values = []
+        while rest and not rest[0].startswith("--"):
+            values.append(rest.pop(0))
+        return values
+    return True if following is None else rest.pop(0)
+
+
+def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
+    """Lay a value over what a file says; raises ``Unreadable`` for odd tables."""
+    table = raw
+    for part in path[:-1]:
+        table = table.setdefault(str(part), {})
+        if not isinstance(table, dict):
+            raise Unreadable(f"the file has no table to set {dotted(path)} in")
+    old = table.get(str(path[-1]))
+    merged = isinstance(old, dict) and isinstance(value, dict)
+    table[str(path[-1])] = {**old, **value} if merged and old else value
+
+
+def find_call(words: Sequence[str]) -> Call | None:
+    """Where a command runs prime-rl, and which word names the config."""
+    signs = [number for number, word in enumerate(words) if word == SIGN]
+    starts = [n for n, word in enumerate(words) if word.split("/")[-1] in COMMANDS]
+    if not signs or not starts or starts[0] > signs[0]:
+        return None
+    mine = {signs[0], signs[0] + 1}
+    rest = (n for n in range(starts[0] + 1, len(words)) if n not in mine)
+    return Call(starts[0], signs[0] + 1, tuple(rest))
+
+
+def is_free_text(schema: Schema, word: str) -> bool:
+    """Whether an override may hold anything, as a path does."""
+    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+    spec = dict(schema.dotted_keys()).get(name)
+    return spec is not None and spec.base == "str" and not spec.allowed

@@ -1,0 +1,349 @@
+"""What prime-rl's config classes make of a TOML file.
+
+They are pydantic models that forbid unknown keys and convert values as pydantic's lax
+mode does ("false" becomes false, true becomes 1). The text "None" is null. A table that
+stands for one of several kinds names it by ``type``; where the default has a kind, that
+kind is added. After its values, each table checks how they fit together (checks.py).
+
+Source: prime-rl 0.8.0, packages/prime-rl-configs; prime-pydantic-config 0.4.3; pydantic
+2.13. ``python -m benchmarks.prime_rl.verdicts`` compares this with prime-rl itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fp8tune.document import Path
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.prime_rl import checks, shared
+from fp8tune.trainers.prime_rl.rl_checks import Case
+from fp8tune.trainers.schema import Key, Schema
+
+MAX_FAULTS, HINTS = 1000, 20
+"""Most faults that are kept, and of unknown keys with a hint."""
+
+NONE = "None"
+"""Text that stands for null, which TOML lacks."""
+
+TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
+FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
+WHOLE = re.compile(r"\s*[+-]?[0-9]+(_[0-9]+)*(\.0+)?\s*", re.ASCII)
+DEPTH = 8
+"""Levels of tables; the schemas have fewer."""
+DIGITS = 4300
+"""Longest number that is read [characters]; pydantic has the same limit."""
+
+OPEN = ("VllmConfig",)
+"""Classes that hand unknown keys on, here to vLLM."""
+
+REMOVED = {
+    "fp8": 'since July 2026 `quantization = { type = "fp8" }` in this table says this',
+}
+"""Keys that earlier releases had, and what says the same now."""
+
+NOTHING = object()
+"""What a value is that has no value of the wanted type."""
+
+
+class Loader:
+    """Loads files of one command."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.hints = Hints(schema)
+        self.tables = {n for n, k in schema.dotted_keys() if k.base in schema.classes}
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """The config as the trainer holds it, with what it refuses or misreads."""
+        run = _Run(self)
+        run.file(raw)
+        values = {
+            name: value
+            for name, value in _flat(run.tree, "")
+            if value is not None or name in self.tables
+        }
+        return Loaded(values, run.written, run.faults)
+
+
+class Table(dict[str, Any]):
+    """The values of one config class; ``own`` are the keys that the file sets."""
+
+    own: frozenset[str] = frozenset()
+
+
+class _Run:
+    """One file on its way through the config classes."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.schema, self.hints = loader.schema, loader.hints
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+        self.tree = Table()
+        self.refusals = 0
+        self.shared: dict[Path, Path] = {}
+
+    def file(self, raw: dict[str, Any]) -> None:
+        """Hand the shared tables down, then build the whole config."""
+        self.written |= {dotted(path) for path in _paths(raw, ())}
+        whole = _copied(raw, DEPTH)
+        if self.schema.root == "SFTConfig":
+            shared.sft(whole)
+        elif self.schema.root == "RLConfig":
+            self.shared, conflicts = shared.rl(whole)
+            for source, target in conflicts[:1]:
+                reason = f"`{source}` and `{target}` have different values"
+                case = (True, f"{target} {source}", reason, "set it in one place")
+                self.refuse(case, ())
+        self.tree = self.table(self.schema.root, whole, ())
+
+    def fault(self, kind: str, path: Path, **facts: Any) -> None:
+        """Note a fault, once where a shared value is wrong in several tables."""
+        self.refusals += kind != "boolean-for-number"
+        while path not in self.shared and path[:-1] in self.shared:
+            path = path[:-1]
+        path = self.shared.get(path, path)
+        fault = Fault(kind, path, {"key": dotted(path), **facts})
+        if len(self.faults) < MAX_FAULTS and fault not in self.faults[-HINTS:]:
+            self.faults.append(fault)
+
+    def refuse(self, case: Case, path: Path) -> None:
+        """Note that values do not fit together, at the first one that the file sets."""
+        _, names, reason, *hint = case
+        keys = [(*path, *name.split(".")) for name in names.split()]
+        here = next((k for k in keys if dotted(k) in self.written), keys[0])
+        facts = {"reason": reason, "hint": "".join(hint)}
+        self.fault("refused-settings", here, **facts)
+
+    def table(self, name: str, raw: dict[str, Any], path: Path) -> Table:
+        """Build one config class from its table, with the defaults of absent keys."""
+        before, table = self.refusals if path else 0, Table()
+        table.own = frozenset(raw)
+        variants = self.schema.variants.get(name)
+        if variants is not None:
+            chosen = self.variant(name, raw, path)
+            if not chosen:
+                return table
+            name = chosen
+        keys = self.schema.classes[name]
+        for key in raw:
+            if key not in keys and name not in OPEN:
+                self.unknown((*path, key), keys)
+        for key, spec in keys.items():
+            value = self.held(spec, raw, (*path, key))
+            if value is not NOTHING:
+                table[key] = value
+        refusal = checks.refusal(name, table) if self.refusals == before else None
+        if refusal is not None:
+            self.refuse(refusal, path)
+        return table
+
+    def held(self, spec: Key, raw: dict[str, Any], path: Path) -> Any:
+        """The value of a key, or its default; ``NOTHING`` if it has to be there."""
+        key = path[-1]
+        if key in raw:
+            return self.value(spec, raw[str(key)], path)
+        if spec.required:
+            self.fault("missing-key", path[:-1] or path, name=key)
+            return NOTHING
+        default = spec.effective_default
+        if spec.base in self.schema.classes and isinstance(default, dict):
+            return self.table(spec.base, default, path)
+        return copy.deepcopy(default)
+
+    def variant(self, name: str, raw: dict[str, Any], path: Path) -> str:
+        """The class that a table's ``type`` chooses; ``""`` if it chooses none."""
+        variants = self.schema.variants[name]
+        value = raw.get(variants.key)
+        here = (*path, variants.key)
+        allowed = list(variants.classes)
+        if variants.key not in raw:
+            self.fault("missing-kind", path, name=variants.key, allowed=allowed)
+        elif not isinstance(value, str) or value not in variants.classes:
+            self.not_allowed(self.schema.classes[name][variants.key], value, here)
+        else:
+            return variants.classes[value]
+        return ""
+
+    def unknown(self, path: Path, keys: dict[str, Key]) -> None:
+        """Note a key that the class does not have."""
+        facts: dict[str, Any] = {"hint": REMOVED.get(str(path[-1]), "")}
+        if not facts["hint"] and len(self.faults) < HINTS:
+            facts["hint"] = self.hints.for_key(path, keys)
+            facts |= key_meant(facts["hint"], path, keys)
+        table = (
+            f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
+        )
+        self.fault("unknown-key", path, name=str(path[-1]), table=table, **facts)
+
+    def not_allowed(self, spec: Key, value: Any, path: Path) -> None:
+        """Note a value that is none of those allowed."""
+        hint = self.hints.for_value(spec, value)
+        facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, value)}
+        self.fault("value-not-allowed", path, value=value, **facts)
+
+    def value(self, spec: Key, raw: Any, path: Path) -> Any:
+        """One value as pydantic converts it; ``NOTHING`` if it refuses it."""
+        if raw == NONE:
+            raw = None
+        if raw is None and spec.optional:
+            return None
+        if raw in spec.allowed and type(raw) in map(type, spec.allowed):
+            return self.switched(spec, raw, path)
+        if spec.base in self.schema.classes:
+            if isinstance(raw, dict):
+                return self.table(spec.base, _with_kind(spec, raw), path)
+            self.fault("section-not-a-table", path, value=raw)
+            return NOTHING
+        before = self.refusals
+        found = (self.converted(kind, raw, path) for kind in spec.base.split(" | "))
+        value = next((value for value in found if value is not NOTHING), NOTHING)
+        if value is NOTHING:
+            if self.refusals == before:  # nothing was said of an entry of a list
+                self.misfit(spec, raw, path)
+        elif spec.bound and not _within(spec, value):
+            self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
+            return NOTHING
+        elif isinstance(raw, bool) and not isinstance(value, bool):
+            self.fault("boolean-for-number", path, value=raw, result=value)
+        return value
+
+    def switched(self, spec: Key, raw: Any, path: Path) -> Any:
+        """An allowed value; where it stands for a table, true is one and false none."""
+        if spec.base in self.schema.classes and isinstance(raw, bool):
+            return self.table(spec.base, {}, path) if raw else None
+        return raw
+
+    def misfit(self, spec: Key, raw: Any, path: Path) -> None:
+        """Note a value that has no meaning as what it should be."""
+        if spec.base == "Literal":
+            self.not_allowed(spec, raw, path)
+            return
+        words = [spec.kind, *(f'"{value}"' for value in spec.allowed)]
+        words += ['"None"'] * spec.optional
+        kind = "wrong-type" if not isinstance(raw, str) else "value-not-convertible"
+        if spec.base == "str" or spec.kind == "an array":
+            kind = "wrong-type"
+        self.fault(kind, path, value=raw, type=" or ".join(words))
+
+    def converted(self, kind: str, raw: Any, path: Path) -> Any:
+        """A value as one type, by pydantic's lax rules; ``NOTHING`` if it is none."""
+        if kind in CONVERTERS:
+            return CONVERTERS[kind](raw)
+        whole, _, inside = kind.rstrip("]").partition("[")
+        if whole == "list" and isinstance(raw, list):
+            entry = Key(type=inside, base=inside, checked=False)
+            found = [self.entry(entry, v, (*path, n)) for n, v in enumerate(raw)]
+            return NOTHING if any(value is NOTHING for value in found) else found
+        if whole == "dict" and isinstance(raw, dict):
+            inside = inside.partition(", ")[2]
+            entry = Key(type=inside, base=inside, checked=False)
+            values = {k: self.entry(entry, v, (*path, k)) for k, v in raw.items()}
+            return NOTHING if NOTHING in values.values() else values
+        return NOTHING
+
+    def entry(self, spec: Key, raw: Any, path: Path) -> Any:
+        """One entry of a list or a map."""
+        if spec.base in self.schema.classes and not isinstance(raw, dict):
+            table = dotted(path[:-1])
+            self.fault("entry-not-a-table", path, value=raw, table=table)
+            return NOTHING
+        return self.value(spec, raw, path) if raw != NONE else _text(raw)
+
+
+def _paths(raw: dict[str, Any], path: Path) -> Iterator[Path]:
+    """The path of each key of a file outside of lists, as deep as tables go."""
+    for key, value in raw.items():
+        yield (*path, key)
+        if isinstance(value, dict) and len(path) < DEPTH:
+            yield from _paths(value, (*path, key))
+
+
+def _copied(raw: dict[str, Any], levels: int) -> dict[str, Any]:
+    """A copy of tables as deep as those that are shared."""
+    return {
+        key: _copied(value, levels - 1) if isinstance(value, dict) and levels else value
+        for key, value in raw.items()
+    }
+
+
+def _flat(table: Table, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The values by dotted keys; a table's own key is true, or null if it is absent."""
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Table):
+            yield name, True
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _with_kind(spec: Key, raw: dict[str, Any]) -> dict[str, Any]:
+    """A table with the ``type`` of its default, if that has one."""
+    if isinstance(spec.default, dict) and "type" in spec.default:
+        return spec.default | raw
+    return raw
+
+
+def _within(spec: Key, value: Any) -> bool:
+    """Whether a number is inside its bounds; nan never is."""
+    if spec.within:
+        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
+        above = value >= low if spec.within[0] == "[" else value > low
+        below = value <= high if spec.within[-1] == "]" else value < high
+        return bool(above and below)
+    if spec.above is not None:
+        return bool(value > spec.above)
+    return spec.min is None or bool(value >= spec.min)
+
+
+def _whole(raw: Any) -> Any:
+    if isinstance(raw, str):
+        if len(raw) > DIGITS or not WHOLE.fullmatch(raw):
+            return NOTHING
+        return int(raw.partition(".")[0])
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() and abs(raw) < 2**63 else NOTHING
+    return int(raw) if isinstance(raw, int) else NOTHING
+
+
+def _number(raw: Any) -> Any:
+    if isinstance(raw, (int, float)):
+        try:
+            return float(raw)
+        except OverflowError:
+            return math.inf
+    try:
+        return float(raw) if isinstance(raw, str) and raw.isascii() else NOTHING
+    except ValueError:
+        return NOTHING
+
+
+def _switch(raw: Any) -> Any:
+    if isinstance(raw, str):
+        word = raw.lower()
+        return word in TRUE_WORDS if word in TRUE_WORDS + FALSE_WORDS else NOTHING
+    if isinstance(raw, (int, float)) and raw in (0, 1):
+        return bool(raw)
+    return NOTHING
+
+
+def _text(raw: Any) -> Any:
+    return raw if isinstance(raw, str) else NOTHING
+
+
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": _whole,
+    "float": _number,
+    "bool": _switch,
+    "str": _text,
+    "Any": lambda raw: raw,
+    "Literal": lambda _: NOTHING,
+    "None": lambda raw: None if raw is None else NOTHING,
+}
+"""How pydantic converts a value, by the type of its key."""

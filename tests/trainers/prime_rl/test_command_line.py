@@ -1,0 +1,62 @@
+"""prime-rl's command line: ``uv run sft @ CONFIG --model.seq-len 4096``."""
+
+import pytest
+
+from fp8tune.document import Unreadable
+from fp8tune.trainers.call import Call
+from fp8tune.trainers.faults import dotted
+from fp8tune.trainers.prime_rl.command_line import find_call
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+SFT = trainer("prime_rl==0.8.0.sft")
+
+
+@each(
+    ("words", "values"),
+    [
+        ("--data.seq-len 4096", {"data.seq_len": 4096}),
+        ("--data.seq-len=4096", {"data.seq_len": 4096}),
+        ("--clean --max-steps 5", {"clean": True, "max_steps": 5}),
+        ("--clean false", {"clean": False}),
+        ("--no-clean", {"clean": False}),
+        ("--no-model.ac-offloading", {"model.ac_offloading": None}),
+        ("--model.ac None", {"model.ac": None}),
+        ("--ckpt", {"ckpt": True, "ckpt.interval": 5}),
+        ("--no-ckpt", {"ckpt": None}),
+        ("--model.quantization.type fp8", {"model.quantization.type": "fp8"}),
+        ("--log.ranks-filter 0 1 --clean", {"log.ranks_filter": [0, 1], "clean": True}),
+        ('--model.lora {"rank":8}', {"model.lora.rank": 8}),
+    ],
+)
+def test_overrides_are_laid_over_the_file(words, values):
+    loaded = SFT.load({"ckpt": {"interval": 5}}, tuple(words.split()))
+    assert loaded.faults == []
+    assert {key: loaded.values.get(key) for key in values} == values
+
+
+def test_what_is_wrong_points_at_its_argument():
+    loaded = SFT.load({}, ("--optim.lr", "fast", "--model.fp8"))
+    assert [(f.kind, dotted(f.path), f.argument.text) for f in loaded.faults] == [
+        ("unknown-key", "model.fp8", "--model.fp8"),
+        ("value-not-convertible", "optim.lr", "--optim.lr"),
+    ]
+
+
+@each("words", ["x", "--trainer @ a.toml", "@ b.toml", "--model.lora {"])
+def test_what_is_not_followed(words):
+    with pytest.raises(Unreadable):
+        SFT.load({}, tuple(words.split()))
+
+
+@each(
+    ("command", "call"),
+    [
+        ("uv run sft @ a.toml", Call(2, 4, ())),
+        ("uv run rl --clean @ a.toml --max-steps 5", Call(2, 5, (3, 6, 7))),
+        ("python train.py a.toml", None),
+        ("uv run inference @ a.toml", None),
+    ],
+)
+def test_where_a_command_has_its_config(command, call):
+    assert find_call(command.split()) == call

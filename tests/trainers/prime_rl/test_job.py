@@ -1,0 +1,137 @@
+"""A prime-rl config as a job, and how published runs compare with its memory."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from benchmarks.prime_rl.published import runs
+from fp8tune.job import Unknown
+from fp8tune.trainers import prime_rl
+from fp8tune.trainers.prime_rl.memory import BANDS
+from tests.each import each
+
+FP8 = """
+[model]
+name = "Qwen/Qwen3-8B"
+quantization = { type = "fp8" }
+[data]
+batch_size = 64
+micro_batch_size = 2
+seq_len = 4096
+"""
+RL = """
+seq_len = 4096
+[model]
+name = "Qwen/Qwen3-8B"
+[trainer.model]
+cp = 2
+[orchestrator]
+[deployment]
+num_train_gpus = 4
+num_infer_gpus = 4
+"""
+
+
+def test_an_sft_file(job):
+    fields = job(FP8)
+    wanted = {
+        "precision": "fp8",
+        "fp8_recipe": "blockwise",
+        "micro_batch": 2,
+        "seq_len": 4096,
+        "grad_accum": 4,
+        "dp_shard": 8,
+        "ac": "full",
+        "compile": True,
+        "layers": 36,
+        "converted": 7,
+        "unaligned": "",
+        "optimizer_offloaded": True,
+        "step.tokens": 64 * 4096,
+    }
+    assert {name: fields[name] for name in wanted} == wanted
+
+
+def test_an_rl_file(job):
+    fields = job(RL, "rl", size=0)
+    wanted = {
+        "precision": "bf16",
+        "micro_batch": 1,
+        "seq_len": 4096,
+        "world_size": 4,
+        "dp_shard": 2,
+        "shards": 4,
+        "fp8_tokens": (2048,),
+    }
+    assert {name: fields[name] for name in wanted} == wanted
+    assert fields.find("grad_accum") is None
+
+
+@each(
+    ("text", "fields"),
+    [
+        ('[model]\nac = "None"', {"ac": "full", "ac_is_null": True}),
+        ('[model]\nac = "None"\nac_offloading = "None"', {"ac": "none"}),
+        ("[model.ac]\nfreq = 2", {"ac": "every-2"}),
+        ('[model]\ncompile = "None"', {"compile": False}),
+        ('[model]\nname = "Qwen/Qwen3-30B-A3B"', {"ep": 8, "moe_layers": 48}),
+        ("[model]\ndebug = { num_layers = 4 }", {"layers": 4}),
+        (
+            '[model]\nname = "Qwen/Qwen2.5-7B"\nquantization = { type = "fp8" }',
+            {"dropped_biases": "q_proj, k_proj, v_proj"},
+        ),
+        (
+            '[model.quantization]\ntype = "fp8"\nignore_patterns = ["mlp.gate."]',
+            {"converted": 6, "fp8_converts_head": True},  # a dot is any letter
+        ),
+        (
+            '[model]\nname = "HuggingFaceTB/SmolLM2-360M"\n'
+            '[model.quantization]\ntype = "fp8"',
+            {"converted": 0},
+        ),
+    ],
+)
+def test_fields_that_follow_from_several_keys(job, text, fields):
+    found = job(text)
+    assert {name: found[name] for name in fields} == fields
+
+
+def test_precision_and_sizes_that_are_not_known(job):
+    with pytest.raises(Unknown, match="precision"):
+        job('[model.quantization]\ntype = "mxfp8"')["precision"]
+    with pytest.raises(Unknown, match=r"model\.sizes"):
+        job('[model]\nname = "me/mine"')["memory.peak_gib"]
+    with pytest.raises(Unknown, match=r"speed\.trainer"):
+        job(FP8)["speed.tokens_per_second"]
+
+
+@each("run", runs(), ids=lambda run: run.name)
+def test_published_runs_are_within_their_bands(run):
+    below, above = BANDS[run.job["estimate_family"]]
+    assert -below < 1 / (1 + run.error) - 1 < above
+
+
+LINE = (
+    "12:00:00 SUCCESS Step 12 |   1.23s | Loss 0.4567 | Grad. Norm 1.5000 "
+    "| LR 1.00e-06 | Throughput 26005 tokens/s | MFU 16.8% "
+    "| Peak Mem. 31.7/79.1 GiB (40.1%)"
+)
+
+
+def test_lines_of_the_log():
+    path = Path(prime_rl.__file__).parent / "log.toml"
+    patterns = tomllib.loads(path.read_text(encoding="utf-8"))
+    found = {k: re.search(p, LINE) for k, p in patterns["step"].items()}
+    assert {name: match and match[1] for name, match in found.items()} == {
+        "step": "12",
+        "time": "1.23s",
+        "loss": "0.4567",
+        "grad_norm": "1.5000",
+        "learning_rate": "1.00e-06",
+        "tokens_per_second": "26005",
+        "mfu": "16.8",
+        "peak_gib": "31.7",
+    }
+    assert all(map(re.compile, patterns["proof"].values()))
