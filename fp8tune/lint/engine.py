@@ -79,7 +79,7 @@ def check(
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
-    """Return the report; its first unknown key names the trainer that the file is of."""
+    """Return the report; an unknown key says if the file is of another trainer."""
     keys = ("unknown-key", "unknown-key-ignored")
     unknown = next((d for d in report.diagnostics if d.rule in keys), None)
     if unknown is None:
