@@ -69,7 +69,8 @@ def explain(
     """Return the page of a name; ``None`` if nothing has that name.
 
     A key that several trainers have is that of the config's trainer, else of ``whose``,
-    else of the first; its page names the others. Rules are judged as in lint, for what
+    else of the first; its page names the others. A field of the job comes before a key
+    of that name that is not the trainer's. Rules are judged as in lint, for what
     the user has said. Facts have the target that ``place`` finds with what keeps it
     from running there, and measured runs correct them, as in an estimate. Their values
     are derived as a ``whole``, or briefly.
@@ -79,8 +80,8 @@ def explain(
             return rule_page(rule, config)
     key = _INDEX.sub("[]", name)
     asked = config.trainer.id if config else whose and trainer(whose).id
-    if key in keys():
-        owners = keys()[key]
+    owners = keys().get(key, {})
+    if owners and (name not in FIELDS or asked in owners):
         owner = _owner(owners, asked)
         others = {trainer(each).name for each in owners} - {trainer(owner).name}
         of_key = key_page(owner, key, owners[owner], config)

@@ -213,7 +213,7 @@ class _Run:
             self.refuse(kind, path, type=spec.kind, **_number_meant(spec, raw))
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
-        elif not math.isfinite(raw):
+        elif isinstance(raw, float) and not math.isfinite(raw):
             del self.values[name]
 
     def refuse(self, kind: str, path: Path, **facts: Any) -> None:

@@ -29,7 +29,7 @@ WORDS = trainer("kempnerforge").vocabulary
 RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
 EVERY = [
     *((name, RulePage) for name in RULES),
-    *((name, KeyPage) for name in keys()),
+    *((name, KeyPage) for name in keys() if name not in FIELDS),
     *((name, FactPage) for name in sorted({*FACTS, *FIELDS, *WORDS.computed})),
     *((myth.name, MythPage) for myth in myths()),
     *((name, ListPage) for name in ("train", "vlm", "slow", "memory", "gpu.")),
