@@ -213,7 +213,7 @@ class _Run:
             self.refuse(kind, path, type=spec.kind, **_number_meant(spec, raw))
         elif spec.min is not None and (raw < spec.min or (spec.nonzero and raw == 0)):
             self.refuse("value-out-of-range", path, bound=spec.bound, hint="")
-        elif not math.isfinite(raw):
+        elif isinstance(raw, float) and not math.isfinite(raw):
             del self.values[name]
 
     def refuse(self, kind: str, path: Path, **facts: Any) -> None:
@@ -352,12 +352,14 @@ LATER = frozenset(
 
 def _number_meant(spec: Key, raw: Any) -> dict[str, Any]:
     """The number that a text says, if it says one."""
-    kind = int if spec.base == "int" else float
+    if not isinstance(raw, str):
+        return {}
     try:
-        number = kind(raw) if isinstance(raw, str) else math.nan
+        number = int(raw) if spec.base == "int" else float(raw)
     except ValueError:
         return {}
-    return {"meant": number} if math.isfinite(number) else {}
+    odd = isinstance(number, float) and not math.isfinite(number)
+    return {} if odd else {"meant": number}
 
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:
