@@ -39,7 +39,7 @@ EVIDENCE = {
         "config_fuzz",
     ),
     "Rules": ("rule_evidence", "trainer_faults"),
-    "Memory": ("depths",),
+    "Memory": ("depths", "torchtitan_activation_bytes"),
     "Search": ("budgets", "samplers", "transfer", "verdicts_aa"),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }

@@ -122,6 +122,8 @@ FIELDS: dict[str, str] = {
     "betas": "decay factors of the optimizer's moments",
     "eps": "epsilon of the optimizer",
     "clip_norm": "norm to which gradients are clipped",
+    "fp8_filter_key": "the config key that keeps linears in bf16, if there is one",
+    "not_modelled": "what the predicted speed leaves out, in words",
     "fp8_skips": "linears with these words in their names stay in bf16",
     "bf16_linears": "the same, by the names of the trial's linears",
     "fp8_auto_filter": "whether torchao chooses which small linears stay in bf16",

@@ -145,6 +145,7 @@ def _precision(config: Config, draw: random.Random, version: str) -> None:
     choices: list[Any] = [[right], [right], [right], right, "float8", [], ["fp8"]]
     choices += [[name] for name in names]
     choices += [[right, names[2]], [right, right], [names[0], right]]
+    choices += [] if old else [["quantize.linear.mx"]]
     table["converters"] = draw.choice(choices)
     float8 = _table(config, "float8" if old else "quantize.linear.float8")
     for key, values in (
@@ -154,6 +155,7 @@ def _precision(config: Config, draw: random.Random, version: str) -> None:
         ("filter_fqns", (["output"], [], ["auto_filter_small_kn"], "output", [1])),
         ("filter_fqns", (["output", "auto_filter_small_kn"], ["attention.wk"])),
         ("emulate", (True, False)),
+        *((("force_recompute_fp8_weight_in_bwd", (True, False)),) * old),
     ):
         if draw.random() < 0.35:
             float8[key] = draw.choice(values)

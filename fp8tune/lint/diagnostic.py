@@ -109,6 +109,7 @@ class Report(NamedTuple):
     - ``compared``: for rules on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not checked
+    - ``told``: the trainer's version, ``torchtitan==0.2.2``, if the keys told it
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 
@@ -127,3 +128,4 @@ class Report(NamedTuple):
     compared: dict[str, tuple[str, bytes]] = {}
     gaps: dict[str, tuple[str, str]] = {}
     fail_on: str = "error"
+    told: str = ""

@@ -75,11 +75,13 @@ def check(
     if overrides:
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
+    if known.version and not any("==" in name for name in names):
+        report = report._replace(told=known.id)
     return _with_owner(report, document, known) if any(names) else report
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
-    """Return the report; an unknown key says if the file is of another trainer."""
+    """Let the first unknown key say if the file is another trainer's."""
     keys = ("unknown-key", "unknown-key-ignored")
     unknown = next((d for d in report.diagnostics if d.rule in keys), None)
     if unknown is None:

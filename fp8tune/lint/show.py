@@ -12,6 +12,7 @@ from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.run import Result
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.wording import plain
+from fp8tune.trainers.about import trainers
 
 MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""
@@ -204,6 +205,15 @@ def _unchecked(result: Result) -> Iterator[str]:
             what, where = count(len(rules), "rule"), count(files, "file")
             yield f"{what} not checked in {where} because {advice}"
     yield from _gaps(result)
+    yield from _versions(result)
+
+
+def _versions(result: Result) -> Iterator[str]:
+    """Yield the versions of trainers that only the keys of files told."""
+    for told, files in Counter(r.told for r in result.reports if r.told).items():
+        name, _, version = told.partition("==")
+        read = f"{count(files, 'file')} read as {trainers()[name].title} {version}"
+        yield f"{read}, by the keys; --trainer {name}==VERSION names another"
 
 
 def _gaps(result: Result) -> Iterator[str]:

@@ -96,6 +96,16 @@ def fp8_recipe(precision: str) -> str:
     return "tensorwise" if precision == "fp8" else ""
 
 
+def fp8_filter_key() -> str:
+    """The key that keeps linears in bf16: there is none."""
+    return ""
+
+
+def not_modelled() -> tuple[str, ...]:
+    """What the predicted speed leaves out, in words."""
+    return ()
+
+
 def fp8_all_gather(precision: str) -> bool:
     """Whether FSDP2 gathers weights in FP8: always (distributed/parallel.py)."""
     return precision == "fp8"

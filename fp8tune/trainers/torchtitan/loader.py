@@ -352,12 +352,14 @@ LATER = frozenset(
 
 def _number_meant(spec: Key, raw: Any) -> dict[str, Any]:
     """The number that a text says, if it says one."""
-    kind = int if spec.base == "int" else float
+    if not isinstance(raw, str):
+        return {}
     try:
-        number = kind(raw) if isinstance(raw, str) else math.nan
+        number = int(raw) if spec.base == "int" else float(raw)
     except ValueError:
         return {}
-    return {"meant": number} if math.isfinite(number) else {}
+    odd = isinstance(number, float) and not math.isfinite(number)
+    return {} if odd else {"meant": number}
 
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:
