@@ -10,19 +10,29 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from fp8tune.document import Path, Unreadable
 from fp8tune.facts import FACTS
+from fp8tune.facts.gaps import UNSAID
 from fp8tune.fields import FIELDS
-from fp8tune.job import TARGETS, Job, Source, Unknown
+from fp8tune.job import TARGETS, Job, Source, Unknown, sources
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.syntax import ExpressionError
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.trainers.about import About, Own, add, trainers
+from fp8tune.trainers.about import (
+    DESCRIBED,
+    PACKAGE,
+    WORDS,
+    About,
+    Own,
+    add,
+    trainers,
+)
 from fp8tune.trainers.described.loader import LARGEST, Wrong, checked, in_range
 from fp8tune.trainers.schema import Key, Schema, schema_of
 from fp8tune.trainers.trainer import trainer
@@ -429,7 +439,7 @@ class _Reader:
             reason = f"`{accumulates}` needs `grad_accum`, which is not in [job]"
             raise self.fail(reason, "job", accumulates)
         renamed: dict[str, str] = {}
-        computed: dict[str, Source] = {}
+        computed = {name: _unsaid(name) for name in FIELDS if name not in _follows()}
         for name, said in self.values["job"].items():
             self.field(name, "job")
             text = name in _TEXTS_OF_A_JOB
@@ -510,6 +520,20 @@ def _source(
 
     call.__doc__ = f"By the trainer's file: `{said}`."
     return Source(call, (), of_job=True, reads=reads)
+
+
+def _follows() -> set[str]:
+    """The fields that nobody has to say, and those that are given otherwise."""
+    modules = (import_module(f"{PACKAGE}{DESCRIBED}.{name}") for name in WORDS)
+    return {*_NOT_SAID, *(name for module in modules for name in sources(module))}
+
+
+def _unsaid(field: str) -> Source:
+    def call(_: Job) -> Any:
+        raise Unknown(UNSAID + field)
+
+    call.__doc__ = "The trainer's file does not say it."
+    return Source(call, (), of_job=True)
 
 
 def _constant(value: Any, _: Job) -> Any:

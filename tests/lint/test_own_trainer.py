@@ -224,6 +224,19 @@ def test_what_the_file_does_not_say_is_unknown(ours):
         known = ours(said, field.replace("_", "-"))
         found = job(known)
         assert (found.find(field), found.find("memory.peak_gib")) == (None, None)
+        if field != "precision":
+            assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
+
+
+def test_lint_says_what_the_file_does_not_say(fp8tune, project):
+    text = OURS.replace("tied_embeddings = false\n", "")
+    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
+    found = fp8tune("lint", "fixed.toml", "--trainer", "trainers/ours.toml")
+    assert "memory and speed not checked because [job] of the trainer's file does " in (
+        found.err + found.out
+    )
+    said = fp8tune("estimate", "fixed.toml", "--trainer", "trainers/ours.toml").out
+    assert "memory: unknown: [job] of the trainer's file does not say" in said
 
 
 def test_a_key_is_not_taken_for_a_field_of_the_same_spelling(ours):
