@@ -35,6 +35,12 @@ _TEXTS_OF_A_JOB = (
 )
 """Fields of the job that are text; all others are numbers or true and false."""
 
+_COUNTS = (
+    *("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate", "grad_accum", "micro_batch"),
+    *("seq_len", "hidden_size", "layers", "heads", "kv_heads", "vocab_size"),
+)
+"""Fields that are whole numbers from 1 on."""
+
 _NOT_SAID = (
     *TARGETS,
     *("is_run", "trial_refusal", "moe_refusal", "estimate_family"),
@@ -87,6 +93,12 @@ class Fields:
                     kind = "text" if text else "a number, or true or false"
                     reason = (
                         f"`{name}` is {kind}, but not `{said}`: write an expression"
+                    )
+                    raise self.file.fail(reason, "job", name, part="value")
+                if name in _COUNTS and not _counts(self.keys[said]):
+                    reason = (
+                        f"`{name}` is a whole number from 1 on, but `{said}` need not "
+                        "be: add min = 1 to the key, or write an expression"
                     )
                     raise self.file.fail(reason, "job", name, part="value")
                 renamed[name] = said
@@ -180,12 +192,21 @@ def _constant(value: Any, _: Job) -> Any:
     return value
 
 
+def _counts(key: Key) -> bool:
+    """Whether a key is a whole number from 1 on, or refused."""
+    low = max(key.min or 0, 0 if key.above is None else key.above + 1)
+    least = min(key.allowed) if key.allowed else low
+    return bool(key.base == "int" and least >= 1 and not key.only_if)
+
+
 def _checked(name: str, compute: Callable[[Job], Any], job: Job) -> Any:
-    """Compute a field; raises ``Unknown`` if it is of another type."""
+    """Compute a field; raises ``Unknown`` if it is of another type or range."""
     value = compute(job)
-    kinds = str if name in _TEXTS_OF_A_JOB else (int, float)
-    if not isinstance(value, kinds) or (
-        not isinstance(value, str) and not abs(value) < LARGEST
-    ):
+    if name in _TEXTS_OF_A_JOB:
+        fine = isinstance(value, str)
+    else:
+        fine = isinstance(value, (int, float)) and abs(value) < LARGEST
+        fine = fine and (name not in _COUNTS or value >= 1)
+    if not fine:
         raise Unknown(name)
     return value
