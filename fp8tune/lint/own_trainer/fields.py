@@ -76,48 +76,46 @@ class Fields:
 
     def job(self) -> tuple[dict[str, str], dict[str, Source]]:
         """Return the fields that are a key, and those that are computed."""
+        table = self.file.values["job"]
         accumulates = "reduces_each_micro_batch"
-        if (
-            accumulates in self.file.values["job"]
-            and "grad_accum" not in self.file.values["job"]
-        ):
+        if accumulates in table and "grad_accum" not in table:
             reason = f"`{accumulates}` needs `grad_accum`, which is not in [job]"
             raise self.file.fail(reason, "job", accumulates)
         renamed: dict[str, str] = {}
-        computed = {name: _unsaid(name) for name in FIELDS if name not in _follows()}
-        for name, said in self.file.values["job"].items():
+        follow = _follow()
+        computed = {name: _unsaid(name) for name in FIELDS if name not in follow}
+        for name, said in table.items():
             self.field(name, "job")
-            text = name in _TEXTS_OF_A_JOB
-            if isinstance(said, str) and said in self.keys:
-                if text != (self.keys[said].base == "str"):
-                    kind = "text" if text else "a number, or true or false"
-                    reason = (
-                        f"`{name}` is {kind}, but not `{said}`: write an expression"
-                    )
-                    raise self.file.fail(reason, "job", name, part="value")
-                if name in _COUNTS and not _counts(self.keys[said]):
-                    reason = (
-                        f"`{name}` is a whole number from 1 on, but `{said}` need not "
-                        "be: add min = 1 to the key, or write an expression"
-                    )
-                    raise self.file.fail(reason, "job", name, part="value")
-                renamed[name] = said
-            elif isinstance(said, str):
-                meant = self.expression(name, said)
-                compute = partial(_checked, name, meant.evaluate)
-                computed[name] = _source(said, compute, meant.names)
-            elif isinstance(said, (bool, int, float)) and abs(said) < 1 << 53:
-                if text:
-                    reason = f"`{name}` is text: write '\"...\"' or an expression"
-                    raise self.file.fail(reason, "job", name, part="value")
+            if reason := self.refusal(name, said):
+                raise self.file.fail(f"`{name}` {reason}", "job", name, part="value")
+            if not isinstance(said, str):
                 computed[name] = _source(said, partial(_constant, said))
+            elif said in self.keys:
+                renamed[name] = said
             else:
-                raise self.file.fail(
-                    f"`{name}` must be a key or an expression in quotes, or a constant",
-                    *("job", name),
-                    part="value",
-                )
+                formula = self.expression(name, said)
+                compute = partial(_checked, name, formula.evaluate)
+                computed[name] = _source(said, compute, formula.names)
         return renamed, computed
+
+    def refusal(self, name: str, said: Any) -> str:
+        """Why a field cannot be this key or constant; empty if it can."""
+        text, key = name in _TEXTS_OF_A_JOB, None
+        if isinstance(said, str):
+            key = self.keys.get(said)
+            if key is not None and text != (key.base == "str"):
+                kind = "text" if text else "a number, or true or false"
+                return f"is {kind}, but not `{said}`: write an expression"
+        elif not isinstance(said, (bool, int, float)) or not abs(said) < 1 << 53:
+            return "must be a key or an expression in quotes, or a constant"
+        elif text:
+            return "is text: write '\"...\"' or an expression"
+        elif name in _COUNTS and not (isinstance(said, int) and said >= 1):
+            return "is a whole number from 1 on"
+        if key is not None and name in _COUNTS and not _counts(key):
+            need = "add min = 1 to the key, or write an expression"
+            return f"is a whole number from 1 on, but `{said}` need not be: {need}"
+        return ""
 
     def expression(self, name: str, source: str) -> Expression:
         """Compile the expression of a field."""
@@ -174,7 +172,7 @@ def _source(
     return Source(call, (), of_job=True, reads=reads)
 
 
-def _follows() -> set[str]:
+def _follow() -> set[str]:
     """The fields that nobody has to say, and those that are given otherwise."""
     modules = (import_module(f"{PACKAGE}{DESCRIBED}.{name}") for name in WORDS)
     return {*_NOT_SAID, *(name for module in modules for name in sources(module))}
