@@ -90,10 +90,10 @@ def named_trainer(ctx: click.Context, param: click.Parameter, value: str) -> str
     """Return the name of ``--trainer``; a file that describes one is read first."""
     if "/" not in value and not value.endswith(".toml"):
         return value
-    from fp8tune.lint.own_trainer import BadTrainer, resolved
+    from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 
     try:
-        return resolved(value)
+        return add_trainer(value)
     except BadTrainer as error:
         raise Failure(str(error)) from None
 

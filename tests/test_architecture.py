@@ -161,7 +161,7 @@ def test_arrows_point_one_way():
 
 
 TOML_ITSELF = {
-    "fp8tune.lint.own_trainer": "trainers are TOML files",
+    "fp8tune.lint.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
     "fp8tune.lint.settings": "pyproject.toml",
     "fp8tune.search.writeback": "tomlkit writes it",

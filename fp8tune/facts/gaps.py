@@ -83,6 +83,18 @@ GAPS = {
 """What is not covered, by the name that ``Unknown`` carries."""
 
 
+UNSAID = "unsaid."
+"""Beginning of the name of a field that the file of a user's trainer does not say."""
+
+
+def _gap(name: str) -> str:
+    """What is not covered, in words; empty if the name is of no gap."""
+    if name.startswith(UNSAID):
+        field = name.removeprefix(UNSAID)
+        return f"[job] of the trainer's file does not say `{field}`"
+    return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
+
+
 def why(missing: dict[str, str], fact: str, gpu: str) -> str:
     """Why a fact is unknown, as ``: ...``; empty if it is known."""
     name = missing.get(fact, "")
@@ -92,8 +104,8 @@ def why(missing: dict[str, str], fact: str, gpu: str) -> str:
         return f": add {ASKED[name]}"
     if name == TOO_MUCH:
         return ": the run does not fit the GPU"
-    if name in GAPS:
-        return f": no estimate covers {GAPS[name]}"
+    if gap := _gap(name):
+        return f": {gap}"
     return f": `{name}` is unknown" if name else ""
 
 
@@ -109,7 +121,7 @@ def is_gap(job: Job, name: str, what: str) -> bool:
     if what == "memory":
         with suppress(Unknown):
             return not job["memory.fit"]
-    return name in GAPS
+    return bool(_gap(name))
 
 
 def reason(name: str, gpu: str) -> str:
@@ -117,7 +129,7 @@ def reason(name: str, gpu: str) -> str:
     several = one_of(gpu) if name == "gpu.memory_gib" else ""
     if several:
         return f"`{gpu}` may be {several}: name one with --gpu"
-    return f"no estimate covers {GAPS[name]}"
+    return _gap(name)
 
 
 def beyond(names: Iterable[str]) -> str:

@@ -234,10 +234,10 @@ class _Reader:
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
         if isinstance(value, str) and ("/" in value or value.endswith(".toml")):
-            from fp8tune.lint.own_trainer import BadTrainer, resolved
+            from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 
             try:
-                return resolved(value, os.path.dirname(self.path))
+                return add_trainer(value, os.path.dirname(self.path))
             except BadTrainer as error:
                 raise self.fail(f"`trainer`: {error}") from None
         if "trainer" in self.table and (wrong := misnamed(str(value))):

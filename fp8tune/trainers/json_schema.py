@@ -309,11 +309,18 @@ def _bound(node: Node, spec: Key) -> None:
 
 
 def _either(one: Node, other: Node) -> Node:
-    """Return a key that two variants have; without a default if theirs differ."""
-    if one == other:
-        return one
-    bare = [{k: v for k, v in node.items() if k != "default"} for node in (one, other)]
-    return bare[0] if bare[0] == bare[1] else {"anyOf": bare}
+    """Return a key that two variants have, in the first's words.
+
+    Without a default if theirs differ.
+    """
+    said = {key: one[key] for key in ("description", "default") if key in one}
+    if one.get("default") != other.get("default"):
+        said.pop("default", None)
+    bare = [
+        {key: node[key] for key in node if key not in ("description", "default")}
+        for node in (one, other)
+    ]
+    return said | (bare[0] if bare[0] == bare[1] else {"anyOf": bare})
 
 
 def _finite(value: Any) -> bool:

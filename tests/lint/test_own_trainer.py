@@ -120,7 +120,7 @@ n = { type = "int", default = 0 }
 [classes.Vlm]
 size = { type = "int", default = 5 }
 [job]
-layers = "run.n"
+learning_rate = "run.x"
 [values]
 ac = ["full"]
 """
@@ -224,6 +224,37 @@ def test_what_the_file_does_not_say_is_unknown(ours):
         known = ours(said, field.replace("_", "-"))
         found = job(known)
         assert (found.find(field), found.find("memory.peak_gib")) == (None, None)
+        if field != "precision":
+            assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
+
+
+def test_lint_says_what_the_file_does_not_say(fp8tune, project):
+    text = OURS.replace("tied_embeddings = false\n", "")
+    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
+    found = fp8tune("lint", "fixed.toml", "--trainer", "trainers/ours.toml")
+    assert "memory and speed not checked because [job] of the trainer's file does " in (
+        found.err + found.out
+    )
+    said = fp8tune("estimate", "fixed.toml", "--trainer", "trainers/ours.toml").out
+    assert "memory: unknown: [job] of the trainer's file does not say" in said
+
+
+def test_a_degree_below_1_is_unknown(ours):
+    text = """
+title = "T"
+[sections]
+parallel = "Parallel"
+[classes.Parallel]
+dp = { type = "int", default = -1 }
+tp = { type = "int", default = 2, min = 1 }
+[job]
+tp = "parallel.tp"
+dp_shard = "parallel.dp if parallel.dp != -1 else world_size // tp"
+"""
+    known = ours(text)
+    found = [job(known, f"[parallel]\ndp = {dp}\n")["dp_shard"] for dp in (-1, 4)]
+    assert found == [8, 4]
+    assert job(known, "[parallel]\ndp = 0\n").find("dp_shard") is None
 
 
 def test_a_key_is_not_taken_for_a_field_of_the_same_spelling(ours):
@@ -274,6 +305,9 @@ MISTAKES = [
         'layers = "train.dtype"',
         "`layers` is a number, or true or false",
     ),
+    ("(context = .*)min = 1, ", r"\1", "`seq_len` is a whole number from 1 on, but"),
+    ("^fused = .*", "tp = 0", "`tp` is a whole number from 1 on"),
+    ("^seq_len = .*", 'seq_len = "train.lr"', "add min = 1 to the key, or write an"),
     ("^precision = .*", 'precision = "fp8"', "for the text write '\"fp8\"'"),
     ("^precision = .*", 'precision = "train.lr"', "`precision` is text, but not"),
     ("^precision = .*", "precision = 8", "`precision` is text: write"),
@@ -418,7 +452,7 @@ def other_text(rng):
 def test_mutated_files_are_read_or_refused_but_never_fail(ours):
     rng, rules, counts = random.Random(5), Rules(read_builtin(), {}), Counter()
     configs = [text.encode() for text in (TRAIN, FIXED)]
-    for number in range(2500):
+    for number in range(2000):
         text = (other_text if number % 2 else other_values)(rng)
         try:
             with warnings.catch_warnings():
