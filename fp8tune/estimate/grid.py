@@ -202,6 +202,10 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield "z-loss", words, {"z_loss": 0.0}
 
 
+LARGEST_BATCH = 4096
+"""The largest micro-batch that is suggested: a config may hold any number."""
+
+
 def _changes(
     micro_batch: int, grad_accum: int, ac: str
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -219,7 +223,7 @@ def _changes(
             "step",
             {"grad_accum": 1},
         )
-    for size in range(micro_batch // 2, 0, -1):
+    for size in range(min(micro_batch // 2, LARGEST_BATCH), 0, -1):
         if rows % size == 0:
             yield (
                 "smaller",

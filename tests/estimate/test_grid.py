@@ -213,7 +213,9 @@ def test_figures_that_no_gpu_judges_are_said_to_be(fp8tune, project, gpu, judged
     assert ("unmarked: fit unknown" not in text) is judged
 
 
-@pytest.mark.parametrize(("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1)])
+@pytest.mark.parametrize(
+    ("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1), (10**15, 2)]
+)
 def test_a_smaller_micro_batch_keeps_the_sequences_of_a_step(
     fp8tune, project, batch, accum
 ):
