@@ -204,4 +204,4 @@ def test_which_trainer(fp8tune, tmp_path, monkeypatch):
     forget_settings()
     assert fp8tune("schema").json["title"] == "torchtitan 0.2.2 config"
     wrong = fp8tune("schema", "--trainer", "torchtitan==0.9")
-    assert (wrong.code, "no torchtitan 0.9; known:" in wrong.err) == (2, True)
+    assert (wrong.code, "no torchtitan 0.9 here: since 0.3.0" in wrong.err) == (2, True)
