@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-RELEASE = "0.8.0"
+RELEASE = "0.8.1.dev67"
 COMMIT = "559b44772"
 """What ``pyproject.toml`` of the checkout calls it, and the commit that was read."""
 

@@ -50,9 +50,18 @@ class Variants:
         """Return why the config with other values cannot run."""
         if not changes:
             return self.refused
-        job, fields = self.job.with_values(changes), set(changes)
+        job, fields = self._changed(changes), set(changes)
         kept = [one for one in self.refused if not _rests_on(one, job, fields)]
         return kept + refusals.of_job(job, fields)
+
+    def _changed(self, changes: dict[str, Any]) -> Job:
+        """Return the job with other values.
+
+        It stays as it is if the keys to change hold values that the trainer refuses.
+        """
+        with suppress(Unknown):
+            return self.job.with_values(changes) if changes else self.job
+        return self.job
 
     def on(self, world_size: int, origin: str = "") -> Variants:
         """Return the same on ``world_size`` GPUs; ``origin`` says who set that."""
@@ -65,7 +74,7 @@ class Variants:
         Predicts nothing if these values are why it cannot run: they must not be
         offered.
         """
-        job = self.job.with_values(changes) if changes else self.job
+        job = self._changed(changes)
         refused = [
             one._replace(voids=one.voids or self._by_values(one, job, set(changes)))
             for one in self.refusals(changes)

@@ -279,3 +279,11 @@ PIPELINE = f"{SEVEN_B}[distributed]\npp = 4\n"
 def test_where_there_is_no_start_it_says_why(fp8tune, project, text, words):
     project({"a.toml": text})
     assert words in " ".join(fp8tune("estimate", "a.toml", "--gpu", "h200").out.split())
+
+
+@pytest.mark.parametrize("given", ['["float8"]', '"quantize.linear.float8"'])
+def test_a_value_that_the_trainer_refuses_is_the_answer(fp8tune, project, given):
+    text = f'[model]\nname = "llama3"\nflavor = "8B"\nconverters = {given}\n'
+    project({"a.toml": f"# fp8tune: trainer=torchtitan==0.2.2\n{text}"})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", "--world-size", "8")
+    assert (said.code, "this cannot run: `model.converters" in said.out) == (1, True)

@@ -5,7 +5,7 @@ prime-rl refuses the values, the keys to blame, the reason, and maybe what to do
 first case that holds counts. Like prime-rl a check may fill in what follows. What
 depends on installed packages is not checked: environments, and renderers of models.
 
-Source: prime-rl 0.8.0, the validators in packages/prime-rl-configs.
+Source: prime-rl 0.8.1.dev67, the validators in packages/prime-rl-configs.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ name what it reads. Names like ``model_name`` or ``quantization`` are keys that
 ``[job]`` of each schema maps, as SFT and RL files have them in different tables. A
 parameter with a default is a key that some files do not have.
 
-Source: prime-rl 0.8.0, trainer/model.py, parallel_dims.py, sft/train.py.
+Source: prime-rl 0.8.1.dev67, trainer/model.py, parallel_dims.py, sft/train.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A shared value fills the places where the file says nothing. Two different values for
 one place are refused.
 
-Source: prime-rl 0.8.0, prime_rl/utils/validation.py.
+Source: prime-rl 0.8.1.dev67, prime_rl/utils/validation.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from fp8tune.trainers.prime_rl.command_line import find_call
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
-SFT = trainer("prime_rl==0.8.0.sft")
+SFT = trainer("prime_rl==0.8.1.dev67.sft")
 
 
 @each(

@@ -127,12 +127,12 @@ def test_a_shared_value_is_the_trainers(load):
     ],
 )
 def test_files_of_each_command_are_told_apart(text, kind):
-    wanted = f"prime_rl==0.8.0.{kind}" if kind else ""
+    wanted = f"prime_rl==0.8.1.dev67.{kind}" if kind else ""
     assert recognise(tomllib.loads(text)).trainer == wanted
 
 
 @each("kind", KINDS)
 def test_defaults_are_accepted(kind):
-    known = trainer(f"prime_rl==0.8.0.{kind}")
+    known = trainer(f"prime_rl==0.8.1.dev67.{kind}")
     text = RL if kind == "rl" else ""
     assert known.load(tomllib.loads(text)).faults == []
