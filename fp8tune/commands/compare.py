@@ -13,6 +13,7 @@ from fp8tune.cli import (
     gpus_per_node_option,
     read_config,
     text_or_json,
+    trainer_option,
     world_size_option,
 )
 
@@ -23,6 +24,7 @@ from fp8tune.cli import (
 @gpu_option
 @world_size_option
 @gpus_per_node_option
+@trainer_option
 @text_or_json
 def command(
     first: str,
@@ -30,6 +32,7 @@ def command(
     gpu: str,
     world_size: int | None,
     gpus_per_node: int | None,
+    trainer: str,
     output_format: str,
     overrides: tuple[str, ...],
 ) -> None:
@@ -48,10 +51,10 @@ def command(
     from fp8tune.lint.settings import Options
 
     size = world_size or 0
-    options = Options(gpu=gpu, world_size=size, overrides=overrides)
+    options = Options(gpu=gpu, world_size=size, trainer=trainer, overrides=overrides)
     sides = []
     for path in (first, second):
-        config = read_config(path, gpu, size, gpus_per_node or 0, overrides)
+        config = read_config(path, gpu, size, gpus_per_node or 0, overrides, trainer)
         try:
             found = list(run((path,), options).diagnostics)
         except Problem as error:

@@ -246,6 +246,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     machine = this_machine(options.device, watts=energy)
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda":
+        if not machine.name:  # a config that no trial represents needs no GPU node
+            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
         gpu = target_gpu(machine, gpu)
     config = _read_config(options, gpu, "--gpu", world_size=1)
     check_config(config, keys_to_free(config, options.allow, options.device))

@@ -5,6 +5,9 @@ import tomllib
 
 import pytest
 
+from tests.runners.fake_smi import script
+from tests.sample import SMALL_MODEL
+
 pytest.importorskip("optuna")
 
 CONFIG = """\
@@ -262,3 +265,13 @@ def test_a_study_that_cannot_be_started_from(searched):
     )
     assert outcome.err.startswith("fp8tune: --start-from: no study nowhere in ")
     assert outcome.err.endswith(f"{said}\n")
+
+
+def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
+    fp8tune, project, tmp_path, monkeypatch
+):
+    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    text = SMALL_MODEL + "[optimizer]\nname = 'muon'\n"
+    project({"a.toml": text})
+    said = fp8tune("search", "a.toml", "--budget", "3m")
+    assert (said.code, "the optimizer muon" in said.err) == (2, True)

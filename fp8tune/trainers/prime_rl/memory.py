@@ -6,8 +6,8 @@ what the allocator had reserved (``python -m benchmarks.prime_rl.published``); m
 of January 2026, before offload became the default, and before the loss that computes
 logits in chunks was used for SFT.
 
-Source: prime-rl 0.8.1.dev67, trainer/model.py (setup_fsdp, apply_ac), layers/lm_head.py,
-optim/state_offload.py, utils/act_offloading.py.
+Source: prime-rl 0.8.1.dev67, trainer/model.py (setup_fsdp, apply_ac),
+layers/lm_head.py, optim/state_offload.py, utils/act_offloading.py.
 """
 
 from __future__ import annotations
