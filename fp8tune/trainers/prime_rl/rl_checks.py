@@ -1,6 +1,7 @@
 """How the values of ``[orchestrator]``, ``[inference]`` and whole RL files must fit.
 
-Source: prime-rl 0.8.1.dev67, configs/orchestrator.py, inference.py, algorithm.py, rl.py.
+Source: prime-rl 0.8.1.dev67, configs/orchestrator.py, inference.py,
+algorithm.py and rl.py.
 """
 
 from __future__ import annotations
