@@ -228,6 +228,67 @@ def test_what_the_file_does_not_say_is_unknown(ours):
             assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
 
 
+def saying(field, value):
+    """The file with another value of a field of the job."""
+    return re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
+
+
+@each(
+    ("field", "value", "said"),
+    [
+        (
+            "precision",
+            '"bfloat16"',
+            '`precision` is "bfloat16" here; fp8tune knows bf16, fp8, fp16 and fp32',
+        ),
+        (
+            "ac",
+            '"selective"',
+            '`ac` is "selective" here; fp8tune knows none and full',
+        ),
+        (
+            "fp8_recipe",
+            '"delayed"',
+            '`fp8_recipe` is "delayed" here; fp8tune knows tensorwise, rowwise and '
+            "rowwise_with_gw_hp",
+        ),
+        ("fp8_recipe", '"rowwise_with_gw_hp"', "recipe rowwise_with_gw_hp, of which"),
+        ("ac", '"none"', "activations without full AC, of a trainer that only a file"),
+        ("weight_bytes", "1 - 5", "`weight_bytes` is unknown"),
+    ],
+)
+def test_values_without_an_estimate_are_named(fp8tune, project, field, value, said):
+    file = Path(f"trainers/case-{len(trainers())}.toml")
+    file.write_text(saying(field, value), encoding="utf-8")
+    found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
+    assert said in " ".join(found.out.split())
+
+
+def test_a_key_that_allows_other_values_is_asked_for_each(ours):
+    text = OURS.replace('allowed = ["bf16", "fp8"], near = { fp8 = ["float8"] }, ', "")
+    config = FIXED.replace('"fp8"', '"bfloat16"')
+    known = ours(text)
+    assert job(known, config).find("precision") is None
+    assert job(known, FIXED)["precision"] == "fp8"
+    assert known.vocabulary.origins("precision") == ["train.dtype"]
+
+
+def test_rowwise_has_a_speed_of_its_own(ours):
+    gains = [
+        job(ours(saying("fp8_recipe", f'"{recipe}"')))["speed.fp8_gain"]
+        for recipe in ("tensorwise", "rowwise")
+    ]
+    assert gains[0] > gains[1] > 1
+
+
+def test_runs_of_one_trainer_do_not_speak_for_another(ours):
+    names = ("ours", "theirs")
+    assert {job(ours(OURS, name))["estimate_family"] for name in names} == {
+        "trainer ours",
+        "trainer theirs",
+    }
+
+
 def test_lint_says_what_the_file_does_not_say(fp8tune, project):
     text = OURS.replace("tied_embeddings = false\n", "")
     (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
@@ -307,6 +368,8 @@ MISTAKES = [
     ),
     ("(context = .*)min = 1, ", r"\1", "`seq_len` is a whole number from 1 on, but"),
     ("^fused = .*", "tp = 0", "`tp` is a whole number from 1 on"),
+    ("^weight_bytes = .*", "weight_bytes = -4", "`weight_bytes` is a whole number"),
+    ("^ffn_matrices = .*", "ffn_matrices = 0", "`ffn_matrices` is a whole number"),
     ("^seq_len = .*", 'seq_len = "train.lr"', "add min = 1 to the key, or write an"),
     ("^precision = .*", 'precision = "fp8"', "for the text write '\"fp8\"'"),
     ("^precision = .*", 'precision = "train.lr"', "`precision` is text, but not"),
