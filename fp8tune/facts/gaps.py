@@ -28,6 +28,7 @@ GAPS = {
     "block_tokens.video": "the attention mask of video",
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
+    "shards.product": "parallel degrees whose product is not the number of GPUs",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",

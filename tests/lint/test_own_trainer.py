@@ -318,6 +318,34 @@ dp_shard = "parallel.dp if parallel.dp != -1 else world_size // tp"
     assert job(known, "[parallel]\ndp = 0\n").find("dp_shard") is None
 
 
+@each(
+    ("degrees", "said"),
+    [
+        ("dp_shard = 4", "parallel degrees whose product is not the number of GPUs"),
+        ("cp = 3", "parallel degrees whose product is not the number of GPUs"),
+        ("tp = 2", "[job] of the trainer's file does not say `sequence_parallel`"),
+        ("dp_shard = 8\ntp = 2\nsequence_parallel = true", ""),
+    ],
+)
+def test_degrees_that_do_not_fit_the_gpus_have_no_estimate(
+    fp8tune, project, degrees, said
+):
+    file = Path(f"trainers/case-{len(trainers())}.toml")
+    file.write_text(f"{OURS}{degrees}\n", encoding="utf-8")
+    named = ("fixed.toml", "--trainer", str(file))
+    found = fp8tune("estimate", *named, "--output-format", "json").json
+    assert (found["memory"]["peak_gib"] is None) == bool(said)
+    lint = fp8tune("lint", *named)
+    assert said in lint.out + lint.err
+    assert (" not checked because " in lint.out + lint.err) == bool(said)
+
+
+def test_degrees_tell_the_number_of_gpus(ours):
+    text = f"{OURS}dp_shard = 8\ndp_replicate = 2\n"
+    assert job(ours(text), target=Target("h100-sxm"))["world_size"] == 16
+    assert job(ours(f"{text}ep = 2\n"), target=Target()).find("world_size") is None
+
+
 def test_a_key_is_not_taken_for_a_field_of_the_same_spelling(ours):
     text = """
 title = "T"
@@ -569,6 +597,16 @@ def test_pyproject_names_it_and_files_are_recognised(fp8tune, project):
     assert rules_by_file(one) == MINE
     assert fp8tune("schema").json["title"] == "Ours config"
     assert fp8tune("estimate", "fixed.toml", "--output-format", "json").json["fit"]
+
+
+def test_its_file_is_no_config(fp8tune, project):
+    (project / "fixed.toml").unlink()
+    (project / "other.toml").unlink()
+    for named in ((), ("--trainer", "trainers/ours.toml")):
+        found = fp8tune("lint", ".", *named, "--output-format", "json")
+        assert {path for path, _ in rules_by_file(found)} == {"train.toml"}
+    alone = fp8tune("lint", "trainers/ours.toml")
+    assert (alone.code, "a description of a trainer" in alone.err) == (2, True)
 
 
 def test_a_comment_and_a_rule_may_name_it(fp8tune, project):

@@ -34,6 +34,8 @@ def gemms(
     precision: str,
 ) -> tuple[Gemm, ...]:
     """Every linear of the decoder, with those that FP8 converts."""
+    if not job["degrees_fit"]:
+        raise Unknown("shards.product")
     if moe_layers:
         raise Unknown("speed.experts")
     if precision == "fp8" and job["fp8_recipe"] not in MEASURED:

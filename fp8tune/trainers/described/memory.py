@@ -10,6 +10,8 @@ keeps and computes again (benchmarks/activation_bytes.py).
 
 from __future__ import annotations
 
+from typing import Any
+
 from fp8tune.job import Job, Unknown, known
 
 BF16 = 2
@@ -186,6 +188,11 @@ def norm_bytes() -> float:
 def spare_bytes() -> int:
     """Bytes per token of the peak that may not be kept."""
     return 0
+
+
+def lower_bounds() -> dict[str, Any]:
+    """Values of unknown facts with which the peak is a lower bound: none."""
+    return {}
 
 
 def estimate_family(job: Job) -> str:
