@@ -21,6 +21,7 @@ from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.search.plan import read_config
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.described.loader import in_words
 from fp8tune.trainers.json_schema import json_schema
 from fp8tune.trainers.trainer import trainer
 from tests.commands.test_schema import both
@@ -159,6 +160,28 @@ def test_types_defaults_and_what_the_trainer_converts(ours, config, found):
         assert loaded.faults == []
         assert {name: loaded.values[name] for name in found} == found
     assert 2**63 not in loaded.values.values()
+
+
+@each(
+    ("base", "said"),
+    [
+        ("int", "a whole number"),
+        ("list[str]", "an array of strings"),
+        ("list[list[int]]", "an array of arrays"),
+        ("list[Part]", "an array of tables"),
+        ("dict[str, float]", "a table of numbers"),
+        ("dict[str, list[int]]", "a table of arrays"),
+        ("Part", "a table"),
+    ],
+)
+def test_a_type_in_words(base, said):
+    assert in_words(base) == said
+
+
+def test_a_missing_key_is_said_with_its_table(fp8tune, project):
+    (project / "train.toml").write_text(FIXED.partition("[data]")[0])
+    found = fp8tune("lint", "train.toml", "--trainer", "trainers/ours.toml")
+    assert "error[missing-key] `data.path` is missing\n" in found.out
 
 
 @both
