@@ -28,6 +28,7 @@ GAPS = {
     "block_tokens.video": "the attention mask of video",
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
+    "shards.product": "parallel degrees whose product is not the number of GPUs",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",
@@ -39,6 +40,8 @@ GAPS = {
     "mixtures of experts and vision-language models",
     "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
     "are not computed again",
+    "activation_bytes.described": "activations without full AC, of a trainer that only "
+    "a file describes",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",
     "logit_bytes.whole": "whole logits on each tensor-parallel rank",
@@ -86,12 +89,29 @@ GAPS = {
 UNSAID = "unsaid."
 """Beginning of the name of a field that the file of a user's trainer does not say."""
 
+OTHER = "other."
+"""Beginning of a field and its value, ``other.ac=block``, that is none of these."""
+
+MEANT = {
+    "precision": ("bf16", "fp8", "fp16", "fp32"),
+    "ac": ("none", "full"),
+    "fp8_recipe": ("tensorwise", "rowwise", "rowwise_with_gw_hp"),
+}
+"""The values of a field that fp8tune knows, for a trainer that a user describes."""
+
 
 def _gap(name: str) -> str:
     """What is not covered, in words; empty if the name is of no gap."""
     if name.startswith(UNSAID):
         field = name.removeprefix(UNSAID)
         return f"[job] of the trainer's file does not say `{field}`"
+    if name.startswith(OTHER):
+        field, _, value = name.removeprefix(OTHER).partition("=")
+        *most, last = MEANT[field]
+        return (
+            f'`{field}` is "{value}" here; fp8tune knows {", ".join(most)} and {last}: '
+            "if it is one of them, write an expression in [job]"
+        )
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
 
 

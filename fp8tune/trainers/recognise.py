@@ -78,6 +78,8 @@ def recognise(
         hits = len(tables.intersection(values))
         if hits > 1 or (hits and hits == len(values)):
             return Kind("", False, description)
+    if describes_trainer(values):
+        return Kind("", False, "a description of a trainer (--trainer reads it)")
     share = EXPLICIT if explicit else FOUND
     ranked = list(_ranked(values, only))
     if not ranked:
@@ -92,6 +94,14 @@ def recognise(
         "",
         False,
         f"most of it is not {about.title}'s (--trainer {about.name} checks it)",
+    )
+
+
+def describes_trainer(values: dict[str, Any]) -> bool:
+    """Whether a file describes a trainer, and is no config."""
+    tables = (values.get(name) for name in ("sections", "classes", "job"))
+    return isinstance(values.get("title"), str) and all(
+        isinstance(table, dict) for table in tables
     )
 
 
@@ -200,9 +210,12 @@ def version_of(name: str, values: dict[str, Any]) -> str:
 
 
 def chosen(values: dict[str, Any], names: Iterable[str], *, explicit: bool) -> Kind:
-    """Whose config a file is: of the first of ``names`` that is given, else by keys."""
+    """Whose config a file is: of the first of ``names`` that is given, else by keys.
+
+    A file that was found is none if it describes a trainer.
+    """
     name = next(filter(None, names), "")
-    if name:
+    if name and (explicit or not describes_trainer(values)):
         about = trainers()[name.partition("==")[0]]
         return Kind(version_of(name, values), False, f"a {about.title} config")
     return recognise(values, explicit=explicit)

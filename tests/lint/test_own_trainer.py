@@ -21,6 +21,7 @@ from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.search.plan import read_config
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.described.loader import in_words
 from fp8tune.trainers.json_schema import json_schema
 from fp8tune.trainers.trainer import trainer
 from tests.commands.test_schema import both
@@ -161,6 +162,28 @@ def test_types_defaults_and_what_the_trainer_converts(ours, config, found):
     assert 2**63 not in loaded.values.values()
 
 
+@each(
+    ("base", "said"),
+    [
+        ("int", "a whole number"),
+        ("list[str]", "an array of strings"),
+        ("list[list[int]]", "an array of arrays"),
+        ("list[Part]", "an array of tables"),
+        ("dict[str, float]", "a table of numbers"),
+        ("dict[str, list[int]]", "a table of arrays"),
+        ("Part", "a table"),
+    ],
+)
+def test_a_type_in_words(base, said):
+    assert in_words(base) == said
+
+
+def test_a_missing_key_is_said_with_its_table(fp8tune, project):
+    (project / "train.toml").write_text(FIXED.partition("[data]")[0])
+    found = fp8tune("lint", "train.toml", "--trainer", "trainers/ours.toml")
+    assert "error[missing-key] `data.path` is missing\n" in found.out
+
+
 @both
 def test_editors_have_its_schema(check, ours, tmp_path):
     schema = json_schema(ours())
@@ -228,6 +251,67 @@ def test_what_the_file_does_not_say_is_unknown(ours):
             assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
 
 
+def saying(field, value):
+    """The file with another value of a field of the job."""
+    return re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
+
+
+@each(
+    ("field", "value", "said"),
+    [
+        (
+            "precision",
+            '"bfloat16"',
+            '`precision` is "bfloat16" here; fp8tune knows bf16, fp8, fp16 and fp32',
+        ),
+        (
+            "ac",
+            '"selective"',
+            '`ac` is "selective" here; fp8tune knows none and full',
+        ),
+        (
+            "fp8_recipe",
+            '"delayed"',
+            '`fp8_recipe` is "delayed" here; fp8tune knows tensorwise, rowwise and '
+            "rowwise_with_gw_hp",
+        ),
+        ("fp8_recipe", '"rowwise_with_gw_hp"', "recipe rowwise_with_gw_hp, of which"),
+        ("ac", '"none"', "activations without full AC, of a trainer that only a file"),
+        ("weight_bytes", "1 - 5", "`weight_bytes` is unknown"),
+    ],
+)
+def test_values_without_an_estimate_are_named(fp8tune, project, field, value, said):
+    file = Path(f"trainers/case-{len(trainers())}.toml")
+    file.write_text(saying(field, value), encoding="utf-8")
+    found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
+    assert said in " ".join(found.out.split())
+
+
+def test_a_key_that_allows_other_values_is_asked_for_each(ours):
+    text = OURS.replace('allowed = ["bf16", "fp8"], near = { fp8 = ["float8"] }, ', "")
+    config = FIXED.replace('"fp8"', '"bfloat16"')
+    known = ours(text)
+    assert job(known, config).find("precision") is None
+    assert job(known, FIXED)["precision"] == "fp8"
+    assert known.vocabulary.origins("precision") == ["train.dtype"]
+
+
+def test_rowwise_has_a_speed_of_its_own(ours):
+    gains = [
+        job(ours(saying("fp8_recipe", f'"{recipe}"')))["speed.fp8_gain"]
+        for recipe in ("tensorwise", "rowwise")
+    ]
+    assert gains[0] > gains[1] > 1
+
+
+def test_runs_of_one_trainer_do_not_speak_for_another(ours):
+    names = ("ours", "theirs")
+    assert {job(ours(OURS, name))["estimate_family"] for name in names} == {
+        "trainer ours",
+        "trainer theirs",
+    }
+
+
 def test_lint_says_what_the_file_does_not_say(fp8tune, project):
     text = OURS.replace("tied_embeddings = false\n", "")
     (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
@@ -255,6 +339,34 @@ dp_shard = "parallel.dp if parallel.dp != -1 else world_size // tp"
     found = [job(known, f"[parallel]\ndp = {dp}\n")["dp_shard"] for dp in (-1, 4)]
     assert found == [8, 4]
     assert job(known, "[parallel]\ndp = 0\n").find("dp_shard") is None
+
+
+@each(
+    ("degrees", "said"),
+    [
+        ("dp_shard = 4", "parallel degrees whose product is not the number of GPUs"),
+        ("cp = 3", "parallel degrees whose product is not the number of GPUs"),
+        ("tp = 2", "[job] of the trainer's file does not say `sequence_parallel`"),
+        ("dp_shard = 8\ntp = 2\nsequence_parallel = true", ""),
+    ],
+)
+def test_degrees_that_do_not_fit_the_gpus_have_no_estimate(
+    fp8tune, project, degrees, said
+):
+    file = Path(f"trainers/case-{len(trainers())}.toml")
+    file.write_text(f"{OURS}{degrees}\n", encoding="utf-8")
+    named = ("fixed.toml", "--trainer", str(file))
+    found = fp8tune("estimate", *named, "--output-format", "json").json
+    assert (found["memory"]["peak_gib"] is None) == bool(said)
+    lint = fp8tune("lint", *named)
+    assert said in lint.out + lint.err
+    assert (" not checked because " in lint.out + lint.err) == bool(said)
+
+
+def test_degrees_tell_the_number_of_gpus(ours):
+    text = f"{OURS}dp_shard = 8\ndp_replicate = 2\n"
+    assert job(ours(text), target=Target("h100-sxm"))["world_size"] == 16
+    assert job(ours(f"{text}ep = 2\n"), target=Target()).find("world_size") is None
 
 
 def test_a_key_is_not_taken_for_a_field_of_the_same_spelling(ours):
@@ -307,6 +419,8 @@ MISTAKES = [
     ),
     ("(context = .*)min = 1, ", r"\1", "`seq_len` is a whole number from 1 on, but"),
     ("^fused = .*", "tp = 0", "`tp` is a whole number from 1 on"),
+    ("^weight_bytes = .*", "weight_bytes = -4", "`weight_bytes` is a whole number"),
+    ("^ffn_matrices = .*", "ffn_matrices = 0", "`ffn_matrices` is a whole number"),
     ("^seq_len = .*", 'seq_len = "train.lr"', "add min = 1 to the key, or write an"),
     ("^precision = .*", 'precision = "fp8"', "for the text write '\"fp8\"'"),
     ("^precision = .*", 'precision = "train.lr"', "`precision` is text, but not"),
@@ -506,6 +620,16 @@ def test_pyproject_names_it_and_files_are_recognised(fp8tune, project):
     assert rules_by_file(one) == MINE
     assert fp8tune("schema").json["title"] == "Ours config"
     assert fp8tune("estimate", "fixed.toml", "--output-format", "json").json["fit"]
+
+
+def test_its_file_is_no_config(fp8tune, project):
+    (project / "fixed.toml").unlink()
+    (project / "other.toml").unlink()
+    for named in ((), ("--trainer", "trainers/ours.toml")):
+        found = fp8tune("lint", ".", *named, "--output-format", "json")
+        assert {path for path, _ in rules_by_file(found)} == {"train.toml"}
+    alone = fp8tune("lint", "trainers/ours.toml")
+    assert (alone.code, "a description of a trainer" in alone.err) == (2, True)
 
 
 def test_a_comment_and_a_rule_may_name_it(fp8tune, project):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.facts.gaps import GAPS, reason
+from fp8tune.facts.gaps import reason
 from fp8tune.job import Source, Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.formula import unknown_if, working
@@ -190,9 +190,7 @@ class _Derivation:
         try:
             self.config.job[name]
         except Unknown as missing:
-            lacking = str(missing.args[0])
-            if lacking in GAPS:
-                return reason(lacking, self.config.job.target.gpu)
+            return reason(str(missing.args[0]), self.config.job.target.gpu)
         return ""
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from fp8tune.facts import FACTS
-from fp8tune.facts.gaps import UNSAID
+from fp8tune.facts.gaps import MEANT, OTHER, UNSAID
 from fp8tune.fields import FIELDS
 from fp8tune.job import TARGETS, Job, Source, Unknown, Vocabulary, sources
 from fp8tune.lint.expression import Expression, compile_expression
@@ -38,6 +38,7 @@ _TEXTS_OF_A_JOB = (
 _COUNTS = (
     *("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate", "grad_accum", "micro_batch"),
     *("seq_len", "hidden_size", "layers", "heads", "kv_heads", "vocab_size"),
+    *("head_dim", "ffn_size", "ffn_matrices", "weight_bytes"),
 )
 """Fields that are whole numbers from 1 on."""
 
@@ -91,13 +92,19 @@ class Fields:
                 raise self.file.fail(f"`{name}` {reason}", "job", name, part="value")
             if not isinstance(said, str):
                 computed[name] = _source(said, partial(_constant, said))
-            elif said in self.keys:
+            elif said in self.keys and self.is_meant(name, self.keys[said]):
                 renamed[name] = said
             else:
                 formula = self.expression(name, said)
                 compute = partial(_checked, name, formula.evaluate)
                 computed[name] = _source(said, compute, formula.names)
         return renamed, computed
+
+    def is_meant(self, name: str, key: Key) -> bool:
+        """Whether every value of a key is one that fp8tune knows for the field."""
+        return name not in MEANT or (
+            bool(key.allowed) and {*key.allowed} <= {*MEANT[name]}
+        )
 
     def refusal(self, name: str, said: Any) -> str:
         """Why a field cannot be this key or constant; empty if it can."""
@@ -208,4 +215,6 @@ def _checked(name: str, compute: Callable[[Job], Any], job: Job) -> Any:
         fine = fine and (name not in _COUNTS or value >= 1)
     if not fine:
         raise Unknown(name)
+    if value and name in MEANT and value not in MEANT[name]:
+        raise Unknown(f"{OTHER}{name}={value:.60}")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fp8tune.job import Unknown, known
+from fp8tune.job import Job, Unknown, known
 
 if TYPE_CHECKING:
     from fp8tune.facts.linears import Gemm
@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 ALIGNMENT = 16
 """FP8 needs a multiple of it; a linear with another K or N is taken as bf16."""
 
+MEASURED = ("tensorwise", "rowwise")
+"""The recipes with published runs; both convert the same linears."""
+
 
 def gemms(
+    job: Job,
     fp8_tokens: tuple[int, ...],
     hidden_size: int,
     heads: int,
@@ -28,19 +32,19 @@ def gemms(
     ac_applied: str,
     moe_layers: int,
     precision: str,
-    fp8_recipe: str | None = None,
-    fp8_converts_head: bool | None = None,
 ) -> tuple[Gemm, ...]:
     """Every linear of the decoder, with those that FP8 converts."""
+    if not job["degrees_fit"]:
+        raise Unknown("shards.product")
     if moe_layers:
         raise Unknown("speed.experts")
-    if precision == "fp8" and known("fp8_recipe", fp8_recipe) != "tensorwise":
+    if precision == "fp8" and job["fp8_recipe"] not in MEASURED:
         raise Unknown("speed.recipe")
     from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
 
-    head = precision == "fp8" and known("fp8_converts_head", fp8_converts_head)
+    head = precision == "fp8" and job["fp8_converts_head"]
     modes: dict[str, tuple[str, ...]] = {"none": (), "full": BLOCK[:-1]}
-    repeated = frozenset(known("activation_bytes.ac", modes.get(ac_applied)))
+    repeated = frozenset(known("ac_applied", modes.get(ac_applied)))
     sizes = (hidden_size, heads, kv_heads, head_dim, ffn_size, ffn_matrices)
     shape = Decoder(layers, *sizes, vocab_size, layers)
     (tokens,) = fp8_tokens
@@ -64,4 +68,4 @@ def attention_passes(ac_applied: str, cp: int) -> float:
     if cp > 1:
         raise Unknown("speed.cp")
     modes = {"none": 3.5, "full": 4.5}
-    return known("activation_bytes.ac", modes.get(ac_applied))
+    return known("ac_applied", modes.get(ac_applied))

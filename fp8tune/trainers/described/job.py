@@ -7,6 +7,7 @@ does not say is unknown.
 
 from __future__ import annotations
 
+from fp8tune.facts.gaps import UNSAID
 from fp8tune.job import Job, Unknown, Words
 
 
@@ -56,12 +57,30 @@ def dp_shard(world_size: int, dp_replicate: int, tp: int, pp: int, cp: int) -> i
     """FSDP shards: all GPUs that the other degrees leave."""
     shards, rest = divmod(world_size, dp_replicate * tp * pp * cp)
     if rest or not shards:
-        raise Unknown("dp_shard")
+        raise Unknown("shards.product")
     return shards
 
 
-def shards(dp_shard: int, cp: int) -> int:
-    """Ranks that share one copy of the weights."""
+def declared_gpus(
+    dp_shard: int, dp_replicate: int, tp: int, pp: int, cp: int, ep: int
+) -> int:
+    """Number of GPUs that the degrees multiply to; unknown with EP."""
+    if ep > 1:
+        raise Unknown("world_size")
+    return dp_shard * dp_replicate * tp * pp * cp
+
+
+def degrees_fit(
+    declared_gpus: int | None = None, world_size: int | None = None
+) -> bool:
+    """Whether the degrees may multiply to the number of GPUs."""
+    return None in (declared_gpus, world_size) or declared_gpus == world_size
+
+
+def shards(dp_shard: int, cp: int, degrees_fit: bool) -> int:
+    """Ranks that share one copy of the weights; unknown if the degrees do not fit."""
+    if not degrees_fit:
+        raise Unknown("shards.product")
     if cp > 1:
         raise Unknown("shards.cp")
     return dp_shard
@@ -137,9 +156,9 @@ def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:
 
 
 def sequence_parallel(tp: int) -> bool:
-    """Whether TP also splits norms and residual stream."""
+    """Whether TP also splits norms and residual stream; with TP the file says it."""
     if tp > 1:
-        raise Unknown("sequence_parallel")
+        raise Unknown(UNSAID + "sequence_parallel")
     return False
 
 

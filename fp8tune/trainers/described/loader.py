@@ -8,6 +8,7 @@ fields of the schema say what such trainers do differently: ``unknown_keys`` and
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from fp8tune.document import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS, HINTS = 1000, 20
 """Most faults that are kept, and of unknown keys with a hint."""
@@ -65,10 +66,31 @@ def checked(spec: Key, value: Any, *, quoted: bool = False) -> Any:
     if isinstance(value, float) and value != value:
         raise Wrong("not-a-number")
     if not of_type(spec.base, value):
-        raise Wrong("wrong-type", type=spec.kind)
+        raise Wrong("wrong-type", type=in_words(spec.base))
     if spec.allowed and value not in spec.allowed:
         raise Wrong("value-not-allowed", allowed=spec.allowed)
     return value
+
+
+PLURALS = {
+    "int": "whole numbers",
+    "float": "numbers",
+    "bool": "true or false",
+    "str": "strings",
+    "list": "arrays",
+}
+"""How messages call the elements of an array or a table."""
+
+
+def in_words(base: str) -> str:
+    """Return what a value of a type is: ``an array of strings``."""
+    kind, _, inner = base.partition("[")
+    if kind not in ("list", "dict"):
+        return IN_WORDS.get(kind, "a table")
+    inner = inner.rpartition(",")[2] if kind == "dict" else inner
+    element = re.split(r"[\[\]]", inner.strip())[0]
+    whole = "an array" if kind == "list" else "a table"
+    return f"{whole} of {PLURALS.get(element, 'tables')}"
 
 
 def in_range(spec: Key, value: Any) -> bool:

@@ -10,7 +10,9 @@ keeps and computes again (benchmarks/activation_bytes.py).
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown, known
+from typing import Any
+
+from fp8tune.job import Job, Unknown, known
 
 BF16 = 2
 
@@ -118,7 +120,7 @@ def activation_bytes(ac_applied: str, hidden_size: int, compute_bytes: int) -> i
     """Bytes per token that one block keeps: with full AC its input."""
     inputs = compute_bytes * hidden_size
     if ac_applied != "full":
-        raise Unknown("activation_bytes.ac", inputs)
+        raise Unknown("activation_bytes.described", inputs)
     return inputs
 
 
@@ -188,9 +190,14 @@ def spare_bytes() -> int:
     return 0
 
 
-def estimate_family() -> str:
-    """The group of measured runs: none, its error is ``BAND``."""
-    return ""
+def lower_bounds() -> dict[str, Any]:
+    """Values of unknown facts with which the peak is a lower bound: none."""
+    return {}
+
+
+def estimate_family(job: Job) -> str:
+    """The group of measured runs: those of this trainer; its error is ``BAND``."""
+    return f"trainer {job.words.trainer}"
 
 
 def memory_low_gib(memory_peak_gib: float) -> float:

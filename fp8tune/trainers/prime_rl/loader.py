@@ -108,7 +108,9 @@ class _Run:
         while path not in self.shared and path[:-1] in self.shared:
             path = path[:-1]
         path = self.shared.get(path, path)
-        fault = Fault(kind, path, {"key": dotted(path), **facts})
+        is_table = kind == "missing-key" and path != (facts["name"],)
+        key = (*path, facts["name"]) if is_table else path
+        fault = Fault(kind, path, {"key": dotted(key), **facts})
         if len(self.faults) < MAX_FAULTS and fault not in self.faults[-HINTS:]:
             self.faults.append(fault)
 
