@@ -322,16 +322,20 @@ class Job(dict[str, Any]):
             keys |= settings[name](job, changes[name])
         return keys
 
+    def can_set(self, name: str) -> bool:
+        """Return whether a field can be set: by a key, or by several."""
+        words = self.words
+        return words.renamed.get(name, name) in words.keys or name in words.settings
+
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
         """Return the job with other values and accumulation that keeps the tokens.
 
         A step has the same tokens as far as the micro-batch allows. Accumulation stays
         as it is if ``changes`` sets it, or if the fields are not known.
         """
-        changed, words = self.with_values(changes), self.words
-        key = words.renamed.get("grad_accum", "grad_accum")
-        is_set = key in words.keys or key in words.settings
-        if not is_set or not {key, "grad_accum"}.isdisjoint(changes):
+        changed, key = self.with_values(changes), "grad_accum"
+        named = {key, self.words.renamed.get(key, key)}
+        if not self.can_set(key) or not named.isdisjoint(changes):
             return changed
         try:
             rows = self["micro_batch"] * self["grad_accum"]

@@ -293,8 +293,8 @@ def reasons(
         ),
         (
             all_gain and fp8_slower_cost >= 0.005,
-            f"{fp8_slower_linears} run {1 - fp8_slower_gain:.0%} slower in FP8; they "
-            f"cost {fp8_slower_cost:.1%} of the linears' time; "
+            f"{fp8_slower_linears} run {1 - fp8_slower_gain:.0%} slower in FP8 than in "
+            f"bf16: all linears together lose {fp8_slower_cost:.1%} of their time; "
             + (f"`{fp8_filter_key}` can keep them in bf16" * bool(fp8_filter_key))
             + "no key changes it" * (not fp8_filter_key),
         ),

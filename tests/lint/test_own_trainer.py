@@ -239,6 +239,17 @@ components = ["model"]
     )
 
 
+def test_advice_sets_keys_and_not_the_accumulation_that_follows(ours):
+    key = 'all = { type = "int", default = 64, min = 1 }'
+    text = OURS.replace("[classes.Train]\n", f"[classes.Train]\n{key}\n")
+    accum = 'grad_accum = "train.all // (train.batch * dp_shard)"'
+    known = ours(f"{text}{accum}\nreduces_each_micro_batch = true\n")
+    config = FIXED.replace("batch = 2\n", "batch = 16\n")
+    found = job(known, config, Target("h100-sxm", 4))
+    assert found["memory.advice"] == "set `train.batch = 4`"
+    assert found.with_values({"train.batch": 4})["grad_accum"] == 4
+
+
 def test_what_the_file_does_not_say_is_unknown(ours):
     for field in ("weight_bytes", "tied_embeddings", "optimizer", "ac", "precision"):
         said = "\n".join(

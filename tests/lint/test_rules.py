@@ -17,6 +17,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import compile_template
 from fp8tune.trainers import faults
+from fp8tune.trainers.about import trainers
 from tests.each import each
 from tests.lint.every_rule import BUILTIN, PACK, each_rule
 
@@ -240,3 +241,19 @@ def test_a_rule_of_one_trainer_reads_its_keys_or_is_neutral(rule):
 def test_rule_files_are_sorted_by_consequence_and_name():
     files = [(CATEGORIES.index(c), path) for c, path in rule_files(builtin_folder())]
     assert files == sorted(files)
+
+
+@each("rule", PACK, ids=lambda rule: rule.name)
+def test_no_message_gives_a_field_for_a_key(rule):
+    """A field that follows from several keys has a value that none of them takes."""
+    known = trainers()
+    names = [name for name in rule.trainers or known if not known[name].own]
+    fields = {field for name in names for field in known[name].settings}
+    if rule.name == "gradients-kept-unsharded":
+        fields -= {"grad_accum"}  # torchtitan never keeps them
+    with open(rule.path, "rb") as file:
+        data = tomllib.load(file)
+    texts = [data["message"], data.get("help", "")]
+    texts += [fix.get("title", "") for fix in data.get("fix", ())]
+    found = re.findall(r"key\((\w+)\)\}`? =", "\n".join(texts))
+    assert fields.isdisjoint(found)

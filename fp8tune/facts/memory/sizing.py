@@ -69,16 +69,18 @@ def advice(
     it may not fit. Else the number of GPUs on which the smallest setting would fit.
 
     For a family of GPUs the advice is for the largest. It gives no values if nothing is
-    known to fit: because the usable memory is unknown, or for a pipeline's last stage.
+    known to fit: because the usable memory is unknown, for a pipeline's last stage, or
+    because the micro-batch follows from several keys.
     """
     member = largest(job["gpu"])
     if member:
         on_member = job.on_gpu(member)
         return Prose(f"on {member}, the largest, {on_member['memory.advice']}")
-    if memory_largest_micro_batch is None or pp > 1:
+    can_set = job.can_set("micro_batch")
+    if memory_largest_micro_batch is None or pp > 1 or not can_set:
         return Prose(_what_matters(job, micro_batch, ac, ac_usable))
-    full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
-    once = {"grad_accum": 1} if grad_accum > 1 else {}
+    full = _full(job, ac, ac_usable)
+    once = {"grad_accum": 1} if grad_accum > 1 and job.can_set("grad_accum") else {}
     single = {"packed_experts": False} if expert_padding else {}
     if kept := _keeping(job, {}, FITS):
         other = job.with_values(full)
@@ -96,6 +98,12 @@ def advice(
             return Prose(f"set {said}: {most}{hardly}")
     least = {"micro_batch": job["fp8.batch_step"]}
     return Prose(_on_more_gpus(job, single | full | once | least))
+
+
+def _full(job: Job, ac: str, modes: tuple[str, ...]) -> dict[str, Any]:
+    """Full AC, if it is another mode and a key sets it."""
+    can = "full" in modes and ac != "full" and job.can_set("ac")
+    return {"ac": "full"} if can else {}
 
 
 def _smaller(job: Job, fewer: dict[str, Any], ways: tuple[dict[str, Any], ...]) -> str:
@@ -131,6 +139,7 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
     """The changes plus a micro-batch and accumulation that keep the sequences.
 
     It has the largest micro-batch with the wanted verdict; empty if there is none.
+    What follows from the micro-batch, as accumulation may, is not among them.
     """
     rows = job["micro_batch"] * job["grad_accum"]
     most = 0
@@ -141,8 +150,11 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
     surely = [size for size in sizes if size <= most][:2]
     hardly = [size for size in sizes if size > most][-2:]
     for size in (job["micro_batch"], rows, *(surely if wanted == FITS else hardly)):
-        values = {"micro_batch": size, "grad_accum": rows // size}
-        new = {name: value for name, value in values.items() if job[name] != value}
+        new = {} if size == job["micro_batch"] else {"micro_batch": size}
+        if job.with_values(new).find("grad_accum") != rows // size:
+            if not job.can_set("grad_accum"):
+                continue
+            new["grad_accum"] = rows // size
         if (changes or new) and _fit(job.with_values(changes | new)) == wanted:
             return changes | new
     return {}
@@ -170,7 +182,7 @@ def _fewer(job: Job, changes: dict[str, Any]) -> str:
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
     """What could be made smaller if nothing is sure to fit, in words."""
     one = {"micro_batch": 1} if micro_batch > 1 else {}
-    full = {"ac": "full"} if "full" in modes and ac != "full" else {}
+    full = _full(job, ac, modes)
     smaller, mode = f"a smaller `{job.key('micro_batch')}`", _said(job, full)
 
     def helps(changes: dict[str, Any]) -> bool:

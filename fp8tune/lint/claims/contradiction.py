@@ -200,7 +200,8 @@ class _Reader:
             if value in claim.words:
                 return {}
             words, _, _ = self.comments.sentence(claim.span)
-            return {} if str(value) in words.lower() else _facts(value)
+            said = str(value)
+            return {} if said in words.lower() else _facts(Words(said))
         number = isinstance(value, (int, float)) and value > 0
         if not number or claim.figure.means(value):
             return {}

@@ -82,6 +82,7 @@ def gemms(
     share = every_nth(ac_applied, layers) / layers if nth else 1
     return tuple(
         gemm._replace(
+            name=NAMES[gemm.name].rpartition(".")[2],
             fp8=gemm.name not in skipped,
             passes=gemm.passes + share * (gemm.name in again),
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.torchtitan import models
+from fp8tune.trainers.torchtitan.releases import LENIENT
 
 EXPERT_MODELS = ("llama4", "deepseek_v3", "gpt_oss")
 """Models that FSDP wraps if experts are parallel, without shards of their own."""
@@ -374,3 +375,17 @@ def not_modelled(
         (sharded and never, "weights that stay gathered after the forward pass"),
     )
     return tuple(text for holds, text in said if holds)
+
+
+def tokenizer_file(
+    trainer_version: str,
+    model_hf_assets_path: Any = None,
+    model_tokenizer_path: Any = None,
+) -> str:
+    """The file of a tokenizer where a folder is needed, as it is since 0.2.0.
+
+    ``tokenizer_path`` replaces ``hf_assets_path`` (config/manager.py).
+    """
+    path = str(model_tokenizer_path or model_hf_assets_path or "")
+    is_file = path.endswith("tokenizer.model") and trainer_version != LENIENT
+    return Words(path if is_file else "")

@@ -232,7 +232,9 @@ class _Run:
         spec = self.spec(name)
         spec = spec._replace(allowed=list(allowed))
         hint = f'did you mean "{near}"?' if near else self.hints.for_value(spec, value)
-        facts = {"allowed": list(allowed), "hint": hint, **value_meant(hint, value)}
+        facts = {"allowed": list(allowed), "hint": hint}
+        if name not in ("model.name", "model.flavor"):  # near names, other models
+            facts |= value_meant(hint, value)
         self.refuse("value-not-allowed", tuple(name.split(".")), **facts)
         return False
 
@@ -278,9 +280,14 @@ class _Run:
         meant = next(same, "") if not {"grouped_mm", "moe"} & set(parts) else ""
         hint = f'did you mean "{meant}"?' if meant else ""
         facts: dict[str, Any] = {"allowed": list(allowed), "hint": hint}
-        if meant:
+        value = name
+        if meant in self.raw["model"]["converters"]:  # it would be there twice
+            value, path = self.raw["model"]["converters"], path[:-1]
+            facts |= {"meant": [one for one in value if one != name], "sure": True}
+            facts["hint"] = f'"{meant}" is its name here, and is in the list already'
+        elif meant:
             facts |= {"meant": meant, "sure": True}
-        self.fault("value-not-allowed", path, value=name, **facts)
+        self.fault("value-not-allowed", path, value=value, **facts)
 
     def float8(self, table: str) -> None:
         """What the converter of linears reads of its table."""

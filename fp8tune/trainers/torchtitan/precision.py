@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Unknown, Words
-from fp8tune.trainers.torchtitan.gemms import NAMES, is_small
+from fp8tune.trainers.torchtitan.gemms import is_small
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def small_linears(gemms: tuple[Gemm, ...], tp: int, fp8_recipe: str) -> str:
     if tp > 1:
         raise Unknown("small_linears")
     small = (g.name for g in gemms if g.fp8 and is_small(fp8_recipe, g.k, g.n))
-    return Words(", ".join(NAMES[name] for name in small))
+    return Words(", ".join(small))
 
 
 def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:

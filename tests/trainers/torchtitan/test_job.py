@@ -167,7 +167,7 @@ def test_small_linears_stay_in_bf16_by_recipe(job):
     for recipe in ("tensorwise", "rowwise"):
         text = FP8 + TABLE + filters + f'recipe_name = "{recipe}"\n'
         kept[recipe] = [g.name for g in job(text + COMPILED)["gemms"] if not g.fp8]
-    assert kept == {"tensorwise": ["k_proj", "v_proj"], "rowwise": ["k_proj", "v_proj"]}
+    assert kept == {"tensorwise": ["wk", "wv"], "rowwise": ["wk", "wv"]}
     small = FP8.replace("llama3", "qwen3").replace("8B", "0.6B") + TABLE + filters
     assert job(small + 'recipe_name = "rowwise"\n')["converted_linears"] == 0
 
@@ -182,4 +182,9 @@ def test_linears_that_fp8_converts(job):
     text = FP8 + TABLE + 'filter_fqns = ["output", "auto_filter_small_kn"]\n'
     ac = '[activation_checkpoint]\nmode = "full"\n'
     kept = {gemm.name for gemm in job(text + ac)["gemms"] if not gemm.fp8}
-    assert kept == {"k_proj", "v_proj", "head"}
+    assert kept == {"wk", "wv", "output"}
+
+
+def test_linears_have_the_names_that_filters_take(job):
+    names = [gemm.name for gemm in job(FP8 + "[training]\nseq_len = 8192\n")["gemms"]]
+    assert names == ["wq", "wk", "wv", "wo", "w1", "w3", "w2", "output"]

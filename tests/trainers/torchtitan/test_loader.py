@@ -165,6 +165,20 @@ def test_a_converter_of_another_release_names_the_one_that_is_meant(load):
         assert (fault.facts["meant"], fault.facts["sure"]) == (meant, True)
 
 
+def test_a_converter_whose_other_name_is_there_is_removed(load):
+    text = "[model]\nconverters = ['float8', 'quantize.linear.float8']\n"
+    (fault,) = load(text).faults
+    assert fault.path == ("model", "converters")
+    assert fault.facts["meant"] == ["quantize.linear.float8"]
+
+
+@each("key", ["name = 'llama33'", "flavor = '7B'", "flavor = '8b'"])
+def test_no_fix_writes_another_model(load, key):
+    (fault,) = load(f"[model]\n{key}\n").faults
+    assert fault.facts["hint"].startswith("did you mean")
+    assert not {"meant", "sure"} & set(fault.facts)
+
+
 @each(
     ("text", "version", "hint", "facts"),
     [
