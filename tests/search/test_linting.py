@@ -45,8 +45,8 @@ def test_nothing_becomes_wrong(project):
 def test_a_comment_that_is_no_longer_true_is_pointed_out(project):
     said = notes(project, ("train.activation_checkpointing", "selective"))
     assert said == [
-        "a.toml:1: the comment says `full AC`, but "
-        '`train.activation_checkpointing = "selective"` [wrong-ac-in-comment]'
+        "a.toml:1: the comment says `full AC`, but the run's mode is "
+        "selective (`train.activation_checkpointing`) [wrong-ac-in-comment]"
     ]
 
 
