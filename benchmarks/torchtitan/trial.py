@@ -206,7 +206,9 @@ def counted(step: Any) -> tuple[list[float], dict[str, int], dict[str, int]]:
     profiler: Any = import_module("torch.profiler")
     with LiveBytes("forward") as live:
         losses = [step(live.enter) for _ in range(2)]
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as seen:
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU], acc_events=True
+    ) as seen:
         step(lambda _: None)
     counts = {event.key: event.count for event in seen.key_averages()}
     return losses, {k: v for k, v in counts.items() if k in COUNTED}, live.peaks

@@ -115,7 +115,7 @@ def test_what_fsdp_frees_is_gathered_again(policy, gathers):
     made = spec(DEBUG.replace("global_batch_size = 4\n", "") + table, 4)
     training = Training(build(made)[0], made, batches(made))
     activity = torch.profiler.ProfilerActivity.CPU
-    with torch.profiler.profile(activities=[activity]) as seen:
+    with torch.profiler.profile(activities=[activity], acc_events=True) as seen:
         training.step()
     torch.distributed.destroy_process_group()
     counts = {event.key: event.count for event in seen.key_averages()}
