@@ -1,0 +1,161 @@
+"""What a log and a profiler trace of a run say, before anything is judged."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, field
+from typing import Literal
+
+Says = Literal["asks", "claims", "proves", "denies"]
+"""What a line of a log says of FP8.
+
+``asks``: it was requested. ``claims``: the line is printed even if no module was
+converted. ``proves``: it counts converted modules, and the count is not 0. ``denies``:
+it counts 0, or says that the run goes on in 16 bit.
+"""
+
+QUANTITIES = (
+    "step",
+    "tokens",
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "tokens_per_second",
+    "step_s",
+    "peak_gib",
+    "mfu",
+)
+
+
+@dataclass
+class Curve:
+    """The logged steps of one start of a run, in the order of the log.
+
+    One array per quantity, NaN where a step does not log it: the step's number, tokens
+    seen so far over all ranks, loss, norm of the gradients before clipping, learning
+    rate, tokens/s over all ranks, wall time of a step [s], peak memory of one GPU as
+    the trainer logs it [GiB], MFU [%].
+    """
+
+    step: array[float] = field(default_factory=lambda: array("d"))
+    tokens: array[float] = field(default_factory=lambda: array("d"))
+    loss: array[float] = field(default_factory=lambda: array("d"))
+    grad_norm: array[float] = field(default_factory=lambda: array("d"))
+    learning_rate: array[float] = field(default_factory=lambda: array("d"))
+    tokens_per_second: array[float] = field(default_factory=lambda: array("d"))
+    step_s: array[float] = field(default_factory=lambda: array("d"))
+    peak_gib: array[float] = field(default_factory=lambda: array("d"))
+    mfu: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, **values: float) -> None:
+        """Append one logged step."""
+        for name in QUANTITIES:
+            getattr(self, name).append(values.get(name, math.nan))
+
+    def __len__(self) -> int:
+        """Return the number of logged steps."""
+        return len(self.step)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A line of a log that says something of FP8.
+
+    ``name`` is that of the pattern, ``count`` the number of modules that the line
+    counts, if it counts any.
+    """
+
+    says: Says
+    name: str
+    line: int
+    text: str
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line or a figure that a known cause of failures leaves behind.
+
+    ``cause`` is the name of the cause's file, ``line`` the line of the log (0 for a
+    trace), ``values`` what its pattern captured.
+    """
+
+    cause: str
+    line: int
+    text: str
+    values: dict[str, str] = field(default_factory=dict)
+    rank: int | None = None
+
+
+@dataclass
+class Log:
+    """What a training log says.
+
+    ``trainer`` is the trainer whose lines these are, ``""`` if none is known.
+    ``starts`` has a curve for each start of the run in the log. ``ended`` is whether
+    the run said that it reached its end, None if the log does not show it.
+    ``settings`` are values that the log prints of the config, by their names there.
+    """
+
+    path: str
+    trainer: str = ""
+    lines: int = 0
+    size: int = 0
+    starts: list[Curve] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    signs: list[Sign] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
+    ended: bool | None = None
+    cut: str = ""
+    """Why the log could not be read to its end, ``""`` if it was."""
+
+
+@dataclass
+class Gemms:
+    """Matrix multiplications of one kind in a trace: calls, and their time [us]."""
+
+    calls: int = 0
+    us: float = 0.0
+    flops: float = 0.0
+
+
+@dataclass(frozen=True)
+class Left:
+    """A GEMM that ran in 16 bit: M, K and N where the trace has shapes, its calls."""
+
+    name: str
+    shape: tuple[int, int, int] | None
+    calls: int
+    us: float
+
+
+@dataclass
+class Trace:
+    """What a profiler trace shows.
+
+    ``device`` is ``cuda`` if it holds GPU kernels, else ``cpu``. ``backward`` and
+    ``forward`` are whether FP8 GEMMs ran in that pass, None if the trace does not tell.
+    ``casts`` counts FP8 casts, ``left`` has the GEMMs that ran in 16 bit.
+    """
+
+    path: str
+    device: str = ""
+    rank: int | None = None
+    steps: int = 0
+    fp8: Gemms = field(default_factory=Gemms)
+    other: Gemms = field(default_factory=Gemms)
+    forward: bool | None = None
+    backward: bool | None = None
+    casts: int = 0
+    compiled: bool | None = None
+    left: list[Left] = field(default_factory=list)
+    signs: list[Sign] = field(default_factory=list)
+    gpu_us: float = 0.0
+    busy_us: float = 0.0
+    span_us: float = 0.0
+    nccl_us: float = 0.0
+    events: int = 0
+    cut: str = ""
+    """Why the trace could not be read to its end, ``""`` if it was."""
