@@ -1,0 +1,160 @@
+"""The answer of ``fp8tune verify``: as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fp8tune.lint.wording import plain
+from fp8tune.verify.causes import Cause
+from fp8tune.verify.evidence import Log, Trace
+from fp8tune.verify.expected import Expected
+from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
+
+HEADLINES = {
+    "verified": "VERIFIED",
+    "partly": "PARTLY",
+    "not-fp8": "NOT FP8",
+    "cannot-tell": "CANNOT TELL",
+}
+YES_NO = {True: "yes", False: "no", None: "unknown"}
+RAN = {
+    "verified": "yes",
+    "partly": "in part",
+    "not-fp8": "no",
+    "cannot-tell": "unknown",
+}
+
+
+@dataclass
+class Answer:
+    """What is known of a run: the verdict, what went wrong, and what to do next.
+
+    ``trainer`` is its title; ``calibrate`` is the command that lets ``estimate`` learn
+    from the run, ``""`` if the log has no figures or there is no config.
+    """
+
+    verdict: Verdict
+    trainer: str = ""
+    logs: Sequence[Log] = ()
+    traces: Sequence[Trace] = ()
+    expected: Expected = field(default_factory=Expected)
+    causes: Sequence[Cause] = ()
+    calibrate: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run failed or went wrong."""
+        return any(cause.severity == "error" for cause in self.causes)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code: 0 verified, 1 not, partly or failed, 3 cannot tell."""
+        return 1 if self.failed else EXIT[self.verdict.word]
+
+
+def text(answer: Answer) -> Iterator[str]:
+    """The lines for people."""
+    verdict = answer.verdict
+    of = f"  ({answer.trainer})" if answer.trainer else ""
+    yield HEADLINES[verdict.word] + of
+    ran = [one for one in verdict.reasons if one.code != "asked"]
+    asked = [one for one in verdict.reasons if one.code == "asked"]
+    yield from _row("asked", YES_NO[verdict.asked], asked)
+    yield from _row("claimed", YES_NO[verdict.claimed], [])
+    yield from _row("ran", RAN[verdict.word], ran)
+    for cut in [*answer.logs, *answer.traces]:
+        if cut.cut:
+            yield plain(f"  {cut.path}: {cut.cut}; judged by what was read")
+    for cause in answer.causes:
+        yield ""
+        yield from _cause(cause)
+    if verdict.missing:
+        yield ""
+        yield "What would settle it:"
+        for missing in dict.fromkeys(verdict.missing):
+            first, *rest = missing.splitlines()
+            yield f"  - {first}"
+            yield from (f"    {line}" for line in rest)
+    if answer.calibrate:
+        yield ""
+        yield "This run can correct the estimates of configs like it:"
+        yield plain(f"  {answer.calibrate}")
+
+
+def _row(name: str, word: str, reasons: list[Reason]) -> Iterator[str]:
+    """A line for each reason; the first one has the name and the word."""
+    head = f"  {name:9}{word:9}"
+    if not reasons:
+        yield head.rstrip()
+    for reason in reasons:
+        yield plain(f"{head}{_placed(reason)}{reason.message}")
+        head = " " * len(head)
+
+
+def _placed(reason: Reason) -> str:
+    if not reason.path:
+        return ""
+    return f"{reason.path}:{reason.line}: " if reason.line else f"{reason.path}: "
+
+
+def _cause(cause: Cause) -> Iterator[str]:
+    """What went wrong, where, and the fix."""
+    where = f" {cause.path}" if cause.path else ""
+    if cause.line:
+        where += f":{cause.line}"
+    yield plain(f"{cause.severity}[{cause.code}]{where}: {cause.message}")
+    if cause.fix:
+        yield plain(f"  fix ({cause.fix.safety}): {cause.fix.title}")
+    elif cause.advice:
+        yield plain(f"  to do: {cause.advice}")
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """The object for programs; docs/reference/json.md explains the fields."""
+    verdict = answer.verdict
+    fp8, other = total(answer.traces)
+    time = fp8.us + other.us
+    gemms = {
+        "fp8": fp8.calls,
+        "other": other.calls,
+        "fp8_share_of_time": fp8.us / time if time else None,
+        "fp8_share_of_flops": _share_of_flops(answer.traces),
+        "expected_share": answer.expected.flop_share,
+        "backward": _backward(answer.traces),
+    }
+    return {
+        "version": 1,
+        "verdict": verdict.word,
+        "trainer": answer.trainer or None,
+        "asked": verdict.asked,
+        "claimed": verdict.claimed,
+        "gemms": gemms if answer.traces else None,
+        "reasons": [
+            {
+                "code": one.code,
+                "message": one.message,
+                "path": one.path,
+                "line": one.line,
+            }
+            for one in verdict.reasons
+        ],
+        "causes": [cause.as_json() for cause in answer.causes],
+        "missing": list(dict.fromkeys(verdict.missing)),
+        "calibrate": answer.calibrate or None,
+    }
+
+
+def _share_of_flops(traces: Sequence[Trace]) -> float | None:
+    fp8, other = total(traces)
+    known = fp8.flops or other.flops
+    return fp8.flops / (fp8.flops + other.flops) if known else None
+
+
+def _backward(traces: Sequence[Trace]) -> bool | None:
+    """Whether FP8 GEMMs ran backward in all traces; None if one does not tell."""
+    seen = {trace.backward for trace in traces}
+    if False in seen:
+        return False
+    return None if None in seen else True
