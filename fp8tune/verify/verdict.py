@@ -85,12 +85,12 @@ def judge(
         found = Verdict(word, asked, claimed, reasons + more)
         found.contradictions = _contradictions(found.word, mentions)
         return found
-    of_logs = _of_logs(logs, mentions, asked, expected)
-    found = Verdict(of_logs.word, asked, claimed, [*reasons, of_logs.reason])
-    found.reasons += [one.reason for one in told]
-    found.missing = [one.missing for one in told if one.missing]
-    if found.word == "cannot-tell" and of_logs.missing:
-        found.missing.append(of_logs.missing)
+    rest = [] if traces and not logs else [_of_logs(logs, mentions, asked, expected)]
+    undecided = rest + told
+    found = Verdict(undecided[0].word, asked, claimed, reasons)
+    found.reasons += [one.reason for one in undecided]
+    if found.word == "cannot-tell":
+        found.missing = [one.missing for one in undecided if one.missing]
     return found
 
 
