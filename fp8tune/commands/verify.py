@@ -99,6 +99,8 @@ def command(
         for line in text(answer):
             click.echo(line)
     if known and (diff or fix):
-        for line in changed(answer, known, write=fix and not diff, unsafe=unsafe_fixes):
+        for line in changed(
+            answer, known, to_write=fix and not diff, unsafe=unsafe_fixes
+        ):
             click.echo(line, file=sys.stderr if output_format == "json" else None)
     return answer.exit_code

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.verify.causes import Cause
+from fp8tune.verify import causes
+from fp8tune.verify.causes import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
@@ -40,13 +41,13 @@ class Answer:
     logs: Sequence[Log] = ()
     traces: Sequence[Trace] = ()
     expected: Expected = field(default_factory=Expected)
-    causes: Sequence[Cause] = ()
+    causes: Sequence[Diagnosis] = ()
     calibrate: str = ""
 
     @property
     def failed(self) -> bool:
         """Whether the run failed or went wrong."""
-        return any(cause.severity == "error" for cause in self.causes)
+        return any(cause.cause.severity == "error" for cause in self.causes)
 
     @property
     def exit_code(self) -> int:
@@ -67,6 +68,9 @@ def text(answer: Answer) -> Iterator[str]:
     for cut in [*answer.logs, *answer.traces]:
         if cut.cut:
             yield plain(f"  {cut.path}: {cut.cut}; judged by what was read")
+    for reason in verdict.contradictions:
+        yield ""
+        yield plain(f"warning[{reason.code}] {_placed(reason)}{reason.message}")
     for cause in answer.causes:
         yield ""
         yield from _cause(cause)
@@ -99,16 +103,22 @@ def _placed(reason: Reason) -> str:
     return f"{reason.path}:{reason.line}: " if reason.line else f"{reason.path}: "
 
 
-def _cause(cause: Cause) -> Iterator[str]:
+def _cause(found: Diagnosis) -> Iterator[str]:
     """What went wrong, where, and the fix."""
-    where = f" {cause.path}" if cause.path else ""
-    if cause.line:
-        where += f":{cause.line}"
-    yield plain(f"{cause.severity}[{cause.code}]{where}: {cause.message}")
-    if cause.fix:
-        yield plain(f"  fix ({cause.fix.safety}): {cause.fix.title}")
-    elif cause.advice:
-        yield plain(f"  to do: {cause.advice}")
+    where = f" {found.path}" if found.path else ""
+    if found.line:
+        where += f":{found.line}"
+    many = f" ({found.count} lines)" if found.count > 1 else ""
+    head = f"{found.cause.severity}[{found.code}]{where}"
+    yield plain(f"{head}: {found.message}{many}")
+    if found.after:
+        yield f"  follows from: {found.after}"
+    if found.help:
+        yield plain(f"  {found.help}")
+    if found.fix:
+        yield plain(f"  fix ({found.fix.safety}): {found.fix.title}")
+    elif found.withheld:
+        yield plain(f"  no fix: {found.withheld}")
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
@@ -140,10 +150,25 @@ def as_json(answer: Answer) -> dict[str, Any]:
             }
             for one in verdict.reasons
         ],
-        "causes": [cause.as_json() for cause in answer.causes],
+        "causes": _contradictions(verdict) + list(map(causes.data, answer.causes)),
         "missing": list(dict.fromkeys(verdict.missing)),
         "calibrate": answer.calibrate or None,
     }
+
+
+def _contradictions(verdict: Verdict) -> list[dict[str, Any]]:
+    """Where the parts of the evidence disagree, in the form of causes."""
+    return [
+        {
+            "code": one.code,
+            "severity": "warning",
+            "message": one.message,
+            "path": one.path,
+            "line": one.line,
+            "fix": None,
+        }
+        for one in verdict.contradictions
+    ]
 
 
 def _share_of_flops(traces: Sequence[Trace]) -> float | None:
