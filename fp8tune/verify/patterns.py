@@ -60,7 +60,8 @@ class Trainer:
 
     ``includes`` are programs that print into its log. The product of the settings
     ``tokens`` is the number of tokens in a step over all ranks; those of ``tokens_over``
-    divide it.
+    divide it. ``peak`` is ``allocated`` or ``reserved``: what its peak memory is of.
+    ``profile`` says which lines of the config make it write a profile.
     """
 
     name: str
@@ -70,6 +71,8 @@ class Trainer:
     tokens: tuple[str, ...] = ()
     tokens_over: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
+    peak: str = ""
+    profile: str = ""
 
 
 @cache
@@ -98,6 +101,8 @@ def load(name: str, path: str) -> Trainer:
         tokens=tuple(data.get("tokens", ())),
         tokens_over=tuple(data.get("tokens_over", ())),
         settings=data.get("settings", {}),
+        peak=data.get("peak", ""),
+        profile=data.get("profile", "").strip(),
     )
 
 
