@@ -76,12 +76,15 @@ def judge(
 ) -> Verdict:
     """Return the verdict on a run from its logs and traces, of any of its ranks."""
     mentions = [(log, mention) for log in logs for mention in log.mentions]
-    asked, reasons = _asked(mentions, expected)
+    asked, reasons = _asked(logs, mentions, expected)
     claimed = _claimed(logs, mentions)
     told = [of_trace(trace, expected) for trace in traces]
     decided = [one for one in told if one.word != "cannot-tell"]
     if decided:
         word, more = _of_traces(decided)
+        stopped = _restarted_without(logs)
+        if word == "verified" and stopped:
+            word, more = "partly", [stopped, *more]
         found = Verdict(word, asked, claimed, reasons + more)
         found.contradictions = _contradictions(found.word, mentions)
         return found
@@ -160,6 +163,9 @@ def _of_share(trace: Trace, expected: Expected, what: str, share: float) -> OfTr
             "the train config: --config train.toml",
         )
     measured, least, unit = _shares(trace, expected)
+    if expected.compile and trace.compiled is False:
+        text = "in eager mode, and the config asks for torch.compile"
+        return says("partly", "not-compiled", f"{what}, {text}")
     if measured >= least - TOLERANCE:
         return says(
             "verified",
@@ -234,7 +240,7 @@ def _of_logs(
         text = f"the log counts {proof[1].count} converted linears, as the config asks"
         return _said("verified", "linears-counted", text, *proof)
     if asked is False and not claim and not proof:
-        text = "the config asks for 16 bit, and no line of the log speaks of FP8"
+        text = "16 bit was asked for, and no line of the log speaks of FP8"
         return OfTrace("not-fp8", Reason("not-asked", text))
     profile = "a profile of one training step"
     if proof:
@@ -252,6 +258,17 @@ def _of_logs(
     return OfTrace("cannot-tell", Reason("no-evidence", "no step was logged"), profile)
 
 
+def _restarted_without(logs: Sequence[Log]) -> Reason | None:
+    """Say where a log speaks of FP8 after an earlier start, and not after the last."""
+    for log in logs:
+        ends = [curve.line for curve in log.starts if len(curve)]
+        lines = [one.line for one in log.mentions if one.says in ("claims", "proves")]
+        if len(ends) > 1 and lines and max(lines) < ends[-2]:
+            text = "the run was started again, and from then on no line speaks of FP8"
+            return Reason("restarted-without-fp8", text, log.path, ends[-1])
+    return None
+
+
 def _said(
     word: Word, code: str, text: str, log: Log, mention: Mention, missing: str = ""
 ) -> OfTrace:
@@ -264,14 +281,19 @@ def _last(mentions: list[tuple[Log, Mention]], says: str) -> tuple[Log, Mention]
 
 
 def _asked(
-    mentions: Iterable[tuple[Log, Mention]], expected: Expected
+    logs: Sequence[Log], mentions: Iterable[tuple[Log, Mention]], expected: Expected
 ) -> tuple[bool | None, list[Reason]]:
-    """Whether FP8 was asked for: by the config, else by any line on FP8."""
+    """Whether FP8 was asked for: by the config, else by the log."""
     if expected.asked is not None:
         what = "FP8" if expected.asked else "16 bit"
         return expected.asked, [
             Reason("asked", f"the config asks for {what}", expected.source)
         ]
+    for log in logs:
+        precision = log.settings.get("precision")
+        if precision:
+            text = f"the log says that the precision is {precision}"
+            return precision == "fp8", [Reason("asked", text, log.path)]
     for log, mention in mentions:
         reason = Reason("asked", "the log speaks of FP8", log.path, mention.line)
         return True, [reason]
