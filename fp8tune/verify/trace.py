@@ -13,7 +13,7 @@ from fp8tune.verify import tables
 from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime, Trace
 from fp8tune.verify.kernels import FP8, GEMMS, Pattern, Source, find
-from fp8tune.verify.timeline import Gemm, Meaning, Nested, Rows, Shape, busy, nest
+from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
 from fp8tune.verify.unpack import LIMIT, Text
 
 CATEGORIES: dict[str, Source] = {
@@ -241,15 +241,15 @@ class _Collector:
         rows = zip(kernels.meaning, kernels.key, strict=True)
         correlations = {key for meaning, key in rows if self._kind(meaning) in GEMMS}
         nested = Nested()
+        nesting = Nesting(
+            self.meanings,
+            outside="forward" if self.operators else "",
+            nodes=nodes,
+            correlations=correlations,
+            into=nested,
+        )
         for thread in self.threads.values():
-            nest(
-                thread,
-                self.meanings,
-                outside="forward" if self.operators else "",
-                nodes=nodes,
-                correlations=correlations,
-                into=nested,
-            )
+            nesting.of_thread(thread)
         return nested
 
     def _gemms(self, trace: Trace, nested: Nested) -> None:
@@ -277,6 +277,8 @@ class _Collector:
             name, pattern = self.meanings[meaning]
             phase, gemm = nested.launches.get(kernels.key[row], ("", None))
             us = kernels.end[row] - kernels.start[row]
+            if phase == "compiling":  # torch.compile tries kernels out
+                continue
             if pattern is None or pattern.kind not in GEMMS:
                 if gemm is not None:
                     key = (gemm, phase)
@@ -471,8 +473,8 @@ def _shape(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
     types = arguments.get("Input type")
     listed = isinstance(types, list) and len(types) > first
     dtype = str(types[first])[:LONGEST_SHOWN] if listed else ""  # type: ignore[index]
-    count = a[0] if len(a) == len(b) == 3 else 1
-    return Shape((a[-2], a[-1], b[-1]), count, dtype)
+    batch = a[0] if len(a) == len(b) == 3 else 1
+    return Shape((a[-2], a[-1], b[-1]), batch, dtype)
 
 
 def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:

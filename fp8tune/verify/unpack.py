@@ -115,4 +115,4 @@ class Text:
             raise zipfile.BadZipFile(f"no file that ends in {', '.join(_ENDINGS)}")
         if len(names) > 1:
             self.cut = f"{len(names)} files in the archive, only the first was read"
-        return io.BufferedReader(archive.open(names[0]))
+        return io.BufferedReader(cast(io.RawIOBase, archive.open(names[0])))
