@@ -1,0 +1,364 @@
+"""Read a training log: its steps, what it says of FP8, and the signs of failures."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from fp8tune.verify import lines, patterns, settings
+from fp8tune.verify.evidence import Curve, Event, Log, Mention, Sign
+from fp8tune.verify.shapes import Cause, Shapes, Wanted, shapes_of
+from fp8tune.verify.steps import Steps
+
+SIGNS = 40
+"""Lines of a cause that are kept; further ones are counted."""
+
+MENTIONS = 200
+"""Lines on FP8 that are kept."""
+
+RANKS = 100_000
+"""Ranks that are remembered."""
+
+SHOWN = 400
+"""Characters of a line that are kept."""
+
+
+def read(path: str, trainer: str = "", causes: Sequence[Cause] = ()) -> Log:
+    """Read a whole log; raises ``lines.Unreadable`` if it is none."""
+    with open(path, "rb") as file:
+        return read_file(file, path, trainer, causes)
+
+
+def read_file(
+    file: BinaryIO, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
+) -> Log:
+    """Read a log from an open file to its end."""
+    reader = Reader(path, trainer, causes)
+    while block := file.read(lines.BLOCK):
+        reader.feed(block)
+    return reader.finish()
+
+
+class Hit(NamedTuple):
+    """A line of the log that a pattern matches."""
+
+    line: patterns.Line
+    number: int
+    text: str
+    rank: int | None
+    match: re.Match[str]
+
+
+class Reader:
+    """Reads a log block by block; ``log`` is what it has said so far.
+
+    ``trainer`` is its name, if the caller knows whose log it is. Tokens and times that
+    the log does not print but imply are there after ``finish``.
+    """
+
+    def __init__(
+        self, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
+    ) -> None:
+        self.log = Log(path)
+        self._trainer = trainer
+        self._decoder = lines.Decoder()
+        self._cutter = lines.Cutter()
+        self._shapes = Shapes(causes)
+        self._steps: dict[str, Steps] = {}
+        self._seen: dict[str, set[str]] = {}
+        self._mentioned: set[Any] = set()
+        self._epochs = math.nan
+        self._skipped = 0
+
+    def feed(self, block: bytes) -> None:
+        """Read on."""
+        self.log.size += len(block)
+        for plain in self._decoder.feed(block):
+            self._scan(self._cutter.feed(plain))
+        self._choose_trainer()
+
+    def finish(self) -> Log:
+        """Read the last line and return what the log says."""
+        for plain in self._decoder.feed(b"", last=True):
+            self._scan(self._cutter.feed(plain))
+        if rest := self._cutter.rest():
+            self._scan(rest)
+            self.log.lines += 1
+        self.log.cut = self._decoder.cut
+        for steps in self._steps.values():
+            steps.number(lines.number(self._setting_of("max_steps")) / self._epochs)
+        self._choose_trainer()
+        if self.log.trainer:
+            _fill(self.log, patterns.known()[self.log.trainer])
+        return self.log
+
+    def _scan(self, block: bytes) -> None:
+        """Read whole lines."""
+        first = self.log.lines + 1
+        self.log.lines += block.count(b"\n")
+        numbers = None
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        shapes = shapes_of(block)
+        wanted = self._shapes.wanted(shapes)
+        if not wanted:
+            return
+        if b"\r" in block:
+            numbers = _numbers(block, first)
+            block = block.replace(b"\r", b"\n")
+        parts = block.split(b"\n")
+        found = [index for index, shape in enumerate(shapes) if shape in wanted]
+        if self._every() > 1:
+            found = self._thinned(found, shapes, wanted)
+        for index in found:
+            number = numbers[index] if numbers else first + index
+            self._line(number, parts[index], wanted[shapes[index]])
+
+    def _every(self) -> int:
+        return max((steps.every for steps in self._steps.values()), default=1)
+
+    def _thinned(
+        self, found: list[int], shapes: list[bytes], wanted: dict[bytes, Wanted]
+    ) -> list[int]:
+        """Leave out lines of steps that a long curve does not keep."""
+        every = self._every()
+        steps = {shape for shape, each in wanted.items() if each.thinnable}
+        thinnable = [index for index in found if shapes[index] in steps]
+        kept = thinnable[-self._skipped % every :: every]
+        self._skipped = (self._skipped + len(thinnable)) % every
+        if len(thinnable) == len(found):
+            return kept
+        return sorted({*kept, *(n for n in found if shapes[n] not in steps)})
+
+    def _line(self, number: int, line: bytes, wanted: Wanted) -> None:
+        text, rank = lines.clean(line)
+        if rank is not None and len(self.log.ranks) < RANKS:
+            self.log.ranks.add(rank)
+        self._match(number, text, rank, wanted)
+        if text.startswith("{"):
+            for message in lines.messages(text):
+                self._match(number, message, rank, wanted)
+
+    def _match(self, number: int, text: str, rank: int | None, wanted: Wanted) -> None:
+        for cause in wanted.causes:
+            if match := cause.pattern.search(text):
+                self._sign(cause.name, number, text, rank, match)
+        for line in wanted.lines:
+            if match := line.pattern.search(text):
+                self._seen.setdefault(line.trainer, set()).add(line.name)
+                READ[line.kind](self, Hit(line, number, text, rank, match))
+
+    def _sign(
+        self, name: str, number: int, text: str, rank: int | None, match: re.Match[str]
+    ) -> None:
+        count = self.log.sign_counts.get(name, 0)
+        self.log.sign_counts[name] = count + 1
+        if count < SIGNS:
+            values = {key: value or "" for key, value in match.groupdict().items()}
+            self.log.signs.append(Sign(name, number, text[:SHOWN], values, rank))
+
+    def _step(self, hit: Hit) -> None:
+        values = quantities(hit.line, hit.text, hit.match)
+        for name, factor in hit.line.scale.items():
+            if name in values:
+                values[name] *= self._factor(name, factor)
+        steps = self._steps.setdefault(hit.line.trainer, Steps())
+        steps.add(hit.number, hit.rank, values)
+
+    def _factor(self, name: str, factor: float | str) -> float:
+        if not isinstance(factor, str):
+            return factor
+        value = lines.number(self._setting_of(factor))
+        if factor == "world_size" and math.isnan(value):
+            self.log.per_gpu = True
+            return 1.0
+        return value
+
+    def _mention(self, hit: Hit) -> None:
+        count, says = None, hit.line.kind
+        if hit.line.kind == "counts":
+            count = int(hit.match["count"][:9])
+            says = "proves" if count else "denies"
+        start = sum(len(steps.curves) for steps in self._steps.values())
+        key = (hit.line.trainer, hit.line.name, count, start)
+        if key not in self._mentioned and len(self.log.mentions) < MENTIONS:
+            self._mentioned.add(key)
+            name, text = hit.line.name, hit.text[:SHOWN]
+            mention = Mention(says, name, hit.number, text, count, hit.rank)  # type: ignore[arg-type]
+            self.log.mentions.append(mention)
+
+    def _started(self, hit: Hit) -> None:
+        for steps in self._steps.values():
+            steps.restart()
+        self.log.ended = None
+        self._settings(hit)
+
+    def _ended(self, hit: Hit) -> None:
+        values = hit.match.groupdict()
+        if self.log.ended is None:
+            last = lines.number(values.get("step") or "")
+            self.log.ended = not last < lines.number(self._setting_of("max_steps"))
+        self._epochs = lines.number(values.get("epoch") or "")
+
+    def _stopped(self, _hit: Hit) -> None:
+        self.log.ended = False
+
+    def _settings(self, hit: Hit) -> None:
+        values = {key: value for key, value in hit.match.groupdict().items() if value}
+        for name, factors in hit.line.product.items():
+            values[name] = str(math.prod(int(values[factor]) for factor in factors))
+        self._set(values)
+
+    def _config(self, hit: Hit) -> None:
+        values = settings.printed(hit.match["config"])
+        names = patterns.known()[hit.line.trainer].settings
+        self._set(values)
+        self._set({name: values[own] for name, own in names.items() if own in values})
+
+    def _set(self, values: dict[str, str]) -> None:
+        for name, value in values.items():
+            if name in self.log.settings or len(self.log.settings) < settings.MOST:
+                self.log.settings[name] = value[:SHOWN]
+
+    def _event(self, hit: Hit) -> None:
+        name, text = hit.line.name, hit.text[:SHOWN]
+        self.log.events.setdefault(name, Event(hit.number, text, 0)).count += 1
+
+    def _setting_of(self, name: str) -> str:
+        return self.log.settings.get(name, "")
+
+    def _choose_trainer(self) -> None:
+        """Decide whose log it is, and which steps are its curve."""
+        known = patterns.known()
+        seen = [name for name in self._seen if known[name].trainer]
+        inner = {other for name in seen for other in known[name].includes}
+        outer = [name for name in seen if name not in inner]
+        if self._trainer in known:
+            outer = [self._trainer]
+        if not outer:
+            return
+        self.log.trainer = max(outer, key=lambda name: len(self._seen.get(name, ())))
+        for name in (self.log.trainer, *known[self.log.trainer].includes):
+            if name in self._steps:
+                self.log.starts = self._steps[name].curves
+                break
+
+
+READ: dict[patterns.Kind, Callable[[Reader, Hit], None]] = {
+    "step": Reader._step,
+    "asks": Reader._mention,
+    "claims": Reader._mention,
+    "proves": Reader._mention,
+    "counts": Reader._mention,
+    "denies": Reader._mention,
+    "starts": Reader._started,
+    "ends": Reader._ended,
+    "stops": Reader._stopped,
+    "setting": Reader._settings,
+    "config": Reader._config,
+    "event": Reader._event,
+}
+
+
+class Follower:
+    """Reads a log that is still being written; ``log`` is what it has said so far.
+
+    A file that was replaced or cut is read from its beginning: ``log`` is a new one.
+    """
+
+    def __init__(
+        self, path: str, trainer: str = "", causes: Sequence[Cause] = ()
+    ) -> None:
+        self._begin: Callable[[], Reader] = lambda: Reader(path, trainer, causes)
+        self._reader = self._begin()
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    @property
+    def log(self) -> Log:
+        """What the log has said so far."""
+        return self._reader.log
+
+    def poll(self) -> bool:
+        """Read the next block; whether there was one. A file may not be there yet."""
+        if self._file is None or self._is_other(self._file):
+            self.close()
+            self._reader = self._begin()
+            try:
+                self._file = open(self._path, "rb")  # noqa: SIM115 - closed by close
+            except FileNotFoundError:
+                return False
+        block = self._file.read(lines.BLOCK)
+        self._reader.feed(block)
+        return bool(block)
+
+    def finish(self) -> Log:
+        """Stop, and return what the log says."""
+        self.close()
+        return self._reader.finish()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _is_other(self, file: BinaryIO) -> bool:
+        """Whether the path names another file by now, or a shorter one."""
+        try:
+            now, own = os.stat(self._path), os.fstat(file.fileno())
+        except FileNotFoundError:
+            return False
+        same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
+        return not same or own.st_size < file.tell()
+
+
+def quantities(
+    line: patterns.Line, text: str, match: re.Match[str]
+) -> dict[str, float]:
+    """Return the quantities of a logged step, in the units of the log."""
+    texts = {name: value for name, value in match.groupdict().items() if value}
+    for name, field in line.fields.items():
+        if hit := field.search(text):
+            texts[name] = hit[1]
+    return {name: lines.number(value) for name, value in texts.items()}
+
+
+def _fill(log: Log, trainer: patterns.Trainer) -> None:
+    """Add tokens, times and speeds that follow from what the log prints."""
+
+    def product(names: tuple[str, ...]) -> float:
+        return math.prod(lines.number(log.settings.get(name, "")) for name in names)
+
+    if not trainer.tokens:
+        return
+    per_step = product(trainer.tokens) / (product(trainer.tokens_over) or math.nan)
+    if math.isnan(per_step):
+        return
+    for curve in log.starts:
+        _fill_column(curve, "tokens", lambda step: step * per_step, "step")
+        if not log.per_gpu:
+            speed = "tokens_per_second"
+            _fill_column(curve, "step_s", lambda rate: per_step / rate, speed)
+            _fill_column(curve, speed, lambda time: per_step / time, "step_s")
+
+
+def _fill_column(
+    curve: Curve, name: str, value: Callable[[float], float], source: str
+) -> None:
+    column = getattr(curve, name)
+    for index, known in enumerate(getattr(curve, source)):
+        if math.isnan(column[index]) and known:
+            column[index] = value(known)
+
+
+def _numbers(block: bytes, first: int) -> list[int]:
+    """Return the line number of each state of progress bars in a block."""
+    return [
+        first + index
+        for index, line in enumerate(block.split(b"\n"))
+        for _ in range(line.count(b"\r") + 1)
+    ]

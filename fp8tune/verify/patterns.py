@@ -1,0 +1,129 @@
+"""What trainers print of a run: the ``log.toml`` of each, read and compiled.
+
+Those of trainers that fp8tune lints are in their folders, the others in ``logs``.
+``docs/guides/trainer.md`` explains the fields.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from fp8tune import trainers
+
+Kind = Literal[
+    "step",
+    "asks",
+    "claims",
+    "proves",
+    "counts",
+    "denies",
+    "starts",
+    "ends",
+    "stops",
+    "setting",
+    "config",
+    "event",
+]
+"""What a line says: ``counts`` proves FP8 if its count is above 0, and else denies it."""
+
+HERE = os.path.join(os.path.dirname(__file__), "logs")
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One kind of line. ``trainer`` prints it, and it contains one of ``triggers``.
+
+    ``fields`` find further quantities in a line that ``pattern`` matches. ``scale`` has
+    factors to the units of the curve: numbers, or settings that the log prints before.
+    ``product`` names settings that are products of those that the line prints.
+    """
+
+    trainer: str
+    name: str
+    kind: Kind
+    triggers: tuple[bytes, ...]
+    pattern: re.Pattern[str]
+    fields: dict[str, re.Pattern[str]]
+    scale: dict[str, float | str]
+    product: dict[str, list[str]]
+    examples: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """The lines of one trainer.
+
+    ``trainer`` is False for a library that prints into the log of any trainer, and
+    ``includes`` names programs that print into this one's. The product of the settings
+    ``tokens``, divided by those of ``tokens_over``, is the number of tokens in a step
+    over all ranks. ``settings`` gives its own names of settings of any trainer.
+    """
+
+    name: str
+    title: str
+    lines: tuple[Line, ...]
+    trainer: bool
+    includes: tuple[str, ...]
+    tokens: tuple[str, ...]
+    tokens_over: tuple[str, ...]
+    settings: dict[str, str]
+
+
+@cache
+def known() -> dict[str, Trainer]:
+    """Return every trainer whose lines are described, by its name."""
+    paths = {}
+    for folder in trainers.__path__:
+        for name in sorted(os.listdir(folder)):
+            paths[name] = os.path.join(folder, name, "log.toml")
+    for file in sorted(os.listdir(HERE)):
+        paths[file.removesuffix(".toml")] = os.path.join(HERE, file)
+    return {
+        name: load(name, path) for name, path in paths.items() if os.path.isfile(path)
+    }
+
+
+def load(name: str, path: str) -> Trainer:
+    """Read what one trainer prints."""
+    with open(path, "rb") as file:
+        data = tomllib.load(file)
+    return Trainer(
+        name=name,
+        title=data["title"],
+        lines=tuple(_line(name, **line) for line in data["line"]),
+        trainer=data.get("trainer", True),
+        includes=tuple(data.get("includes", ())),
+        tokens=tuple(data.get("tokens", ())),
+        tokens_over=tuple(data.get("tokens_over", ())),
+        settings=data.get("settings", {}),
+    )
+
+
+def _line(
+    trainer: str,
+    *,
+    name: str,
+    kind: Kind,
+    triggers: list[str],
+    pattern: str,
+    examples: list[dict[str, Any]],
+    fields: dict[str, str] | None = None,
+    scale: dict[str, float | str] | None = None,
+    product: dict[str, list[str]] | None = None,
+) -> Line:
+    return Line(
+        trainer=trainer,
+        name=name,
+        kind=kind,
+        triggers=tuple(trigger.encode() for trigger in triggers),
+        pattern=re.compile(pattern),
+        fields={key: re.compile(text) for key, text in (fields or {}).items()},
+        scale=scale or {},
+        product=product or {},
+        examples=examples,
+    )
