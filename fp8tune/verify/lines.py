@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ RANK = re.compile(
     r"\s*(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
     re.I,
 )
+TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])\b")
+SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MESSAGES = ("message", "msg", "text", "event", "log")
 
 
@@ -63,7 +66,7 @@ class Decoder:
                 yield self._text(plain)
                 continue
             self._head += plain
-            if len(self._head) >= 4096:
+            if len(self._head) >= 4096 or b"\n" in self._head:
                 yield self._begin()
         if last and not self._judged:
             yield self._begin()
@@ -150,7 +153,8 @@ def clean(line: bytes) -> tuple[str, int | None]:
     Beside it stands that rank, None if there is no such prefix.
     """
     text = line[:LONGEST].decode("utf-8", "replace")
-    text = ANSI.sub("", text).translate(CONTROL)
+    if not text.isprintable():
+        text = ANSI.sub("", text).translate(CONTROL)
     rank = None
     while match := RANK.match(text):
         rank = int(match[1] or match[2])
@@ -174,12 +178,15 @@ def messages(text: str) -> Iterator[str]:
 def number(text: str) -> float:
     """Return a number as logs write them, NaN where there is none.
 
-    It may have commas for thousands, quotes, and a unit of time, which gives seconds.
+    It may have commas for thousands, quotes, a percent sign, or units of time: ``2m 5s``
+    is 125.
     """
-    text = text.strip().strip("'\"").replace(",", "")
-    digits = text.rstrip("smh%")
-    unit = {"ms": 1e-3, "m": 60.0, "h": 3600.0}.get(text[len(digits) :], 1.0)
+    text = text.strip("'\"% ").replace(",", "")
     try:
-        return float(digits) * unit
+        return float(text)
     except ValueError:
-        return float("nan")
+        pass
+    parts = TIME.findall(text)
+    if not parts or TIME.sub("", text).strip():
+        return math.nan
+    return sum(float(amount) * SECONDS[unit] for amount, unit in parts)

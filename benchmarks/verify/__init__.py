@@ -1,0 +1,1 @@
+"""What measures and records for ``fp8tune verify``."""
