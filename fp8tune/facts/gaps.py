@@ -50,7 +50,7 @@ GAPS = {
     "block_tokens.mask": "the mask of flex and varlen attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines",
-    "vocab_size": "a vocabulary that only the tokenizer tells",
+    "vocab_size": "a vocabulary whose size depends on the tokenizer",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
@@ -65,8 +65,8 @@ GAPS = {
     "model.sizes": "this model, whose sizes are not known: give a known one of the "
     "same sizes on the trainer's command line, behind --",
     "model.plain": "adapters and vision-language models",
-    "grad_accum.packed": "the micro-batches of an RL step, whose number its rollouts "
-    "tell",
+    "grad_accum.packed": "the micro-batches of an RL step, whose number depends on its "
+    "rollouts",
     "speed.trainer": "the speed of this trainer, to which no model was fitted",
     "speed.experts": "mixtures of experts",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "

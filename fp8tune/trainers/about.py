@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
-WORDS = ["job", "memory", "gemms"]
-"""The modules of a trainer that is data alone, in the package ``described``."""
+ALONE = {"shared": ["dense"], "words": ["job", "memory", "gemms"]}
+"""The modules of a trainer that is data alone, its words in ``described``."""
 
 
 class Own:
@@ -43,15 +43,18 @@ class About:
 
     ``versions`` are those that have a schema, the oldest first; a trainer with one
     ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
-    ``torchtitan==0.2.2``. ``package`` has its modules: a trainer without ``words`` has
-    none of its own. ``own`` is set for a trainer that a user describes in a file.
+    ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
+    has none. ``modules`` say the fields of its job, each replacing those before it.
+    ``own`` is set for a trainer that a user describes in a file.
     """
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
         self.name = name
         self.title: str = data["title"]
         self.package = PACKAGE + (name if "words" in data else DESCRIBED)
-        self.words: list[str] = data.get("words", WORDS)
+        words = data if "words" in data else ALONE
+        shared = [PACKAGE + name for name in words.get("shared", ())]
+        self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
         self.data: str = data.get("data", "")

@@ -1,4 +1,4 @@
-"""Whose config a TOML file is: told by the tables and keys that a trainer knows."""
+"""Whose config a TOML file is, by the tables and keys that a trainer knows."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import re
