@@ -38,8 +38,10 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
-    "are not computed again",
+    "activation_bytes.budget": "activations with a memory budget",
+    "activation_bytes.eager": "activations of eager blocks that are not computed again",
+    "activation_bytes.full": "activations of this trainer other than with full AC and "
+    "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
     "memory.offload": "the memory of this trainer with weights on the host",

@@ -219,3 +219,10 @@ def expert_block_bytes() -> int:
 def expert_work() -> dict[str, float]:
     """Bytes per token of a block with experts beyond what it keeps: there is none."""
     return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)
+
+
+def memory_expert_instants(moe_layers: int) -> dict[str, dict[str, float]]:
+    """Instants of blocks with experts: a dense model has none."""
+    if moe_layers:
+        raise Unknown("memory.experts")
+    return {}

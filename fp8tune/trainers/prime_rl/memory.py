@@ -133,7 +133,7 @@ def kept_bytes(
     and values before and after their norms, and of the FFN three gradients too.
     """
     if not dense_only or ac_applied != "full" or not compile:
-        raise Unknown("activation_bytes.ac", (BF16 * hidden_size, 0.0))
+        raise Unknown("activation_bytes.full", (BF16 * hidden_size, 0.0))
     queries, pairs = heads * head_dim, 2 * kv_heads * head_dim
     norms = queries + pairs / 2 if qk_norm else 0
     whole = BF16 * (4 * hidden_size + 2 * queries + pairs + norms + 7 * ffn_size)
@@ -181,12 +181,6 @@ def offloaded_state_gb(state_bytes: int, params_rank: float, shards: int) -> flo
 
 def memory_queued_gib() -> float:
     """Memory of a pipeline for other micro-batches: there is no pipeline [GiB]."""
-    return 0.0
-
-
-def memory_experts_gib(dense_only: bool) -> float:
-    """Backward pass of a block with experts: there is none in a dense model [GiB]."""
-    del dense_only  # known to be true
     return 0.0
 
 

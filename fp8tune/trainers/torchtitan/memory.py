@@ -150,7 +150,8 @@ def kept_bytes(
         share = every_nth(ac_applied, layers) / layers
         mean = share * kept["full"] + (1 - share) * kept["none"]
         return mean, whole - kept["full"]
-    raise Unknown("activation_bytes.ac", least)
+    kind = "budget" if ac_applied == "memory_budget" else "eager"
+    raise Unknown(f"activation_bytes.{kind}", least)
 
 
 def every_nth(ac_applied: str, layers: int) -> int:
