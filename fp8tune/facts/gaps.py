@@ -29,6 +29,7 @@ GAPS = {
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
     "shards.product": "parallel degrees whose product is not the number of GPUs",
+    "shards.deployment": "a number of GPUs other than that of `[deployment]`",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",

@@ -81,8 +81,18 @@ def dp_replicate(
     return replicas
 
 
-def dp_shard(dp_replicate: int, cp: int, world_size: int | None = None) -> int:
-    """FSDP shards: all ranks that replicas and CP leave (parallel_dims.py)."""
+def dp_shard(
+    dp_replicate: int,
+    cp: int,
+    world_size: int | None = None,
+    declared_gpus: int | None = None,
+) -> int:
+    """FSDP shards: all ranks that replicas and CP leave (parallel_dims.py).
+
+    Unknown if ``[deployment]`` gives the trainer another number of GPUs.
+    """
+    if world_size is not None and declared_gpus not in (None, world_size):
+        raise Unknown("shards.deployment")
     shards, rest = divmod(known("world_size", world_size), dp_replicate * cp)
     if rest or not shards:
         raise Unknown("dp_shard")

@@ -69,6 +69,12 @@ def test_an_rl_file(job):
     assert fields.find("grad_accum") is None
 
 
+def test_gpus_that_contradict_the_deployment_have_no_estimate(job):
+    fields = job(RL, "rl", size=8)
+    with pytest.raises(Unknown, match=r"shards\.deployment"):
+        fields["memory.peak_gib"]
+
+
 @each(
     ("text", "fields"),
     [
@@ -122,7 +128,7 @@ def test_without_full_ac_memory_has_a_lower_bound(job):
     whole = job('[model]\nname = "Qwen/Qwen3-8B"')
     assert fields.find("memory.peak_gib") is None
     assert 0 < fields["memory.least_peak_gib"] <= whole["memory.peak_gib"]
-    with pytest.raises(Unknown, match="activation_bytes.full"):
+    with pytest.raises(Unknown, match=r"activation_bytes\.full"):
         fields["memory.fit"]
     big = job(
         '[model]\nname = "Qwen/Qwen3-32B"\n[model.ac]\nmode = "selective"', size=1
