@@ -51,6 +51,8 @@ GAPS = {
     "speed.offload": "the speed of this trainer with weights on the host",
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
+    "ffn_size.experts": "mixtures of experts without a dense FFN",
+    "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines",
     "vocab_size": "a vocabulary whose size depends on the tokenizer",

@@ -30,18 +30,20 @@ def heads(sizes: dict[str, Any]) -> int:
 def kv_heads(sizes: dict[str, Any]) -> int:
     """Key/value heads; unknown with latent attention, which has none."""
     if "mla" in sizes:
-        raise Unknown("kv_heads")
+        raise Unknown("latent_attention")
     return int(sizes["kv_heads"])
 
 
 def head_dim(sizes: dict[str, Any]) -> int:
-    """Size of one attention head."""
+    """Size of one attention head; unknown with latent attention, which has several."""
+    if "mla" in sizes:
+        raise Unknown("latent_attention")
     return int(known("head_dim", sizes.get("head_dim")))
 
 
 def ffn_size(sizes: dict[str, Any]) -> int:
-    """Width of a dense FFN."""
-    return int(known("ffn_size", sizes.get("ffn")))
+    """Width of a dense FFN; unknown where every block has experts."""
+    return int(known("ffn_size.experts", sizes.get("ffn")))
 
 
 def ffn_matrices() -> int:

@@ -106,7 +106,7 @@ def declared_gpus(job: Job) -> int:
         return int(nodes * job["node_gpus"])
     if job.writes("train_gpus") and gpus:
         return int(gpus)
-    raise Unknown("world_size")
+    raise Unknown("declared_gpus")
 
 
 def sharded() -> bool:

@@ -69,6 +69,12 @@ def test_an_rl_file(job):
     assert fields.find("grad_accum") is None
 
 
+def test_gpus_that_no_deployment_names_are_not_asked_for_again(fp8tune, project):
+    project({"a.toml": FP8})
+    found = fp8tune("lint", "a.toml", "--gpu", "h100", "--world-size", "8")
+    assert "number of GPUs is unknown" not in found.out
+
+
 def test_gpus_that_contradict_the_deployment_have_no_estimate(job):
     fields = job(RL, "rl", size=8)
     with pytest.raises(Unknown, match=r"shards\.deployment"):
