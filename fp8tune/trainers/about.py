@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
+COMMAND = r"\.[a-z_]+$"
+"""The command of a version, where a trainer has files of several: ``0.8.1.sft``."""
+
 ALONE = {"shared": ["dense"], "words": ["job", "memory", "gemms"]}
 """The modules of a trainer that is data alone, its words in ``described``."""
 
@@ -69,6 +72,17 @@ class About:
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
+
+    def among(self, name: str) -> list[str]:
+        """The ids that a name may mean, the newest first.
+
+        The trainer's name means all, a version without the command (``0.8.1`` of
+        ``0.8.1.sft``) those of all its commands.
+        """
+        if name == self.name:
+            return self.ids
+        plain = [each for each in self.ids if re.sub(COMMAND, "", each) == name]
+        return [name] if name in self.ids else plain
 
 
 @cache
@@ -121,6 +135,25 @@ def _order(version: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdigit() else -1, part) for part in parts]
 
 
+def named(name: str) -> str:
+    """The name of a trainer as fp8tune writes it: ``torch-titan`` is ``torchtitan``.
+
+    By its title too; other names stay as they are.
+    """
+    known, (plain, *version) = trainers(), name.split("==", 1)
+    alike = (a.name for a in known.values() if _letters(plain) in _spellings(a))
+    found = plain if plain in known else next(alike, plain)
+    return "==".join((found, *version))
+
+
+def _spellings(about: About) -> set[str]:
+    return {_letters(about.name), _letters(about.title)}
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()
+
+
 def misnamed(name: str) -> str:
     """Why there is no such trainer or version, and what there is; ``""`` if there is.
 
@@ -133,15 +166,23 @@ def misnamed(name: str) -> str:
         hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
         return f"no trainer named {plain!r}{hint}"
     about = known[plain]
-    if plain == name or name in about.ids:
+    if about.among(name):
         return ""
     if about.versions == [""]:
         return f"{about.title} has one version here: write {plain}"
-    if about.unlisted and _order(version) > _order(about.versions[-1]):
+    releases = [*dict.fromkeys(re.sub(COMMAND, "", v) for v in about.versions)]
+    near = _nearest(version, releases)
+    if not near and about.unlisted and _order(version) > _order(about.versions[-1]):
         return f"no {about.title} {version} here: {about.unlisted}"
-    near = next((v for v in reversed(about.versions) if v.startswith(version)), "")
-    hint = f"did you mean {plain}=={near}? " if near and version else ""
-    return f"no {about.title} {version}; {hint}known: {', '.join(about.versions)}"
+    hint = f"did you mean {plain}=={near}? " if near else ""
+    return f"no {about.title} {version}; {hint}known: {', '.join(releases)}"
+
+
+def _nearest(version: str, versions: list[str]) -> str:
+    """The newest version that begins so, or that has the same first two numbers."""
+    first = _order(version)[:2]
+    near = [v for v in versions if v.startswith(version) or _order(v)[:2] == first]
+    return near[-1] if near and version else ""
 
 
 def module_of(trainer: str) -> str:

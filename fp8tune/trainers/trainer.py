@@ -145,5 +145,5 @@ class Trainer:
 @cache
 def trainer(name: str) -> Trainer:
     """The trainer of that name: the version that it names, or the newest."""
-    newest = trainers()[name.partition("==")[0]].ids[0]
-    return trainer(newest) if "==" not in name and newest != name else Trainer(name)
+    newest = trainers()[name.partition("==")[0]].among(name)[0]
+    return trainer(newest) if newest != name else Trainer(name)
