@@ -26,6 +26,7 @@ COMMANDS = (
     "schema",
     "search",
     "studies",
+    "verify",
 )
 
 

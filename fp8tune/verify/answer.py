@@ -65,9 +65,10 @@ def text(answer: Answer) -> Iterator[str]:
     yield from _row("asked", YES_NO[verdict.asked], asked)
     yield from _row("claimed", YES_NO[verdict.claimed], [])
     yield from _row("ran", RAN[verdict.word], ran)
-    for cut in [*answer.logs, *answer.traces]:
-        if cut.cut:
-            yield plain(f"  {cut.path}: {cut.cut}; judged by what was read")
+    cut = [(one.path, one.cut) for one in answer.logs if one.cut]
+    cut += [(one.path, one.cut) for one in answer.traces if one.cut]
+    for path, why in cut:
+        yield plain(f"  {path}: {why}; judged by what was read")
     for reason in verdict.contradictions:
         yield ""
         yield plain(f"warning[{reason.code}] {_placed(reason)}{reason.message}")

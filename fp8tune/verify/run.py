@@ -30,7 +30,7 @@ POLL_S = 0.5
 
 
 class Options(NamedTuple):
-    """``trainer`` is whose log it is, if the user says it; ``timeout`` is in seconds."""
+    """``trainer`` is whose log it is, if the user says so; ``timeout`` in seconds."""
 
     trainer: str = ""
     follow: bool = False
@@ -116,8 +116,6 @@ def _log(path: str, trainer: str) -> Log:
 def _trace(path: str) -> Trace:
     try:
         return trace.read(path)
-    except trace.Unreadable as error:
-        raise NoRun(f"{path}: {error}") from None
     except OSError as error:
         raise NoRun(f"{path}: {error.strerror}") from None
 
@@ -220,7 +218,7 @@ class Growing:
     def blocks(self) -> Iterator[None]:
         """Feed the log as it grows; yield after each block and each wait."""
         if self.path == "-":
-            while block := sys.stdin.buffer.read1(BLOCK):
+            while block := os.read(sys.stdin.fileno(), BLOCK):
                 self._reader.feed(block)
                 yield
             return

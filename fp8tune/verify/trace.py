@@ -7,6 +7,7 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from fp8tune.verify import tables
@@ -50,8 +51,12 @@ def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
     Whatever is damaged or too large ends the reading, and ``cut`` says why; ``limit``
     is in unpacked bytes. Raises ``OSError`` if the file cannot be opened.
     """
-    text = Text(path, limit)
-    shown = os.fspath(path)
+    with closing(Text(path, limit)) as text:
+        return _read(os.fspath(path), text)
+
+
+def _read(shown: str, text: Text) -> Trace:
+    """Read a trace from its unpacked text."""
     if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
         return tables.read(shown, text)
     collector = _Collector()

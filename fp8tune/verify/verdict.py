@@ -99,104 +99,112 @@ def judge(
 
 def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
     """Return what one trace says of FP8."""
-    fp8, other = trace.fp8, trace.other
-
-    def says(word: Word, code: str, message: str, missing: str = "") -> OfTrace:
-        return OfTrace(word, Reason(code, message, trace.path), missing)
-
-    if not fp8.calls + other.calls:
-        return says(
-            "cannot-tell",
-            "no-gemms",
-            "no matrix multiplication in the trace",
-            "a trace of at least one whole training step with GPU activity",
-        )
-    if not fp8.calls and trace.casts:
-        return says(
-            "partly",
-            "casts-only",
-            f"{trace.casts} casts to FP8, but none of {other.calls} GEMMs runs in FP8",
-        )
-    if not fp8.calls:
-        if trace.cut and not trace.steps:
-            return says(
-                "cannot-tell",
-                "trace-cut",
-                f"no FP8 GEMM before the trace ends ({trace.cut})",
-                "the whole trace",
-            )
-        return says(
-            "not-fp8", "no-fp8-gemms", f"none of {other.calls} GEMMs runs in FP8"
-        )
-    share = fp8.calls / (fp8.calls + other.calls)
-    what = f"{fp8.calls} of {fp8.calls + other.calls} GEMMs run in FP8"
+    says = _Says(trace)
+    fp8, all_of = trace.fp8.calls, _all(trace)
+    if not all_of:
+        text = "no matrix multiplication of a linear in the trace"
+        return says.open("no-gemms", text, WHOLE_STEP)
+    if trace.trains is False:
+        text = "nothing runs backward in the trace: it shows no training step"
+        return says.open("no-training", text, WHOLE_STEP)
+    if not fp8:
+        return _without_fp8(trace, says)
+    what = f"{fp8} of {all_of} GEMMs run in FP8"
     if trace.backward is False:
-        return says(
-            "partly",
-            "forward-only",
-            f"{what}, all of them forward: the backward pass has none",
-        )
-    if trace.backward is None and share < FORWARD_ONLY:
-        return says(
-            "cannot-tell",
-            "pass-unknown",
-            f"{what}; the trace does not show whether in the backward pass too",
-            "a trace with CPU activity beside that of the GPU "
-            "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        )
-    return _of_share(trace, expected, what, share)
-
-
-def _of_share(trace: Trace, expected: Expected, what: str, share: float) -> OfTrace:
-    """Compare how much runs in FP8 with what the config asks for."""
-
-    def says(word: Word, code: str, message: str, missing: str = "") -> OfTrace:
-        return OfTrace(word, Reason(code, message, trace.path), missing)
-
-    if expected.flop_share is None:
-        if share >= MOST:
-            return says("verified", "fp8-gemms", f"{what}, forward and backward")
-        return says(
-            "cannot-tell",
-            "share-unknown",
-            f"{what}; whether more should, only the config can tell",
-            "the train config: --config train.toml",
-        )
-    measured, least, unit = _shares(trace, expected)
+        text = f"{what}, all of them forward: the backward pass has none"
+        return says("partly", "forward-only", text)
+    if trace.backward is None and fp8 / all_of < FORWARD_ONLY:
+        text = f"{what}; the trace does not show whether in the backward pass too"
+        return says.open("pass-unknown", text, BOTH)
     if expected.compile and trace.compiled is False:
-        text = "in eager mode, and the config asks for torch.compile"
-        return says("partly", "not-compiled", f"{what}, {text}")
-    if measured >= least - TOLERANCE:
-        return says(
-            "verified",
-            "fp8-gemms",
-            f"{what}, {measured:.0%} of {unit}; the config predicts "
-            f"{_predicted(expected, unit)}",
-        )
-    message = (
-        f"{what}, {measured:.0%} of {unit} instead of {_predicted(expected, unit)}"
-    )
+        text = f"{what}, in eager mode, and the config asks for torch.compile"
+        return says("partly", "not-compiled", text)
+    return _of_share(trace, expected, what, says)
+
+
+WHOLE_STEP = "a profile of at least one whole training step, with GPU activity"
+BOTH = (
+    "a profile with CPU activity beside that of the GPU "
+    "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+)
+
+
+@dataclass(frozen=True)
+class _Says:
+    """Makes what a trace says."""
+
+    trace: Trace
+
+    def __call__(self, word: Word, code: str, text: str, missing: str = "") -> OfTrace:
+        return OfTrace(word, Reason(code, text, self.trace.path), missing)
+
+    def open(self, code: str, text: str, missing: str) -> OfTrace:
+        """It cannot be told, for lack of what is missing."""
+        return self("cannot-tell", code, text, missing)
+
+
+def _all(trace: Trace) -> int:
+    """The calls of all GEMMs that are linears', whatever their precision."""
+    return trace.fp8.calls + trace.other.calls + trace.unclear.calls
+
+
+def _without_fp8(trace: Trace, says: _Says) -> OfTrace:
+    many = trace.other.calls
+    if trace.unclear.calls:
+        text = f"the names of {trace.unclear.calls} GEMMs do not show their precision"
+        return says.open("precision-unknown", text, BOTH)
+    if trace.cut and not trace.steps:
+        text = f"no FP8 GEMM before the trace ends ({trace.cut})"
+        return says.open("trace-cut", text, "the whole profile")
+    if trace.casts:
+        text = f"{trace.casts} casts to FP8, but none of {many} GEMMs runs in FP8"
+        return says("partly", "casts-only", text)
+    return says("not-fp8", "no-fp8-gemms", f"none of {many} GEMMs runs in FP8")
+
+
+def _of_share(trace: Trace, expected: Expected, what: str, says: _Says) -> OfTrace:
+    """Compare how much runs in FP8 with what the config asks for."""
+    if expected.flop_share is None:
+        if trace.fp8.calls / _all(trace) >= MOST:
+            return says("verified", "fp8-gemms", f"{what}, forward and backward")
+        text = f"{what}; whether more should, only the config can tell"
+        return says.open("share-unknown", text, CONFIG)
+    least, most, unit = _measured(trace)
+    asked = expected.flop_share
+    predicted = f"{asked:.0%}"
+    if unit == TIME:
+        asked = expected.least_time_share or 0.0
+        predicted = f"at least {asked:.0%}"
+    if least >= asked - TOLERANCE:
+        text = f"{what}, {least:.0%} of {unit}; the config predicts {predicted}"
+        return says("verified", "fp8-gemms", text)
+    text = f"{what}, {most:.0%} of {unit} instead of {predicted}"
+    if most >= asked - TOLERANCE:
+        text = f"{what}, {least:.0%} to {most:.0%} of {unit}, as some names do not show"
+        return says.open("precision-unknown", f"{text} their precision", BOTH)
     names = left_in_16_bit(trace, expected)
     if names:
-        message += f"; in 16 bit: {', '.join(names)}"
-    return says("partly", "share-too-small", message)
+        text += f"; in 16 bit: {', '.join(names)}"
+    return says("partly", "share-too-small", text)
 
 
-def _shares(trace: Trace, expected: Expected) -> tuple[float, float, str]:
-    """The share that FP8 has, the least that it should have, and of what."""
-    fp8, other = trace.fp8, trace.other
-    assert expected.flop_share is not None
-    if fp8.flops and (other.flops or not other.calls):
-        measured = fp8.flops / (fp8.flops + other.flops)
-        return measured, expected.flop_share, "the GEMMs' FLOPs"
-    least = expected.least_time_share or 0.0
-    return fp8.us / ((fp8.us + other.us) or 1.0), least, "the GEMMs' time"
+CONFIG = "the train config: --config train.toml"
+FLOPS, TIME = "the linears' FLOPs", "the linears' time"
 
 
-def _predicted(expected: Expected, unit: str) -> str:
-    if unit.endswith("FLOPs"):
-        return f"{expected.flop_share:.0%}"
-    return f"at least {expected.least_time_share:.0%}"
+def _measured(trace: Trace) -> tuple[float, float, str]:
+    """The least and the largest share that FP8 may have, and of what."""
+    kinds = trace.fp8, trace.other, trace.unclear
+    if all(kind.with_shapes == kind.calls for kind in kinds):
+        fp8, other, unclear = (kind.flops for kind in kinds)
+        unit = FLOPS
+    else:
+        fp8, other, unclear = (kind.us for kind in kinds)
+        unit = TIME
+    whole = fp8 + other + unclear
+    if not whole:
+        return 0.0, 1.0, unit
+    return fp8 / whole, (fp8 + unclear) / whole, unit
 
 
 def left_in_16_bit(trace: Trace, expected: Expected) -> list[str]:

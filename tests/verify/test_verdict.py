@@ -50,6 +50,11 @@ def said(logs=(), traces=(), expected=NOTHING):
         (trace(fp8=6, other=24), NOTHING, "cannot-tell", "share-unknown"),
         (trace(fp8=6, other=24), FP8, "partly", "share-too-small"),
         (trace(fp8=0, other=0), FP8, "cannot-tell", "no-gemms"),
+        (trace(trains=False), FP8, "cannot-tell", "no-training"),
+        (trace(compiled=False), FP8, "partly", "not-compiled"),
+        (trace(0, unclear=Gemms(9, 9.0)), FP8, "cannot-tell", "precision-unknown"),
+        (trace(unclear=Gemms(9, 9.0)), FP8, "verified", "fp8-gemms"),
+        (trace(unclear=Gemms(60, 60.0)), FP8, "cannot-tell", "precision-unknown"),
         (replace(trace(fp8=0), cut="end"), FP8, "not-fp8", "no-fp8-gemms"),
         (replace(trace(fp8=0), cut="end", steps=0), FP8, "cannot-tell", "trace-cut"),
     ],
@@ -112,10 +117,10 @@ def test_shapes_name_the_linears_that_stayed_in_16_bit():
 
 
 def test_the_share_of_flops_is_compared_where_shapes_are_known():
-    half = Gemms(24, 24.0, 50.0)
+    half = Gemms(24, 24.0, 50.0, 24)
     found = judge([], [replace(trace(), fp8=half, other=half)], FP8)
     assert found.word == "partly"
-    assert "50% of the GEMMs' FLOPs instead of 80%" in found.reasons[-1].message
+    assert "50% of the linears' FLOPs instead of 80%" in found.reasons[-1].message
 
 
 def test_fp8_may_take_half_the_time_of_its_flops():
