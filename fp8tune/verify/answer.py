@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.verify import causes
+from fp8tune.verify import causes, patterns
 from fp8tune.verify.causes import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
@@ -32,7 +32,7 @@ RAN = {
 class Answer:
     """What is known of a run: the verdict, what went wrong, and what to do next.
 
-    ``trainer`` is its title; ``calibrate`` is the command that lets ``estimate`` learn
+    ``trainer`` is its name; ``calibrate`` is the command that lets ``estimate`` learn
     from the run, ``""`` if the log has no figures or there is no config.
     """
 
@@ -58,13 +58,14 @@ class Answer:
 def text(answer: Answer) -> Iterator[str]:
     """The lines for people."""
     verdict = answer.verdict
-    of = f"  ({answer.trainer})" if answer.trainer else ""
+    of = f"  ({title(answer.trainer)})" if answer.trainer else ""
     yield HEADLINES[verdict.word] + of
-    ran = [one for one in verdict.reasons if one.code != "asked"]
-    asked = [one for one in verdict.reasons if one.code == "asked"]
-    yield from _row("asked", YES_NO[verdict.asked], asked)
-    yield from _row("claimed", YES_NO[verdict.claimed], [])
-    yield from _row("ran", RAN[verdict.word], ran)
+    rows: dict[str, list[Reason]] = {"asked": [], "claimed": [], "ran": []}
+    for reason in verdict.reasons:
+        rows[reason.code if reason.code in rows else "ran"].append(reason)
+    yield from _row("asked", YES_NO[verdict.asked], rows["asked"])
+    yield from _row("claimed", YES_NO[verdict.claimed], rows["claimed"])
+    yield from _row("ran", RAN[verdict.word], rows["ran"])
     cut = [(one.path, one.cut) for one in answer.logs if one.cut]
     cut += [(one.path, one.cut) for one in answer.traces if one.cut]
     for path, why in cut:
@@ -86,6 +87,12 @@ def text(answer: Answer) -> Iterator[str]:
         yield ""
         yield "This run can correct the estimates of configs like it:"
         yield plain(f"  {answer.calibrate}")
+
+
+def title(trainer: str) -> str:
+    """The name of a trainer as people write it."""
+    known = patterns.known().get(trainer)
+    return known.title if known else trainer
 
 
 def _row(name: str, word: str, reasons: list[Reason]) -> Iterator[str]:

@@ -22,14 +22,15 @@ PEAK_RATIO = 2.0
 
 @dataclass(frozen=True)
 class Expected:
-    """What a config asks; every field but ``source`` may be unknown (None).
+    """What a config asks, in which file and line; all else may be unknown (None).
 
     ``asked`` is whether the config asks for FP8. ``flop_share`` is the share of the
     linears' FLOPs that should run in FP8, attention left out; ``gemms`` are the linears
     of one micro-batch. ``modules`` is the number of linears that are converted.
     """
 
-    source: str = ""
+    path: str = ""
+    line: int = 0
     asked: bool | None = None
     compile: bool | None = None
     flop_share: float | None = None
@@ -69,12 +70,11 @@ def expected(config: Config) -> Expected:
     if precision is None:
         return Expected(config.path)
     key = job.key("precision")
-    line = config.line(key) if key else 0
-    source = f"{config.path}:{line}" if line else config.path
     fp8 = precision == "fp8"
     gemms = _find(job, "gemms", tuple) or ()
     return Expected(
-        source,
+        config.path,
+        config.line(key) if key else 0,
         fp8,
         _find(job, "compile", bool),
         _flop_share(job, gemms) if fp8 and gemms else None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune.verify import log as logs
-from fp8tune.verify import patterns, trace
+from fp8tune.verify import trace
 from fp8tune.verify.answer import Answer
 from fp8tune.verify.cause import texts
 from fp8tune.verify.causes import diagnose, diff, fixed, write
@@ -58,14 +58,16 @@ class Evidence:
                 verdict.missing.append("the train config: --config train.toml")
         if self.config:
             verdict.contradictions += other_settings(self.logs, self.config)
+        # a run in bf16 tells nothing of the speed of the FP8 that was asked for
+        as_asked = verdict.word == ("verified" if verdict.asked else "not-fp8")
         return Answer(
             verdict,
-            _title(name),
+            name,
             self.logs,
             self.traces,
             asked,
             diagnose(self.logs, self.traces, self.config),
-            calibration(self.logs, self.config),
+            calibration(self.logs, self.config) if as_asked else "",
         )
 
 
@@ -94,11 +96,6 @@ def changed(
         yield f"{config.path}: fixed"
     else:
         yield from diff(config, after).splitlines()
-
-
-def _title(name: str) -> str:
-    known = patterns.known()
-    return known[name].title if name in known else name
 
 
 def _log(path: str, trainer: str) -> Log:

@@ -78,6 +78,10 @@ def judge(
     mentions = [(log, mention) for log in logs for mention in log.mentions]
     asked, reasons = _asked(logs, mentions, expected)
     claimed = _claimed(logs, mentions)
+    claim = _last(mentions, "proves") or _last(mentions, "claims")
+    if claim:
+        log, mention = claim
+        reasons.append(Reason("claimed", mention.text, log.path, mention.line))
     told = [of_trace(trace, expected) for trace in traces]
     decided = [one for one in told if one.word != "cannot-tell"]
     if decided:
@@ -184,7 +188,7 @@ def _of_share(trace: Trace, expected: Expected, what: str, says: _Says) -> OfTra
         return says.open("precision-unknown", f"{text} their precision", BOTH)
     names = left_in_16_bit(trace, expected)
     if names:
-        text += f"; in 16 bit: {', '.join(names)}"
+        text += f"; in 16 bit, by their shapes: {', '.join(names)}"
     return says("partly", "share-too-small", text)
 
 
@@ -295,7 +299,12 @@ def _asked(
     if expected.asked is not None:
         what = "FP8" if expected.asked else "16 bit"
         return expected.asked, [
-            Reason("asked", f"the config asks for {what}", expected.source)
+            Reason(
+                "asked",
+                f"the config asks for {what}",
+                expected.path,
+                expected.line,
+            )
         ]
     for log in logs:
         precision = log.settings.get("precision")
