@@ -7,12 +7,11 @@ leaves a trace and the log lines of a trainer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from torchao.float8.config import CastConfig, ScalingType
@@ -67,7 +66,7 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        sizes = {name: (DIM, DIM) for name in ("wq", "wk", "wv", "wo")}
+        sizes = dict.fromkeys(("wq", "wk", "wv", "wo"), (DIM, DIM))
         sizes |= {"w1": (DIM, FFN), "w3": (DIM, FFN), "w2": (FFN, DIM)}
         for name, (rows, columns) in sizes.items():
             setattr(self, name, nn.Linear(rows, columns, bias=False))
@@ -78,9 +77,9 @@ class Block(nn.Module):
         q, k, v = (
             w(x).view(heads).transpose(1, 2) for w in (self.wq, self.wk, self.wv)
         )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.wo(mixed.transpose(1, 2).reshape(x.shape))
-        return x + self.w2(F.silu(self.w1(x)) * self.w3(x))
+        return x + self.w2(functional.silu(self.w1(x)) * self.w3(x))
 
 
 class Decoder(nn.Module):
@@ -128,7 +127,7 @@ def tokens() -> Tensor:
 def train(model: nn.Module, data: Tensor) -> None:
     """Forward and backward of one batch."""
     logits = model(data).float()
-    F.cross_entropy(logits.flatten(0, 1), data.flatten()).backward()
+    functional.cross_entropy(logits.flatten(0, 1), data.flatten()).backward()
 
 
 def recorded(path: str, run: Callable[[], None], *, shapes: bool = True) -> None:
@@ -209,7 +208,7 @@ class Rounded(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Multiply what FP8 can hold, in bf16."""
         low = torch.float8_e4m3fn
-        return F.linear(x.to(low).to(x.dtype), self.weight.to(low).to(x.dtype))
+        return functional.linear(x.to(low).to(x.dtype), self.weight.to(low).to(x.dtype))
 
 
 class StoredInFp8(nn.Module):
@@ -222,7 +221,7 @@ class StoredInFp8(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply the dequantised weight."""
-        return F.linear(x, self.weight.to(x.dtype), self.bias)
+        return functional.linear(x, self.weight.to(x.dtype), self.bias)
 
 
 def replaced(by: Callable[[nn.Linear], nn.Module]) -> nn.Module:
@@ -245,11 +244,11 @@ def fell_back() -> nn.Module:
 
 
 def under_autocast() -> None:
-    """FP8 linears that a wrapper bypasses by calling F.linear on their weights."""
+    """FP8 linears that a wrapper bypasses by calling functional.linear on their weights."""
     model = converted()
     for block in model.blocks:
         for child in block.children():
-            child.forward = lambda x, own=child: F.linear(x, own.weight)
+            child.forward = lambda x, own=child: functional.linear(x, own.weight)
     with torch.autocast("cpu", torch.bfloat16):
         train(model, tokens())
 
@@ -335,108 +334,75 @@ def runs() -> Iterator[Run]:
     yield from printed_only()
 
 
+STEPS = {
+    "torchtitan": "[titan] 2026-11-20 10:00:00,000 - root - INFO - step: {n}  loss: {loss}"
+    "  grad_norm: 1.0000  memory: 40.00GiB(50.0%)  tps: 6,150  tflops: 300.00  mfu: 30.0%",
+    "trainer": "{{'loss': {loss}, 'grad_norm': 1.0, 'learning_rate': 0.0001, 'epoch': {n}}}",
+    "automodel": "step {n} | epoch 0 | loss {loss} | grad_norm 1.0 | lr 1e-05 | "
+    "mem 40.00 GiB | tps 6150.00(769.0/gpu) | num_label_tokens 4096",
+    "prime-rl": "10:00:{n:02d}    INFO Step {n} |   1.23s | Loss {loss} | Grad. Norm 1.0000 "
+    "| LR 1.00e-06 | Throughput 6150 tokens/s | MFU 30.0% | Peak Mem. 40.0/79.2 GiB (50.5%)",
+    "megatron": " [2026-11-20 10:00:{n:02d}] iteration {n:8d}/      20 | consumed samples: "
+    "{n:12d} | elapsed time per iteration (ms): 130.0 | learning rate: 1.0E-05 | global "
+    "batch size:     8 | lm loss: {loss}E+00 | loss scale: 1.0 | grad norm: 1.000 | number "
+    "of skipped iterations:   0 | number of nan iterations:   0 |",
+}
+"""The lines of a step of each trainer."""
+
+
+def printed(trainer: str, *lines: str) -> str:
+    """A log of a trainer: some lines, then 20 steps with a loss that falls."""
+    steps = (STEPS[trainer].format(n=n, loss=f"{6 - n / 10:.4f}") for n in range(1, 21))
+    return "\n".join([*lines, *steps]) + "\n"
+
+
 def printed_only() -> Iterator[Run]:
-    """Logs of other trainers that speak of FP8, without a trace."""
-    titan = "[titan] 2026-11-20 10:00:00,000 - root - INFO - "
-    steps = [
-        f"{titan}step: {n}  loss: {6 - n / 10:.4f}  grad_norm: 1.0000  "
-        "memory: 40.00GiB(50.0%)  tps: 6,150  tflops: 300.00  mfu: 30.0%"
-        for n in range(1, 21)
-    ]
+    """Logs of other trainers that speak of FP8, but for one without a trace."""
+    factory = "[INFO|2026-11-20 10:00:00] llamafactory.train.fp8_utils:143 >> FP8"
     swapped = (
-        f"{titan}Swapped to Float8Linear layers with enable_fsdp_float8_all_gather=True"
+        "[titan] 2026-11-20 10:00:00,000 - root - INFO - Swapped to Float8Linear layers "
+        "with enable_fsdp_float8_all_gather=True"
     )
-    hf = [
-        str(
-            {
-                "loss": 6 - n / 10,
-                "grad_norm": 1.0,
-                "learning_rate": 1e-4,
-                "epoch": n / 20,
-            }
-        )
-        for n in range(1, 21)
-    ]
-    rest = {"shapes": True, "config": ""}
-    yield Run(
-        "torchtitan swaps nothing",
-        None,
-        "\n".join([swapped, *steps]),
-        ("cannot-tell",),
-        **rest,
+    enabled = f"{factory} training enabled with TorchAO backend."
+    denied = (
+        f"{factory} was requested but Accelerate shows fp8_enabled=False. FP8 may not be "
+        "working."
     )
-    yield Run(
-        "torchtitan swaps nothing, traced",
-        trains(decoder),
-        "\n".join([swapped, *steps]),
-        ("not-fp8",),
-        **rest,
+    none_replaced = (
+        "10:00:00    INFO Replaced 0 linear layers with FP8 blockwise linear (skipped 0 by "
+        "name, 14 by 128-divisibility); first replaced=[]"
     )
-    factory = "[INFO|2026-11-20 10:00:00] llamafactory.train.fp8_utils:143 >> "
-    enabled = f"{factory}FP8 training enabled with TorchAO backend."
-    denied = f"{factory}FP8 was requested but Accelerate shows fp8_enabled=False. FP8 may not be working."
-    yield Run(
-        "LLaMA-Factory says enabled",
-        None,
-        "\n".join([enabled, *hf]),
-        ("cannot-tell",),
-        **rest,
-    )
-    yield Run(
-        "LLaMA-Factory denies",
-        None,
-        "\n".join([enabled, denied, *hf]),
-        ("not-fp8",),
-        **rest,
-    )
-    counted = "FP8 conversion: 0 Float8Linear modules, 113 total linear modules"
-    auto = [
-        f"step {n} | epoch 0 | loss {6 - n / 10:.4f} | grad_norm 1.0 | lr 1e-05 | mem 40.00 GiB | tps 6150.00(769.0/gpu) | num_label_tokens 4096"
-        for n in range(1, 21)
-    ]
-    yield Run(
-        "Automodel converts nothing",
-        None,
-        "\n".join([counted, *auto]),
-        ("not-fp8",),
-        **rest,
-    )
-    failed = "FP8 quantization failed: no kernel image. Returning original model"
-    yield Run(
-        "Automodel falls back", None, "\n".join([failed, *auto]), ("not-fp8",), **rest
-    )
-    prime = [
-        f"10:00:{n:02d}    INFO Step {n} |   1.23s | Loss {6 - n / 10:.4f} | Grad. Norm 1.0000 | LR 1.00e-06 | Throughput 6150 tokens/s | MFU 30.0% | Peak Mem. 40.0/79.2 GiB (50.5%)"
-        for n in range(1, 21)
-    ]
-    none = "10:00:00    INFO Replaced 0 linear layers with FP8 blockwise linear (skipped 0 by name, 14 by 128-divisibility); first replaced=[]"
-    yield Run(
-        "prime-rl replaces nothing",
-        None,
-        "\n".join([none, *prime]),
-        ("not-fp8",),
-        **rest,
-    )
-    axolotl = "Patched accelerate fp8 conversion to skip MoE router/gate linears"
-    yield Run(
-        "Axolotl patches only",
-        None,
-        "\n".join([axolotl, *hf]),
-        ("cannot-tell",),
-        **rest,
-    )
-    megatron = [
+    arguments = (
         "  fp8 ............................................. hybrid",
         "  transformer_impl ................................ local",
-        *(
-            f" [2026-11-20 10:00:{n:02d}] iteration        {n}/      20 | consumed samples:          {n * 8} | elapsed time per iteration (ms): 130.0 | learning rate: 1.0E-05 | global batch size:     8 | lm loss: {6 - n / 10:.6E} | loss scale: 1.0 | grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |"
-            for n in range(1, 21)
-        ),
-    ]
-    yield Run(
-        "Megatron dumps its arguments",
-        None,
-        "\n".join(megatron),
-        ("cannot-tell", "not-fp8"),
-        **rest,
     )
+    logs = [
+        ("torchtitan swaps nothing", "torchtitan", (swapped,), "cannot-tell"),
+        ("LLaMA-Factory says enabled", "trainer", (enabled,), "cannot-tell"),
+        ("LLaMA-Factory denies", "trainer", (enabled, denied), "not-fp8"),
+        (
+            "Automodel converts nothing",
+            "automodel",
+            ("FP8 conversion: 0 Float8Linear modules, 113 total linear modules",),
+            "not-fp8",
+        ),
+        (
+            "Automodel falls back",
+            "automodel",
+            ("FP8 quantization failed: no kernel image. Returning original model",),
+            "not-fp8",
+        ),
+        ("prime-rl replaces nothing", "prime-rl", (none_replaced,), "not-fp8"),
+        (
+            "Axolotl patches only",
+            "trainer",
+            ("Patched accelerate fp8 conversion to skip MoE router/gate linears",),
+            "cannot-tell",
+        ),
+        ("Megatron dumps its arguments", "megatron", arguments, "cannot-tell"),
+    ]
+    for name, trainer, lines, right in logs:
+        yield Run(name, None, printed(trainer, *lines), (right,), config="")
+    log = printed("torchtitan", swapped)
+    traced = "torchtitan swaps nothing, traced"
+    yield Run(traced, trains(decoder), log, ("not-fp8",), config="")
