@@ -25,6 +25,7 @@ from fp8tune.verify.verdict import judge
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
+STDIN = "stdin"
 POLL_S = 0.5
 """How often ``--follow`` looks at the log [s]."""
 
@@ -102,7 +103,7 @@ def _log(path: str, trainer: str) -> Log:
     """Read a whole log, or stdin for ``-``; raises ``NoRun``."""
     try:
         if path == "-":
-            return logs.read_file(sys.stdin.buffer, path, trainer, texts())
+            return logs.read_file(sys.stdin.buffer, STDIN, trainer, texts())
         return logs.read(path, trainer, texts())
     except Unreadable as error:
         raise NoRun(f"{path}: {error}") from None
@@ -207,7 +208,8 @@ class Growing:
         return self._reader.finish()
 
     def _new(self) -> logs.Reader:
-        return logs.Reader(self.path, self._trainer, texts())
+        path = STDIN if self.path == "-" else self.path
+        return logs.Reader(path, self._trainer, texts())
 
     def _late(self) -> bool:
         return self._end is not None and self._clock() >= self._end
