@@ -270,7 +270,7 @@ def runs() -> Iterator[Run]:
     yield Run("filter empty", trains(in_16_bit("")), claims, not_fp8)
     yield Run("filter empty, no trace", None, claims, open_)
     yield Run("precision overridden", bf16, silent, not_fp8)
-    yield Run("precision overridden, no trace", None, silent, ("cannot-tell",))
+    yield Run("precision overridden, no trace", None, silent, not_fp8)
     yield Run("only the head converted", trains(in_16_bit("blocks")), claims, partly)
     yield Run("FFN left out", trains(in_16_bit("w1", "w2", "w3")), claims, partly)
     yield Run(
