@@ -245,7 +245,7 @@ def fell_back() -> nn.Module:
 
 
 def under_autocast() -> None:
-    """FP8 linears that a wrapper bypasses by calling functional.linear on their weights."""
+    """FP8 linears that a wrapper bypasses."""
     model = converted()
     for block in model.blocks:
         for child in block.children():
