@@ -6,7 +6,7 @@ import codecs
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import IO, Any, cast
 
 BLOCK = 1 << 20
@@ -38,12 +38,16 @@ class Text:
             yield first
         yield from self._blocks
 
+    def close(self) -> None:
+        """Close the file."""
+        self._blocks.close()
+
     @property
     def first(self) -> str:
         """The first block, as long as it was not read."""
         return self._first or ""
 
-    def _decode(self, file: IO[bytes]) -> Iterator[str]:
+    def _decode(self, file: IO[bytes]) -> Generator[str, None, None]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         size = 0
         with file:
@@ -97,7 +101,9 @@ class Text:
             if magic.startswith(_GZIP):
                 import gzip
 
-                stream = cast(io.BufferedReader, gzip.GzipFile(fileobj=stream))
+                stream = cast(
+                    io.BufferedReader, gzip.GzipFile(fileobj=stream, mode="rb")
+                )
             elif magic == _ZIP:
                 stream = self._member(stream)
             else:
