@@ -107,6 +107,23 @@ ALLOWED = {
         "job",
         "suggest",
         "atomic",
+        "verify.kernels",
+    ),
+    "verify": (
+        "verify",
+        "lint",
+        "trainers",
+        "facts",
+        "fields",
+        "job",
+        "suggest",
+        "formats",
+        "toml",
+        "document",
+        "edits",
+        "atomic",
+        "streams",
+        "studies",
     ),
 }
 """What each room may import of fp8tune."""
