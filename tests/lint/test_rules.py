@@ -38,7 +38,9 @@ def test_strict_and_quick_reader_find_the_same_files():
 
 
 def test_every_file_below_the_rules_folder_is_a_rule(repository):
-    files = {path.resolve() for path in (repository / "rules").rglob("*.*")}
+    rules = repository / "rules"
+    causes = set((rules / "run").iterdir())  # of failed runs: tests/verify
+    files = {path.resolve() for path in rules.rglob("*.*") if path not in causes}
     read = {(repository / path).resolve() for _, path in rule_files(builtin_folder())}
     assert files == read
 
