@@ -28,7 +28,7 @@ DEVIATIONS = 6.0
 NOISE_ROWS = 20
 """First logged steps that the noise of a loss is taken from at least."""
 
-EARLY_DEVIATIONS = 4.0
+EARLY_DEVIATIONS = 5.0
 """The same within the first 50 steps, where 5 steps in a row exceed it."""
 
 LOST_SHARE = 0.25
@@ -98,7 +98,7 @@ def divergence(curve: Curve) -> Divergence | None:
 def early_divergence(curve: Curve) -> Divergence | None:
     """Return where the loss diverged within 50 steps after the first; None if not.
 
-    The smoothed loss exceeds its earlier minimum by 4 robust standard deviations of
+    The smoothed loss exceeds its earlier minimum by 5 robust standard deviations of
     the noise, a quarter of its fall and 2 % of the minimum, in 5 logged steps in a row.
     It may fall again as the learning rate decays.
     """

@@ -93,7 +93,9 @@ def test_a_file_is_whole(cause):
 @each("cause", CAUSES)
 def test_expressions_name_only_what_there_is(cause):
     known = {*known_names(cause), *FIELDS, *FACTS}
-    used = {name for template in (*cause.messages, *cause.helps) for name in template.names}
+    used = {
+        name for template in (*cause.messages, *cause.helps) for name in template.names
+    }
     if cause.when:
         used |= set(cause.when.names)
     for fix in cause.fixes:
