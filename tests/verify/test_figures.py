@@ -173,8 +173,14 @@ def trace(rank=0, **fields):
 def test_figures_of_traces():
     waits = {"cudaStreamSynchronize": Calls(60, 9.0), "aten::item": Calls(4, 1.0)}
     shown = trace(
-        **{"busy_us": 400.0, "nccl_alone_us": 100.0, "gpu_us": 450.0, "kernels": 30},
-        **{"steps": 2, "waits": waits, "data": Calls(2, 300.0), "recompiles": 3},
+        busy_us=400.0,
+        nccl_alone_us=100.0,
+        gpu_us=450.0,
+        kernels=30,
+        steps=2,
+        waits=waits,
+        data=Calls(2, 300.0),
+        recompiles=3,
     )
     run = Figures([], [trace(1), shown, Trace("cpu.json", device="cpu")])
     expected = {
