@@ -105,8 +105,11 @@ def torchtitan(case: str, _checkout: Path) -> None:
     """Run torchtitan.train; its calls that insist on CUDA get the CPU."""
     sys.argv = ["train.py", "--job.config_file", "train.toml"]  # read on import
     utils: Any = import_module("torchtitan.tools.utils")
+    mesh: Any = import_module("torchtitan.distributed.parallel_dims")
     utils.device_type, utils.device_module = "cpu", _Cpu()
-    converters = '"float8"' if case.startswith("fp8") else ""
+    if hasattr(mesh, "device_type"):
+        mesh.device_type = "cpu"
+    converters = '"quantize.linear.float8"' if case.startswith("fp8") else ""
     text = TORCHTITAN.format(steps=STEPS, converters=converters)
     if case.startswith("fp8"):
         text += "[quantize.linear.float8]\nemulate = true\n"
@@ -122,28 +125,36 @@ class _Cpu:
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module("torch").cpu, name)
 
-    def set_device(self, _device: Any) -> None: ...
-    def reset_peak_memory_stats(self) -> None: ...
-    def empty_cache(self) -> None: ...
-    def synchronize(self) -> None: ...
+    def set_device(self, _device: Any) -> None:
+        """Do nothing."""
+
+    def reset_peak_memory_stats(self) -> None:
+        """Do nothing."""
+
+    def empty_cache(self) -> None:
+        """Do nothing."""
 
     def current_device(self) -> int:
+        """Return the only one."""
         return 0
 
     def get_device_name(self, _device: Any = None) -> str:
+        """Return a name that no table of GPUs has."""
         return "CPU"
 
     def get_device_properties(self, _device: Any) -> Any:
+        """Return what is read of a GPU."""
         return SimpleNamespace(total_memory=8 << 30)
 
     def memory_stats(self, _device: Any) -> dict[str, int]:
+        """Return a peak that was not measured."""
         return {"active_bytes.all.peak": 1 << 30, "reserved_bytes.all.peak": 1 << 30}
 
 
 def _tokenizer(folder: Path) -> None:
     tokenizers: Any = import_module("tokenizers")
     folder.mkdir(exist_ok=True)
-    model = tokenizers.models.WordLevel({"<unk>": 0, "a": 1, "b": 2}, unk_token="<unk>")
+    model = tokenizers.models.WordLevel({"?": 0, "a": 1, "b": 2}, "?")
     tokenizers.Tokenizer(model).save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text("{}")
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-BLOCK = 1 << 20
+BLOCK = 1 << 17
 """Bytes that are read, or unpacked, at a time."""
 
 LONGEST = 1 << 16
@@ -131,15 +131,16 @@ class Cutter:
             if end < 0:
                 return b""
             block, self._skip = block[end:], False
-        whole, end, left = (self._left + block).rpartition(b"\n")
-        self._left = left
+        end = block.rfind(b"\n") + 1
+        whole = b"".join((self._left, memoryview(block)[:end])) if end else b""
+        left = block[end:] if end else self._left + block
         if len(left) > LONGEST:
             begin, bar, left = left.rpartition(b"\r")
             if len(left) > LONGEST:
                 begin, left, self._skip = begin + bar + left[:LONGEST], b"", True
-            self._left = left
-            return whole + end + begin + b"\r"
-        return whole + end
+            whole += begin + b"\r"
+        self._left = left
+        return whole
 
     def rest(self) -> bytes:
         """Return the last line, which has no end."""
@@ -178,10 +179,15 @@ def messages(text: str) -> Iterator[str]:
 def number(text: str) -> float:
     """Return a number as logs write them, NaN where there is none.
 
-    It may have commas for thousands, quotes, a percent sign, or units of time: ``2m 5s``
-    is 125.
+    It may have commas for thousands, quotes, a percent sign, or units of time:
+    ``2m 5s`` is 125.
     """
-    text = text.strip("'\"% ").replace(",", "")
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        text = text.strip("'\"% ").replace(",", "")
+    if match := TIME.fullmatch(text):
+        return float(match[1]) * SECONDS[match[2]]
     try:
         return float(text)
     except ValueError:

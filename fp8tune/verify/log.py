@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -68,7 +69,7 @@ class Reader:
         self._cutter = lines.Cutter()
         self._shapes = Shapes(causes)
         self._steps: dict[str, Steps] = {}
-        self._seen: dict[str, set[str]] = {}
+        self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._mentioned: set[Any] = set()
         self._epochs = math.nan
         self._skipped = 0
@@ -97,16 +98,15 @@ class Reader:
 
     def _scan(self, block: bytes) -> None:
         """Read whole lines."""
-        first = self.log.lines + 1
-        self.log.lines += block.count(b"\n")
-        numbers = None
-        if b"\r" in block:
+        first, numbers = self.log.lines + 1, None
+        if bars := b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         shapes = shapes_of(block)
+        self.log.lines += block.count(b"\n") if bars else len(shapes) - 1
         wanted = self._shapes.wanted(shapes)
         if not wanted:
             return
-        if b"\r" in block:
+        if bars:
             numbers = _numbers(block, first)
             block = block.replace(b"\r", b"\n")
         parts = block.split(b"\n")
@@ -126,12 +126,13 @@ class Reader:
         """Leave out lines of steps that a long curve does not keep."""
         every = self._every()
         steps = {shape for shape, each in wanted.items() if each.thinnable}
-        thinnable = [index for index in found if shapes[index] in steps]
+        thinnable, others = found, []
+        if len(steps) < len(wanted):
+            thinnable = [index for index in found if shapes[index] in steps]
+            others = [index for index in found if shapes[index] not in steps]
         kept = thinnable[-self._skipped % every :: every]
         self._skipped = (self._skipped + len(thinnable)) % every
-        if len(thinnable) == len(found):
-            return kept
-        return sorted({*kept, *(n for n in found if shapes[n] not in steps)})
+        return sorted(kept + others)
 
     def _line(self, number: int, line: bytes, wanted: Wanted) -> None:
         text, rank = lines.clean(line)
@@ -148,7 +149,7 @@ class Reader:
                 self._sign(cause.name, number, text, rank, match)
         for line in wanted.lines:
             if match := line.pattern.search(text):
-                self._seen.setdefault(line.trainer, set()).add(line.name)
+                self._seen[line.trainer].add(line.name)
                 READ[line.kind](self, Hit(line, number, text, rank, match))
 
     def _sign(
@@ -164,11 +165,12 @@ class Reader:
         values = quantities(hit.line, hit.text, hit.match)
         for name, factor in hit.line.scale.items():
             if name in values:
-                values[name] *= self._factor(name, factor)
-        steps = self._steps.setdefault(hit.line.trainer, Steps())
-        steps.add(hit.number, hit.rank, values)
+                values[name] *= self._factor(factor)
+        if hit.line.trainer not in self._steps:
+            self._steps[hit.line.trainer] = Steps()
+        self._steps[hit.line.trainer].add(hit.number, hit.rank, values)
 
-    def _factor(self, name: str, factor: float | str) -> float:
+    def _factor(self, factor: float | str) -> float:
         if not isinstance(factor, str):
             return factor
         value = lines.number(self._setting_of(factor))
@@ -240,7 +242,7 @@ class Reader:
             outer = [self._trainer]
         if not outer:
             return
-        self.log.trainer = max(outer, key=lambda name: len(self._seen.get(name, ())))
+        self.log.trainer = max(outer, key=lambda name: len(self._seen[name]))
         for name in (self.log.trainer, *known[self.log.trainer].includes):
             if name in self._steps:
                 self.log.starts = self._steps[name].curves
@@ -320,11 +322,13 @@ def quantities(
     line: patterns.Line, text: str, match: re.Match[str]
 ) -> dict[str, float]:
     """Return the quantities of a logged step, in the units of the log."""
-    texts = {name: value for name, value in match.groupdict().items() if value}
+    values = {
+        name: lines.number(value) for name, value in match.groupdict().items() if value
+    }
     for name, field in line.fields.items():
         if hit := field.search(text):
-            texts[name] = hit[1]
-    return {name: lines.number(value) for name, value in texts.items()}
+            values[name] = lines.number(hit[1])
+    return values
 
 
 def _fill(log: Log, trainer: patterns.Trainer) -> None:

@@ -29,7 +29,7 @@ Kind = Literal[
     "config",
     "event",
 ]
-"""What a line says: ``counts`` proves FP8 if its count is above 0, and else denies it."""
+"""What a line says. ``counts`` proves FP8 if its count is not 0, else it denies it."""
 
 HERE = os.path.join(os.path.dirname(__file__), "logs")
 

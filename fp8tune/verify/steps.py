@@ -8,7 +8,7 @@ from array import array
 
 from fp8tune.verify.evidence import QUANTITIES, Curve
 
-KEEP = 200_000
+KEEP = 100_000
 """Steps of a curve; where there are more, every second one is dropped."""
 
 STARTS = 200
