@@ -29,6 +29,7 @@ GAPS = {
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
     "shards.product": "parallel degrees whose product is not the number of GPUs",
+    "shards.deployment": "a number of GPUs other than that of `[deployment]`",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",
@@ -38,8 +39,10 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
-    "are not computed again",
+    "activation_bytes.budget": "activations with a memory budget",
+    "activation_bytes.eager": "activations of eager blocks that are not computed again",
+    "activation_bytes.full": "activations of this trainer other than with full AC and "
+    "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
     "memory.offload": "the memory of this trainer with weights on the host",
@@ -48,9 +51,11 @@ GAPS = {
     "speed.offload": "the speed of this trainer with weights on the host",
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
+    "ffn_size.experts": "mixtures of experts without a dense FFN",
+    "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines",
-    "vocab_size": "a vocabulary that only the tokenizer tells",
+    "vocab_size": "a vocabulary whose size depends on the tokenizer",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
@@ -65,8 +70,8 @@ GAPS = {
     "model.sizes": "this model, whose sizes are not known: give a known one of the "
     "same sizes on the trainer's command line, behind --",
     "model.plain": "adapters and vision-language models",
-    "grad_accum.packed": "the micro-batches of an RL step, whose number its rollouts "
-    "tell",
+    "grad_accum.packed": "the micro-batches of an RL step, whose number depends on its "
+    "rollouts",
     "speed.trainer": "the speed of this trainer, to which no model was fitted",
     "speed.experts": "mixtures of experts",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "

@@ -81,26 +81,19 @@ class Events:
 
     def _array(self, *, open_end: bool) -> Iterator[dict[str, Any]]:
         """Yield the events of an array; ``open_end``: it may lack its bracket."""
-        cursor, wanted, decode = self._cursor, self._wanted, _DECODER.raw_decode
+        cursor, decode = self._cursor, _DECODER.raw_decode
         while True:
             text, at = cursor.text, cursor.at
             while True:
                 at = _GAP.match(text, at).end()  # type: ignore[union-attr]
                 head = _HEAD.match(text, at)
-                if head is not None:
-                    category, name = head.groups()
-                    if category is None or not wanted(category, name):
-                        end = text.find(_END, head.end())
-                        if end < 0:
-                            break
-                        if text.find('"ph": ', head.end(), end) < 0:
-                            at = end + len(_END)
-                            self.read += 1
-                            continue
-                try:
-                    event, end = decode(text, at)
-                except ValueError:
-                    break
+                end = -1 if head is None else self._end_of_unwanted(head)
+                event = None
+                if end < 0:
+                    try:
+                        event, end = decode(text, at)
+                    except ValueError:
+                        break
                 at = end
                 self.read += 1
                 if type(event) is dict:
@@ -113,6 +106,17 @@ class Events:
                 if open_end and at == len(text):
                     return
                 raise _Malformed("the file ends before its events do")
+
+    def _end_of_unwanted(self, head: re.Match[str]) -> int:
+        """Return where an event ends that does not matter, -1 for any other."""
+        category, name = head.groups()
+        if category is not None and self._wanted(category, name):
+            return -1
+        text, begin = head.string, head.end()
+        end = text.find(_END, begin)
+        if end < 0 or text.find('"ph": ', begin, end) >= 0:
+            return -1
+        return end + len(_END)
 
 
 class _Malformed(Exception):

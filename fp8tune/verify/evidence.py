@@ -187,7 +187,7 @@ class Left:
 
 @dataclass(frozen=True)
 class StepTime:
-    """A step of the profiler's schedule: number, time [us], time with a busy GPU [us]."""
+    """A step of the profiler's schedule: number, time, time with a busy GPU [us]."""
 
     number: int
     us: float
@@ -205,9 +205,8 @@ class Trace:
     ``fp8``, ``other`` and ``unclear`` are the GEMMs in FP8, in 16 or 32 bit, and those
     whose precision neither kernel nor operator shows. Those of the optimizer (Muon)
     are in ``optimizer`` instead, and those of batches (``aten::bmm``, as of attention),
-    which are never converted, in ``batched``. ``grouped`` is the part of ``fp8`` that is
-    grouped.
-    ``engines`` counts the calls of ``fp8`` by library.
+    which are never converted, in ``batched``. ``grouped`` is the part of ``fp8`` that
+    is grouped. ``engines`` counts the calls of ``fp8`` by library.
 
     ``forward`` and ``backward`` are whether FP8 GEMMs ran in that pass, None if the
     trace does not tell. ``trains`` is whether anything ran backward. ``casts`` counts

@@ -62,6 +62,8 @@ class Trainer:
     ``includes`` names programs that print into this one's. The product of the settings
     ``tokens``, divided by those of ``tokens_over``, is the number of tokens in a step
     over all ranks. ``settings`` gives its own names of settings of any trainer.
+    ``peak`` is ``allocated`` or ``reserved``: what its peak memory is of. ``profile``
+    says which lines of the config make it write a profile.
     """
 
     name: str
@@ -72,6 +74,8 @@ class Trainer:
     tokens: tuple[str, ...]
     tokens_over: tuple[str, ...]
     settings: dict[str, str]
+    peak: str = ""
+    profile: str = ""
 
 
 @cache
@@ -101,6 +105,8 @@ def load(name: str, path: str) -> Trainer:
         tokens=tuple(data.get("tokens", ())),
         tokens_over=tuple(data.get("tokens_over", ())),
         settings=data.get("settings", {}),
+        peak=data.get("peak", ""),
+        profile=data.get("profile", "").strip(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which operator and which pass each event of a trace belongs to, by time and thread."""
+"""Which operator and which pass an event of a trace is inside of, by its time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Meaning(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """M, K and N of a GEMM, how many it multiplies, the first operand's type."""
+    """M, K and N of a GEMM, the batch that it multiplies, its first operand's type."""
 
     mkn: tuple[int, int, int]
-    count: int
+    batch: int
     dtype: str
 
     @property
     def flops(self) -> float:
         """Floating-point operations of one call."""
-        return 2.0 * self.count * math.prod(self.mkn)
+        return 2.0 * self.batch * math.prod(self.mkn)
 
 
 @dataclass
@@ -106,73 +106,88 @@ class _Open:
     inner: bool = False
 
 
-def nest(
-    rows: Rows,
-    meanings: list[Meaning],
-    *,
-    outside: str,
-    nodes: Container[str],
-    correlations: Container[int],
-    into: Nested,
-) -> None:
-    """Find out what the events of one thread are inside of.
+class Nesting:
+    """Finds out what the events of a thread are inside of.
 
     ``outside`` is the pass of what is in no node of the backward pass, ``nodes`` are
     the names of these nodes: an operator ``f`` with a node ``fBackward`` is a forward
     pass, even if it is recomputed inside a node. ``correlations`` are those of the
     kernels that matter. Of GEMMs inside one another the innermost counts, unless the
-    pattern of an outer one has ``whole``.
+    pattern of an outer one has ``whole``. Results go ``into`` one object for all
+    threads.
     """
-    stack = [_Open(math.inf, outside)]
-    for row in rows.in_order():
-        start, end = rows.start[row], rows.end[row]
-        while stack[-1].end <= start or end > stack[-1].end + ROUNDING_US:
-            _close(stack, into)
-        top = stack[-1]
+
+    def __init__(
+        self,
+        meanings: list[Meaning],
+        *,
+        outside: str,
+        nodes: Container[str],
+        correlations: Container[int],
+        into: Nested,
+    ) -> None:
+        self._meanings = meanings
+        self._outside = outside
+        self._nodes = nodes
+        self._correlations = correlations
+        self._into = into
+        self._stack: list[_Open] = []
+
+    def of_thread(self, rows: Rows) -> None:
+        """Go through the operators and launches of one thread."""
+        stack = self._stack = [_Open(math.inf, self._outside)]
+        for row in rows.in_order():
+            start, end = rows.start[row], rows.end[row]
+            while stack[-1].end <= start or end > stack[-1].end + ROUNDING_US:
+                self._leave()
+            meaning = rows.meaning[row]
+            top, kind = stack[-1], self._meanings[meaning].kind
+            if kind == "launch":
+                key = rows.key[row]
+                if top.gemm is not None or key in self._correlations:
+                    self._into.launches[key] = (top.phase, top.gemm)
+            elif top.phase == "compiling":
+                continue
+            elif kind in GEMMS:
+                if not top.whole:
+                    stack.append(self._gemm(top, rows, row))
+            else:
+                self._enter(kind, meaning, end)
+        while stack:
+            self._leave()
+
+    def _gemm(self, top: _Open, rows: Rows, row: int) -> _Open:
         meaning = rows.meaning[row]
-        kind = meanings[meaning].kind
-        if kind == "launch":
-            key = rows.key[row]
-            if top.gemm is not None or key in correlations:
-                into.launches[key] = (top.phase, top.gemm)
-        elif top.phase == "compiling":
-            continue
-        elif kind in GEMMS:
-            if not top.whole:
-                stack.append(_gemm(top, rows, row, meanings))
-        elif kind == "function":
-            if meanings[meaning].name + "Backward" in nodes:
-                phase = "forward" if top.phase == "backward" else top.phase
-                stack.append(_Open(end, phase, top.gemm, whole=top.whole))
-        elif kind in ("backward", "optimizer", "compiling"):
-            stack.append(_Open(end, kind, top.gemm, whole=top.whole))
-    while stack:
-        _close(stack, into)
+        pattern = self._meanings[meaning].pattern
+        assert pattern is not None
+        return _Open(
+            rows.end[row],
+            top.phase,
+            Gemm(meaning, rows.key[row], top.phase),
+            start=rows.start[row],
+            whole=pattern.whole or pattern.kind in FP8,
+            own=True,
+        )
 
+    def _enter(self, kind: str, meaning: int, end: float) -> None:
+        """Enter what is no GEMM, if the pass changes inside."""
+        top = self._stack[-1]
+        if kind == "function":
+            if self._meanings[meaning].name + "Backward" not in self._nodes:
+                return
+            kind = "forward" if top.phase == "backward" else top.phase
+        self._stack.append(_Open(end, kind, top.gemm, whole=top.whole))
 
-def _gemm(top: _Open, rows: Rows, row: int, meanings: list[Meaning]) -> _Open:
-    meaning = rows.meaning[row]
-    pattern = meanings[meaning].pattern
-    assert pattern is not None
-    return _Open(
-        rows.end[row],
-        top.phase,
-        Gemm(meaning, rows.key[row], top.phase),
-        start=rows.start[row],
-        whole=pattern.whole or pattern.kind in FP8,
-        own=True,
-    )
-
-
-def _close(stack: list[_Open], into: Nested) -> None:
-    """Leave the innermost event, and count it if it is a GEMM with no other inside."""
-    entry = stack.pop()
-    if stack and (entry.own or entry.inner):
-        stack[-1].inner = True
-    if entry.own and not entry.inner:
-        assert entry.gemm is not None
-        calls, us = into.gemms.get(entry.gemm, (0, 0.0))
-        into.gemms[entry.gemm] = (calls + 1, us + entry.end - entry.start)
+    def _leave(self) -> None:
+        """Leave the innermost event, and count it if it is a GEMM without another."""
+        entry = self._stack.pop()
+        if self._stack and (entry.own or entry.inner):
+            self._stack[-1].inner = True
+        if entry.own and not entry.inner:
+            assert entry.gemm is not None
+            calls, us = self._into.gemms.get(entry.gemm, (0, 0.0))
+            us += entry.end - entry.start
+            self._into.gemms[entry.gemm] = (calls + 1, us)
 
 
 def busy(

@@ -7,13 +7,14 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from fp8tune.verify import tables
 from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime, Trace
 from fp8tune.verify.kernels import FP8, GEMMS, Pattern, Source, find
-from fp8tune.verify.timeline import Gemm, Meaning, Nested, Rows, Shape, busy, nest
+from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
 from fp8tune.verify.unpack import LIMIT, Text
 
 CATEGORIES: dict[str, Source] = {
@@ -50,8 +51,12 @@ def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
     Whatever is damaged or too large ends the reading, and ``cut`` says why; ``limit``
     is in unpacked bytes. Raises ``OSError`` if the file cannot be opened.
     """
-    text = Text(path, limit)
-    shown = os.fspath(path)
+    with closing(Text(path, limit)) as text:
+        return _read(os.fspath(path), text)
+
+
+def _read(shown: str, text: Text) -> Trace:
+    """Read a trace from its unpacked text."""
     if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
         return tables.read(shown, text)
     collector = _Collector()
@@ -241,15 +246,15 @@ class _Collector:
         rows = zip(kernels.meaning, kernels.key, strict=True)
         correlations = {key for meaning, key in rows if self._kind(meaning) in GEMMS}
         nested = Nested()
+        nesting = Nesting(
+            self.meanings,
+            outside="forward" if self.operators else "",
+            nodes=nodes,
+            correlations=correlations,
+            into=nested,
+        )
         for thread in self.threads.values():
-            nest(
-                thread,
-                self.meanings,
-                outside="forward" if self.operators else "",
-                nodes=nodes,
-                correlations=correlations,
-                into=nested,
-            )
+            nesting.of_thread(thread)
         return nested
 
     def _gemms(self, trace: Trace, nested: Nested) -> None:
@@ -277,6 +282,8 @@ class _Collector:
             name, pattern = self.meanings[meaning]
             phase, gemm = nested.launches.get(kernels.key[row], ("", None))
             us = kernels.end[row] - kernels.start[row]
+            if phase == "compiling":  # torch.compile tries kernels out
+                continue
             if pattern is None or pattern.kind not in GEMMS:
                 if gemm is not None:
                     key = (gemm, phase)
@@ -471,8 +478,8 @@ def _shape(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
     types = arguments.get("Input type")
     listed = isinstance(types, list) and len(types) > first
     dtype = str(types[first])[:LONGEST_SHOWN] if listed else ""  # type: ignore[index]
-    count = a[0] if len(a) == len(b) == 3 else 1
-    return Shape((a[-2], a[-1], b[-1]), count, dtype)
+    batch = a[0] if len(a) == len(b) == 3 else 1
+    return Shape((a[-2], a[-1], b[-1]), batch, dtype)
 
 
 def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:

@@ -6,7 +6,7 @@ import codecs
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import IO, Any, cast
 
 BLOCK = 1 << 20
@@ -38,12 +38,16 @@ class Text:
             yield first
         yield from self._blocks
 
+    def close(self) -> None:
+        """Close the file, of which the end need not have been read."""
+        self._blocks.close()
+
     @property
     def first(self) -> str:
         """The first block, as long as it was not read."""
         return self._first or ""
 
-    def _decode(self, file: IO[bytes]) -> Iterator[str]:
+    def _decode(self, file: IO[bytes]) -> Generator[str]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         size = 0
         with file:
@@ -115,4 +119,4 @@ class Text:
             raise zipfile.BadZipFile(f"no file that ends in {', '.join(_ENDINGS)}")
         if len(names) > 1:
             self.cut = f"{len(names)} files in the archive, only the first was read"
-        return io.BufferedReader(archive.open(names[0]))
+        return io.BufferedReader(cast(io.RawIOBase, archive.open(names[0])))

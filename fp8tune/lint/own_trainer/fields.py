@@ -19,7 +19,7 @@ from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.own_trainer.file import File, meant
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.syntax import ExpressionError
-from fp8tune.trainers.about import DESCRIBED, PACKAGE, WORDS
+from fp8tune.trainers.about import About
 from fp8tune.trainers.described.loader import LARGEST
 from fp8tune.trainers.schema import Key
 
@@ -76,7 +76,7 @@ class Fields:
             hint = meant(name, known) or "; docs/guides/own-trainer.md lists them"
             raise self.file.fail(f"no field `{name}`{hint}", table, name)
 
-    def job(self) -> tuple[dict[str, str], dict[str, Source]]:
+    def job(self, about: About) -> tuple[dict[str, str], dict[str, Source]]:
         """Return the fields that are a key, and those that are computed."""
         table = self.file.values["job"]
         accumulates = "reduces_each_micro_batch"
@@ -84,7 +84,7 @@ class Fields:
             reason = f"`{accumulates}` needs `grad_accum`, which is not in [job]"
             raise self.file.fail(reason, "job", accumulates)
         renamed: dict[str, str] = {}
-        follow = _follow()
+        follow = _follow(about)
         computed = {name: _unsaid(name) for name in FIELDS if name not in follow}
         for name, said in table.items():
             self.field(name, "job")
@@ -180,9 +180,9 @@ def _source(
     return Source(call, (), of_job=True, reads=reads)
 
 
-def _follow() -> set[str]:
+def _follow(about: About) -> set[str]:
     """The fields that nobody has to say, and those that are given otherwise."""
-    modules = (import_module(f"{PACKAGE}{DESCRIBED}.{name}") for name in WORDS)
+    modules = map(import_module, about.modules)
     return {*_NOT_SAID, *(name for module in modules for name in sources(module))}
 
 
