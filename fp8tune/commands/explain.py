@@ -85,6 +85,8 @@ def command(
             page = explain(name, known, on_its_gpus, read(calibration), whole=whole)
         except BadCalibration as error:
             raise Failure(str(error)) from None
+    if page is None and _explains_cause(name, output_format):
+        return
     if page is None and not (nearest(name) and _is_name(name)):
         page = search(name)
     if page is None:
@@ -110,6 +112,23 @@ def _print(page: Page, *, whole: bool) -> None:
     value = page.derivation if isinstance(page, FactPage) else None
     if value and not whole and is_cut(value):
         click.echo("\n--all derives each value down to the lines of the config.")
+
+
+def _explains_cause(name: str, output_format: str) -> bool:
+    """Print the page of a cause of failed runs; return whether there is one."""
+    from fp8tune.lint.show import wants_colour
+    from fp8tune.verify import cause_page
+    from fp8tune.verify.cause import causes
+
+    cause = causes().get(name)
+    if cause is None:
+        return False
+    if output_format == "json":
+        click.echo(cause_page.data(cause))
+    else:
+        shown = cause_page.text(cause, colour=wants_colour(sys.stdout))
+        click.echo(shown, color=True)
+    return True
 
 
 def _is_name(word: str) -> bool:

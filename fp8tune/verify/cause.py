@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Prose, Unknown, Words
-from fp8tune.lint.builtin import builtin_folder
+from fp8tune.lint.builtin import CAUSES, builtin_folder
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.repair import Repair, compile_repair
 from fp8tune.lint.wording import Template, compile_template
@@ -192,7 +192,7 @@ ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
 @cache
 def causes() -> dict[str, Cause]:
     """Return all causes by name, in the order of their names."""
-    folder = os.path.join(builtin_folder(), "run")
+    folder = os.path.join(builtin_folder(), CAUSES)
     found = {}
     for file_name in sorted(os.listdir(folder)):
         if file_name.endswith(".toml"):

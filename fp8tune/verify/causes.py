@@ -66,10 +66,10 @@ def diagnose(
     shown = _shown(logs, traces)
     found = []
     for cause in _fired(shown, figures, config):
-        path, signs = shown.get(cause.of or cause.name) or shown.get(
-            cause.name, ("", [])
-        )
-        found.append(diagnosis(cause, path, signs, figures, config))
+        path, signs = shown.get(cause.of or cause.name, ("", []))
+        each = diagnosis(cause, path, signs, figures, config)
+        counted = sum(log.sign_counts.get(cause.of or cause.name, 0) for log in logs)
+        found.append(replace(each, count=max(each.count, counted)))
     return _ordered(found)
 
 
@@ -150,18 +150,19 @@ def _shown(
 ) -> dict[str, tuple[str, list[Sign]]]:
     """Return the signs of each cause, with the file of the first one.
 
-    Events are left out, and exceptions on lines that a known cause explains.
+    Exceptions on lines that a known cause explains are left out.
     """
     known = causes()
     shown: dict[str, tuple[str, list[Sign]]] = {}
-    for source in (*logs, *traces):
-        trainer = getattr(source, "trainer", "")
+    sources: list[Log | Trace] = [*logs, *traces]
+    for source in sources:
+        trainer = source.trainer if isinstance(source, Log) else ""
         signs = [
             (known[sign.cause], sign) for sign in source.signs if sign.cause in known
         ]
         explained = {sign.line for cause, sign in signs if cause.role != "exception"}
         for cause, sign in signs:
-            if cause.role == "event" or (trainer and not _is_for(cause, trainer)):
+            if trainer and not _is_for(cause, trainer):
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
@@ -182,14 +183,15 @@ def _fired(
     """Yield the causes that a run shows; a special case stands in for the general."""
     special: dict[str, Cause] = {}
     for cause in sorted(causes().values(), key=lambda each: (each.order, each.name)):
-        if cause.of in shown and cause.of not in special:
-            if _holds(cause, _scope(shown[cause.of][1], figures, config)):
-                special[cause.of] = cause
-    for cause in causes().values():
-        if cause.role == "event" or cause.of:
+        if cause.of not in shown or cause.of in special:
             continue
+        if _holds(cause, _scope(shown[cause.of][1], figures, config)):
+            special[cause.of] = cause
+    for cause in causes().values():
         if cause.name in special:
             yield special[cause.name]
+        elif cause.role == "event" or cause.of:
+            continue
         elif cause.name in shown or _holds(cause, _scope([], figures, config)):
             yield cause
 

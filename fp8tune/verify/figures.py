@@ -8,72 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.verify import disturbances
+from fp8tune.verify.disturbances import STEADY_ROWS, WARMUP_ROWS
 from fp8tune.verify.evidence import Curve, Log, Trace
 
 Value = float | bool | str | None
 
-EARLY = 50
-"""Steps after a start within which a divergence counts as early."""
-
-SMOOTH = 5
-"""Logged steps of which the median is the smoothed loss."""
-
-DEVIATIONS = 6.0
-"""Robust standard deviations by which a diverging loss exceeds its minimum."""
-
-NOISE_ROWS = 20
-"""First logged steps that the noise of a loss is taken from at least."""
-
-LOST_SHARE = 0.25
-"""Share of the loss's fall so far that a diverging loss has lost again."""
-
-LEAST_RISE = 0.02
-"""Rise of a diverging loss over its minimum, as a share of the minimum."""
-
-SPIKE = 5.0
-"""A gradient norm above this many medians of the steps before may be a spike."""
-
-SPIKE_DEVIATIONS = 8.0
-"""Robust standard deviations, in logarithms, above which it is one."""
-
-BEFORE_SPIKE = 20
-"""Logged steps that a spike is compared with."""
-
-WARMUP_ROWS = 5
-"""First logged steps that do not count as steady: they compile and allocate."""
-
-STEADY_ROWS = 20
-"""Steady logged steps that figures of speed need."""
-
-STALL = 2.0
-"""A step longer than this many medians is a stall."""
-
-NORMAL = 1.4826
-"""Standard deviations of a normal distribution per median absolute deviation."""
-
-
-class Divergence(NamedTuple):
-    """Where a loss diverged: its step and smoothed loss, and the minimum before."""
-
-    step: float
-    loss: float
-    least: float
-
-
-class Stalls(NamedTuple):
-    """Steps much longer than the median: their number, time lost, and distance.
-
-    ``share`` is the time that they lost of all steady steps, ``every`` the number of
-    steps between them, 0 if it is not regular.
-    """
-
-    count: int
-    share: float
-    every: int
+LONGEST_NUMBER = 12
+"""Digits of a number of steps that is taken for one."""
 
 
 def loss_start(log: Log) -> Value:
@@ -116,46 +63,56 @@ def first_nan_step(log: Log) -> Value:
     there = [row for row, loss in enumerate(curve.loss) if math.isfinite(loss)]
     if not there:
         return None
-    gap = max((b - a for a, b in zip(there, there[1:], strict=False)), default=1)
+    gap = max((b - a for a, b in pairwise(there)), default=1)
     missing = len(curve) - 1 - there[-1]
     return curve.step[there[-1] + 1] if missing > 2 * gap else None
 
 
 def diverged_step(log: Log) -> Value:
-    """The step at which the loss diverged; see ``divergence``."""
-    return _part(divergence(_last(log)), "step")
+    """The step at which the loss diverged; see ``disturbances``."""
+    return _part(disturbances.divergence(_last(log)), "step")
 
 
 def diverged_loss(log: Log) -> Value:
     """The smoothed loss at that step [nats per token]."""
-    return _part(divergence(_last(log)), "loss")
+    return _part(disturbances.divergence(_last(log)), "loss")
 
 
 def least_loss(log: Log) -> Value:
     """The smallest smoothed loss before the divergence [nats per token]."""
-    return _part(divergence(_last(log)), "least")
+    return _part(disturbances.divergence(_last(log)), "least")
 
 
 def early_diverged_step(log: Log) -> Value:
     """The step at which the loss diverged, if within 50 steps after a start."""
-    return _part(divergence(_first_steps(_last(log))), "step")
+    return _part(disturbances.early_divergence(_last(log)), "step")
+
+
+def early_diverged_loss(log: Log) -> Value:
+    """The largest smoothed loss of that divergence [nats per token]."""
+    return _part(disturbances.early_divergence(_last(log)), "loss")
+
+
+def early_least_loss(log: Log) -> Value:
+    """The smallest smoothed loss before it [nats per token]."""
+    return _part(disturbances.early_divergence(_last(log)), "least")
 
 
 def spikes(log: Log) -> Value:
-    """Number of logged steps whose gradient norm is a spike; see ``_spiking``."""
-    found = _spiking(_last(log))
+    """Number of logged steps whose gradient norm is a spike; see ``disturbances``."""
+    found = disturbances.spikes(_last(log))
     return None if found is None else len(found)
 
 
 def spike_step(log: Log) -> Value:
     """The step of the first spike of the gradient norm."""
-    found = _spiking(_last(log))
+    found = disturbances.spikes(_last(log))
     return found[0][0] if found else None
 
 
 def spike_ratio(log: Log) -> Value:
     """The largest spike over the median gradient norm of the steps before."""
-    found = _spiking(_last(log))
+    found = disturbances.spikes(_last(log))
     return max(ratio for _, ratio in found) if found else None
 
 
@@ -194,17 +151,17 @@ def slowdown(log: Log) -> Value:
 
 def stalled_steps(log: Log) -> Value:
     """Steady steps that took more than twice the median."""
-    return _part(_stalls(_last(log)), "count")
+    return _part(disturbances.stalls(_last(log)), "number")
 
 
 def stall_share(log: Log) -> Value:
     """Share of the steady wall time that stalled steps lost over the median."""
-    return _part(_stalls(_last(log)), "share")
+    return _part(disturbances.stalls(_last(log)), "share")
 
 
 def stall_every(log: Log) -> Value:
     """Steps between two stalls if regular, else 0: checkpoints and evaluation are."""
-    return _part(_stalls(_last(log)), "every")
+    return _part(disturbances.stalls(_last(log)), "every")
 
 
 def mfu(log: Log) -> Value:
@@ -242,25 +199,61 @@ def ended(log: Log) -> Value:
 
 def checkpoints(log: Log) -> Value:
     """Checkpoints that the log reports as saved; unknown without a known trainer."""
-    if not log.trainer:
-        return None
-    return sum(sign.cause == "checkpoint-saved" for sign in log.signs)
+    event = log.events.get("checkpoint")
+    counted = log.sign_counts.get("checkpoint-saved", 0)
+    saved = max(counted, event.count if event else 0)
+    return saved if saved or log.trainer else None
+
+
+def max_steps(log: Log) -> Value:
+    """Steps that the run was to take, where the log prints its config."""
+    text = log.settings.get("max_steps", "").replace(",", "")
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def idle_share(traces: Sequence[Trace]) -> Value:
     """Share of the traced time in which the GPU ran no kernel."""
     trace = _main(traces)
-    if trace is None or trace.span_us <= 0:
-        return None
-    return max(0.0, 1 - trace.busy_us / trace.span_us)
+    return None if trace is None else max(0.0, 1 - trace.busy_us / trace.span_us)
 
 
 def nccl_share(traces: Sequence[Trace]) -> Value:
-    """Time of the NCCL kernels as a share of the traced time; they may overlap."""
+    """Share of the traced time in which the GPU did nothing but communicate."""
     trace = _main(traces)
-    if trace is None or trace.span_us <= 0:
+    return None if trace is None else trace.nccl_alone_us / trace.span_us
+
+
+def waits_per_step(traces: Sequence[Trace]) -> Value:
+    """Calls in which the host waited for the GPU, per traced step."""
+    trace = _main(traces)
+    if trace is None or not trace.steps:
         return None
-    return trace.nccl_us / trace.span_us
+    return sum(wait.calls for wait in trace.waits.values()) / trace.steps
+
+
+def most_waits(traces: Sequence[Trace]) -> Value:
+    """The call in which the host waited most often."""
+    trace = _main(traces)
+    if trace is None or not trace.waits:
+        return None
+    return max(trace.waits, key=lambda name: trace.waits[name].calls)
+
+
+def data_share(traces: Sequence[Trace]) -> Value:
+    """Share of the traced time in which the host waited for a batch."""
+    trace = _main(traces)
+    return None if trace is None else trace.data.us / trace.span_us
+
+
+def kernel_us(traces: Sequence[Trace]) -> Value:
+    """Mean time of a GPU kernel or copy [us]; a launch takes about 5 us."""
+    trace = _main(traces)
+    return None if trace is None or not trace.kernels else trace.gpu_us / trace.kernels
+
+
+def recompiles(traces: Sequence[Trace]) -> Value:
+    """Recompilations of the function that was recompiled most often, in the trace."""
+    return max((trace.recompiles for trace in traces), default=None)
 
 
 def slow_rank(traces: Sequence[Trace]) -> Value:
@@ -277,89 +270,6 @@ def slow_rank_excess(traces: Sequence[Trace]) -> Value:
     """
     found = _straggler(traces)
     return None if found is None else found[1]
-
-
-def divergence(curve: Curve) -> Divergence | None:
-    """Return where the loss of a curve diverged for good; None if it did not.
-
-    At its end the smoothed loss, the median of 5 logged steps, exceeds its earlier
-    minimum by all of: 6 robust standard deviations of the noise between steps, a
-    quarter of its fall until then, and 2 % of the minimum. A loss that never fell
-    diverges if it exceeds its start in the same way.
-    """
-    rows = [
-        (number, loss)
-        for number, loss in zip(curve.step, curve.loss, strict=True)
-        if math.isfinite(loss)
-    ]
-    if len(rows) < 2 * SMOOTH:
-        return None
-    losses = [loss for _, loss in rows]
-    smooth = [
-        median(losses[max(0, row + 1 - SMOOTH) : row + 1]) for row in range(len(losses))
-    ]
-    settled = smooth[SMOOTH - 1 :]
-    least = min(settled)
-    after = settled.index(least)
-    noise = _noise(losses[: max(NOISE_ROWS, SMOOTH + after)])
-    fall = max(0.0, smooth[0] - least)
-    rise = max(DEVIATIONS * noise, LOST_SHARE * fall, LEAST_RISE * abs(least))
-    if settled[-1] <= least + rise:
-        return None
-    below = [row for row, loss in enumerate(settled) if loss <= least + rise]
-    return Divergence(rows[below[-1] + SMOOTH][0], settled[-1], least)
-
-
-def _noise(losses: Sequence[float]) -> float:
-    """Return a robust standard deviation of a loss, from the steps between rows."""
-    changes = [b - a for a, b in zip(losses, losses[1:], strict=False)]
-    if not changes:
-        return 0.0
-    centre = median(changes)
-    return NORMAL * median(abs(each - centre) for each in changes) / math.sqrt(2)
-
-
-def _spiking(curve: Curve) -> list[tuple[float, float]] | None:
-    """Return steps and sizes of spikes of the gradient norm; None without any norm.
-
-    A spike exceeds 5 medians of the 20 logged steps before it, and lies 8 robust
-    standard deviations of their logarithms (at least 0.1 each) above.
-    """
-    rows = [
-        (number, norm)
-        for number, norm in zip(curve.step, curve.grad_norm, strict=True)
-        if math.isfinite(norm) and norm > 0
-    ]
-    if len(rows) <= BEFORE_SPIKE:
-        return None
-    found = []
-    for row in range(BEFORE_SPIKE, len(rows)):
-        before = [norm for _, norm in rows[row - BEFORE_SPIKE : row]]
-        centre = median(before)
-        number, norm = rows[row]
-        if norm > SPIKE * centre:
-            apart = median(abs(math.log(each / centre)) for each in before)
-            if math.log(norm / centre) > SPIKE_DEVIATIONS * max(0.1, NORMAL * apart):
-                found.append((number, norm / centre))
-    return found
-
-
-def _stalls(curve: Curve) -> Stalls | None:
-    """Return the stalls among the steady steps of a curve; None if it is too short."""
-    rows = [
-        (number, time)
-        for number, time in zip(curve.step, curve.step_s, strict=True)
-        if math.isfinite(time)
-    ][WARMUP_ROWS:]
-    if len(rows) < STEADY_ROWS:
-        return None
-    usual = median(time for _, time in rows)
-    slow = [(number, time) for number, time in rows if time > STALL * usual]
-    lost = sum(time - usual for _, time in slow)
-    total = sum(time for _, time in rows)
-    gaps = {round(b - a) for (a, _), (b, _) in zip(slow, slow[1:], strict=False)}
-    every = gaps.pop() if len(gaps) == 1 and len(slow) > 2 else 0
-    return Stalls(len(slow), lost / total if total > 0 else 0.0, every)
 
 
 def _straggler(traces: Sequence[Trace]) -> tuple[int, float] | None:
@@ -379,16 +289,6 @@ def _straggler(traces: Sequence[Trace]) -> tuple[int, float] | None:
 def _last(log: Log) -> Curve:
     """Return the last start that logged a step, else an empty curve."""
     return next((each for each in reversed(log.starts) if len(each)), Curve())
-
-
-def _first_steps(curve: Curve) -> Curve:
-    """Return the rows of a curve within 50 steps after its first."""
-    numbers = [number for number in curve.step if math.isfinite(number)]
-    early = Curve()
-    for number, loss in zip(curve.step, curve.loss, strict=True):
-        if numbers and number < numbers[0] + EARLY:
-            early.add(step=number, loss=loss)
-    return early
 
 
 def _finite(curve: Curve, name: str) -> list[float]:
