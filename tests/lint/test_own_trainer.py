@@ -275,6 +275,23 @@ def test_all_fields_that_an_estimate_lacks_are_named_at_once(fp8tune, project):
     assert " ".join(found.out.split()).count(said) == 3
 
 
+def test_a_message_names_what_the_user_can_edit(fp8tune, project):
+    fields = {"hidden_size": "model.heads * 65", "vocab_size": "model.vocab"}
+    text = OURS
+    for field, value in fields.items():
+        text = re.sub(f"(?m)^{field} = .*", f'{field} = "{value}"', text)
+    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
+    config = FIXED.replace("heads = 32", "heads = 33\nkv_heads = 3")
+    (project / "a.toml").write_text(config.replace("50304", "50257"), encoding="utf-8")
+    named = ("a.toml", "--trainer", "trainers/ours.toml", "--output-format", "json")
+    found = {
+        d["rule"]: d["message"] for d in fp8tune("lint", *named).json["diagnostics"]
+    }
+    hidden = "`hidden_size = 2145` (from `model.heads`) is not a multiple of 16"
+    assert found["fp8-hidden-size-not-16"].startswith(hidden)
+    assert found["fp8-vocab-size-not-16"].startswith("`model.vocab = 50257` is not")
+
+
 def saying(field, value):
     """The file with another value of a field of the job."""
     return re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
