@@ -39,6 +39,7 @@ ALLOWED = {
     "atomic": (),
     "streams": (),
     "studies": (),
+    "curves": (),
     "extras": (),
     "completion": ("lint", "facts", "estimate", "studies", "trainers"),
     "fields": (),
@@ -71,6 +72,7 @@ ALLOWED = {
     ),
     "trials": ("trials",),
     "search": (
+        "curves",
         "search",
         "trials",
         "runners",
