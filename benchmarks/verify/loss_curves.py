@@ -112,8 +112,9 @@ def batches(made: Spec, order: int) -> Iterator[tuple[Tensor, Tensor]]:
     tokens, size = text(), made.seq_len + 1
     rows = tokens[: len(tokens) // size * size].view(-1, size)
     shuffled = torch.Generator().manual_seed(order)
-    for part in torch.randperm(len(rows), generator=shuffled).split(made.micro_batch):
-        batch = rows[part]
+    places = torch.randperm(len(rows), generator=shuffled)
+    for first in range(0, len(rows), made.micro_batch):
+        batch = rows[places[first : first + made.micro_batch]]
         yield batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
 
 
