@@ -36,7 +36,14 @@ class Curve:
     seen so far over all ranks, loss, norm of the gradients before clipping, learning
     rate, tokens/s over all ranks, wall time of a step [s], peak memory of one GPU as
     the trainer logs it [GiB], MFU [%].
+
+    ``line`` is the line of the log with its first step. ``every`` is 1, or how many
+    steps of a very long log stand for each that is kept: then the first and last steps
+    are here, those without a finite loss, and the extremes among the steps read.
     """
+
+    line: int = 0
+    every: int = 1
 
     step: array[float] = field(default_factory=lambda: array("d"))
     tokens: array[float] = field(default_factory=lambda: array("d"))
@@ -63,7 +70,8 @@ class Mention:
     """A line of a log that says something of FP8.
 
     ``name`` is that of the pattern, ``count`` the number of modules that the line
-    counts, if it counts any.
+    counts, if it counts any. ``rank`` is the process that printed it, None if the line
+    does not show it.
     """
 
     says: Says
@@ -71,6 +79,16 @@ class Mention:
     line: int
     text: str
     count: int | None = None
+    rank: int | None = None
+
+
+@dataclass
+class Event:
+    """What a run did beside FP8: its first line, and how often it was logged."""
+
+    line: int
+    text: str
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -95,7 +113,15 @@ class Log:
     ``trainer`` is the trainer whose lines these are, ``""`` if none is known.
     ``starts`` has a curve for each start of the run in the log. ``ended`` is whether
     the run said that it reached its end, None if the log does not show it.
-    ``settings`` are values that the log prints of the config, by their names there.
+    False if it said that it stopped before.
+    ``settings`` are values that the log prints of the config, by their names there;
+    ``world_size``, ``micro_batch``, ``seq_len``, ``grad_accum``, ``global_batch``,
+    ``max_steps`` and ``gpu`` are of any trainer.
+    ``events`` are lines of ``compile``, ``ac``, ``checkpoint``, ``recompile`` and others
+    by the names of their patterns. ``signs`` holds the first lines of each cause, and
+    ``sign_counts`` how many there were.
+    ``per_gpu`` is whether ``tokens_per_second`` is of one GPU, because the log does not
+    show how many there are.
     """
 
     path: str
@@ -105,7 +131,10 @@ class Log:
     starts: list[Curve] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     signs: list[Sign] = field(default_factory=list)
+    sign_counts: dict[str, int] = field(default_factory=dict)
+    events: dict[str, Event] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    per_gpu: bool = False
     ranks: set[int] = field(default_factory=set)
     ended: bool | None = None
     cut: str = ""

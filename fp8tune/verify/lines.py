@@ -1,0 +1,185 @@
+"""Bytes of a log, as they come, to lines of text.
+
+Memory stays bounded: blocks are cut to whole lines, a line to ``LONGEST`` bytes, and
+compressed data is unpacked block by block.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+BLOCK = 1 << 20
+"""Bytes that are read, or unpacked, at a time."""
+
+LONGEST = 1 << 16
+"""Bytes of a line that are read; the rest of a longer one is skipped."""
+
+REFUSED = {
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: `zstd -dc FILE > FILE.log` unpacks it",
+    b"BZh": "compressed with bzip2: `bzip2 -dk FILE` unpacks it",
+    b"\xfd7zXZ\x00": "compressed with xz: `xz -dk FILE` unpacks it",
+}
+"""What a file begins with that holds no lines, and what to do about it."""
+
+ANSI = re.compile(
+    r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
+)
+CONTROL = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+BINARY = bytes({*range(7), *range(14, 27), *range(28, 32), 127})
+RANK = re.compile(
+    r"\s*(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
+    re.I,
+)
+MESSAGES = ("message", "msg", "text", "event", "log")
+
+
+class Unreadable(Exception):
+    """The file is no log; the message says what it is."""
+
+
+class Decoder:
+    """Unpack what is gzip, turn UTF-16 to UTF-8, and refuse what is no text.
+
+    ``cut`` says why the data ended too early, ``""`` if it did not.
+    """
+
+    def __init__(self) -> None:
+        self.cut = ""
+        self._head = b""
+        self._judged = False
+        self._unzip: Any = None
+        self._utf16: codecs.IncrementalDecoder | None = None
+
+    def feed(self, block: bytes, last: bool = False) -> Iterator[bytes]:
+        """Yield blocks of UTF-8; ``last`` is whether no more will come."""
+        for plain in self._unpacked(block, last):
+            if self._judged:
+                yield self._text(plain)
+                continue
+            self._head += plain
+            if len(self._head) >= 4096:
+                yield self._begin()
+        if last and not self._judged:
+            yield self._begin()
+
+    def _unpacked(self, block: bytes, last: bool) -> Iterator[bytes]:
+        if not self._judged and not self._head and block[:2] == b"\x1f\x8b":
+            self._unzip = self._unzip or zlib.decompressobj(31)
+        if self._unzip is None:
+            yield block
+            return
+        while block and not self.cut:
+            if self._unzip.eof:  # another member
+                self._unzip = zlib.decompressobj(31)
+            try:
+                yield self._unzip.decompress(block, BLOCK)
+            except zlib.error as error:
+                self.cut = f"its gzip data is damaged ({error})"
+            block = self._unzip.unconsumed_tail or self._unzip.unused_data.lstrip(b"\0")
+        if last and not self._unzip.eof and not self.cut:
+            self.cut = "its gzip data is cut off"
+
+    def _begin(self) -> bytes:
+        head, self._head, self._judged = self._head, b"", True
+        for magic, reason in REFUSED.items():
+            if head.startswith(magic):
+                raise Unreadable(reason)
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._utf16 = codecs.getincrementaldecoder("utf-16")("replace")
+            return self._text(head)
+        head = head.removeprefix(codecs.BOM_UTF8)
+        if _is_binary(head.lstrip(b"\0")):
+            raise Unreadable("binary data, not a log")
+        return head
+
+    def _text(self, block: bytes) -> bytes:
+        return self._utf16.decode(block).encode() if self._utf16 else block
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether more than a tenth of the first bytes are of no text."""
+    head = head[:4096]
+    lost = len(head) - len(head.decode("utf-8", "ignore").encode())
+    control = len(head) - len(head.translate(None, BINARY))
+    return max(lost, control) * 10 > len(head)
+
+
+class Cutter:
+    """Cut blocks at their last line end.
+
+    A line that is too long ends with a carriage return, as do the states of a progress
+    bar: what follows it is of the same line.
+    """
+
+    def __init__(self) -> None:
+        self._left = b""
+        self._skip = False
+
+    def feed(self, block: bytes) -> bytes:
+        """Return the whole lines so far, and keep what follows the last line end."""
+        if self._skip:
+            end = block.find(b"\n")
+            if end < 0:
+                return b""
+            block, self._skip = block[end:], False
+        whole, end, left = (self._left + block).rpartition(b"\n")
+        self._left = left
+        if len(left) > LONGEST:
+            begin, bar, left = left.rpartition(b"\r")
+            if len(left) > LONGEST:
+                begin, left, self._skip = begin + bar + left[:LONGEST], b"", True
+            self._left = left
+            return whole + end + begin + b"\r"
+        return whole + end
+
+    def rest(self) -> bytes:
+        """Return the last line, which has no end."""
+        left, self._left = self._left, b""
+        return left
+
+
+def clean(line: bytes) -> tuple[str, int | None]:
+    """Return a line without colours, control characters and its prefix of a rank.
+
+    Beside it stands that rank, None if there is no such prefix.
+    """
+    text = line[:LONGEST].decode("utf-8", "replace")
+    text = ANSI.sub("", text).translate(CONTROL)
+    rank = None
+    while match := RANK.match(text):
+        rank = int(match[1] or match[2])
+        text = text[match.end() :]
+    return text, rank
+
+
+def messages(text: str) -> Iterator[str]:
+    """Yield the lines of a log that is JSON lines: the message of the record."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    record = record.get("record", record) if isinstance(record, dict) else {}
+    if isinstance(record, dict):
+        for key in MESSAGES:
+            if isinstance(message := record.get(key), str):
+                yield from message.splitlines()
+
+
+def number(text: str) -> float:
+    """Return a number as logs write them, NaN where there is none.
+
+    It may have commas for thousands, quotes, and a unit of time, which gives seconds.
+    """
+    text = text.strip().strip("'\"").replace(",", "")
+    digits = text.rstrip("smh%")
+    unit = {"ms": 1e-3, "m": 60.0, "h": 3600.0}.get(text[len(digits) :], 1.0)
+    try:
+        return float(digits) * unit
+    except ValueError:
+        return float("nan")
