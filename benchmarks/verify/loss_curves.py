@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import math
 import os
@@ -30,7 +31,7 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.curves import spec
 from fp8tune.runners.builtin.spec import Spec
 
-CURVES = RESULTS / "loss_curves.jsonl"
+CURVES = RESULTS / "loss_curves.jsonl.gz"
 STEPS, BATCH = 400, 8
 SHRUNK = 2.0**-25
 """What ``underflow`` multiplies the scale of gradients by."""
@@ -130,8 +131,8 @@ def trained(made: Spec, order: int) -> dict[str, list[float]]:
         step = training.step()
         if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
             break
-        losses.append(round(step.loss, 4))
-        norms.append(round(step.grad_norm, 3))
+        losses.append(round(step.loss, 3))
+        norms.append(round(step.grad_norm, 2))
     return {"losses": losses, "grad_norms": norms}
 
 
@@ -154,6 +155,12 @@ def _order(kind: Kind, seed: int) -> int:
     return own if kind.data == "own" else 42
 
 
+def recorded(path: Path = CURVES) -> list[dict[str, Any]]:
+    """Return the recorded runs."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, and write one JSON line for each run."""
     parser = argparse.ArgumentParser("benchmarks.verify.loss_curves")
@@ -163,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chosen = map(int, options.kinds.split(",")) if options.kinds else range(len(KINDS))
     torch.set_num_threads(1)
-    with options.output.open("w", encoding="utf-8") as file:
+    with gzip.open(options.output, "wt", encoding="utf-8") as file:
         for run in every([KINDS[number] for number in chosen], options.steps):
             print(json.dumps(run), file=file, flush=True)
             last = run["losses"][-1:], len(run["losses"])

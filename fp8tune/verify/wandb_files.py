@@ -94,8 +94,8 @@ def _add(row: bytes, into: Scalars) -> None:
         if kind != BYTES or not isinstance(data, bytes):
             continue
         if number == 2:
-            step = next((v for n, k, v in fields(data) if (n, k) == (1, VARINT)), 0)
-            step = float(signed(int(step)))
+            counted = (v for n, k, v in fields(data) if (n, k) == (1, VARINT))
+            step = float(signed(int(next(counted, 0))))
         elif number == 1:
             key, value = _item(data)
             if value is not None:
