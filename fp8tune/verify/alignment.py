@@ -12,9 +12,9 @@ from fp8tune.verify.runs import Run
 
 MAX_ROWS = 400
 """Rows of an alignment; of longer runs neighbouring steps are averaged."""
-SAME_BATCH = 0.02
-"""Relative difference of the tokens per step up to which they are taken as equal:
-KempnerForge prints step times with two decimals."""
+SAME_BATCH = 0.05
+"""Relative difference of the tokens per step up to which they are taken as equal: they
+may be computed from rounded figures of a log."""
 SHARED = 0.5
 """Share of the logged steps that runs must have in common to be compared step by step;
 else each row has the means of all steps nearby."""

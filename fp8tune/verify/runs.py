@@ -23,6 +23,9 @@ MAX_DEPTH = 6
 LOGS = re.compile(r"(?i)\.(?:log|out|err|txt|jsonl)$|^(?:stdout|stderr|log)$")
 """Names of logs in a folder."""
 SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
+COARSE_S = 0.25
+"""Step time [s] below which tokens/s times step time is too inexact for the tokens of a
+step: KempnerForge prints step times with two decimals."""
 WARM_UP = 0.1
 """Share of the logged steps, at the start, that do not count for the speed: they
 compile, and fill the first buffers."""
@@ -216,7 +219,7 @@ def _joined(
     if len(logged) > 1:
         steps, tokens = ([c[n] for n in logged] for c in (whole.step, whole.tokens))
         run.tokens_per_step = _positive(_per_step(steps, tokens))
-    elif run.step_s and run.tokens_per_second:
+    elif run.tokens_per_second and (run.step_s or 0.0) >= COARSE_S:
         products = [
             a * b for a, b in zip(whole.step_s, whole.tokens_per_second, strict=True)
         ]
