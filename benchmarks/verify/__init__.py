@@ -1,1 +1,1 @@
-"""Measurements behind ``fp8tune verify`` and ``fp8tune compare`` of runs."""
+"""What measures and records for ``fp8tune verify``."""

@@ -117,9 +117,9 @@ class Log:
     ``settings`` are values that the log prints of the config, by their names there;
     ``world_size``, ``micro_batch``, ``seq_len``, ``grad_accum``, ``global_batch``,
     ``max_steps`` and ``gpu`` are of any trainer.
-    ``events`` are lines of ``compile``, ``ac``, ``checkpoint``, ``recompile`` and others
-    by the names of their patterns. ``signs`` holds the first lines of each cause, and
-    ``sign_counts`` how many there were.
+    ``events`` are lines of ``compile``, ``ac``, ``checkpoint``, ``recompile`` and
+    others by the names of their patterns. ``signs`` holds the first lines of each
+    cause, and ``sign_counts`` how many there were.
     ``per_gpu`` is whether ``tokens_per_second`` is of one GPU, because the log does not
     show how many there are.
     """

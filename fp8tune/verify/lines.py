@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
-BLOCK = 1 << 20
+BLOCK = 1 << 17
 """Bytes that are read, or unpacked, at a time."""
 
 LONGEST = 1 << 16
@@ -36,6 +37,8 @@ RANK = re.compile(
     r"\s*(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
     re.I,
 )
+TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])\b")
+SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MESSAGES = ("message", "msg", "text", "event", "log")
 
 
@@ -63,7 +66,7 @@ class Decoder:
                 yield self._text(plain)
                 continue
             self._head += plain
-            if len(self._head) >= 4096:
+            if len(self._head) >= 4096 or b"\n" in self._head:
                 yield self._begin()
         if last and not self._judged:
             yield self._begin()
@@ -128,15 +131,16 @@ class Cutter:
             if end < 0:
                 return b""
             block, self._skip = block[end:], False
-        whole, end, left = (self._left + block).rpartition(b"\n")
-        self._left = left
+        end = block.rfind(b"\n") + 1
+        whole = b"".join((self._left, memoryview(block)[:end])) if end else b""
+        left = block[end:] if end else self._left + block
         if len(left) > LONGEST:
             begin, bar, left = left.rpartition(b"\r")
             if len(left) > LONGEST:
                 begin, left, self._skip = begin + bar + left[:LONGEST], b"", True
-            self._left = left
-            return whole + end + begin + b"\r"
-        return whole + end
+            whole += begin + b"\r"
+        self._left = left
+        return whole
 
     def rest(self) -> bytes:
         """Return the last line, which has no end."""
@@ -150,7 +154,8 @@ def clean(line: bytes) -> tuple[str, int | None]:
     Beside it stands that rank, None if there is no such prefix.
     """
     text = line[:LONGEST].decode("utf-8", "replace")
-    text = ANSI.sub("", text).translate(CONTROL)
+    if not text.isprintable():
+        text = ANSI.sub("", text).translate(CONTROL)
     rank = None
     while match := RANK.match(text):
         rank = int(match[1] or match[2])
@@ -174,12 +179,20 @@ def messages(text: str) -> Iterator[str]:
 def number(text: str) -> float:
     """Return a number as logs write them, NaN where there is none.
 
-    It may have commas for thousands, quotes, and a unit of time, which gives seconds.
+    It may have commas for thousands, quotes, a percent sign, or units of time:
+    ``2m 5s`` is 125.
     """
-    text = text.strip().strip("'\"").replace(",", "")
-    digits = text.rstrip("smh%")
-    unit = {"ms": 1e-3, "m": 60.0, "h": 3600.0}.get(text[len(digits) :], 1.0)
     try:
-        return float(digits) * unit
+        return float(text.replace(",", ""))
     except ValueError:
-        return float("nan")
+        text = text.strip("'\"% ").replace(",", "")
+    if match := TIME.fullmatch(text):
+        return float(match[1]) * SECONDS[match[2]]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    parts = TIME.findall(text)
+    if not parts or TIME.sub("", text).strip():
+        return math.nan
+    return sum(float(amount) * SECONDS[unit] for amount, unit in parts)

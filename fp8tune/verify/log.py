@@ -1,26 +1,18 @@
-"""Read a training log: its steps, what it says of FP8, and the signs of failures.
-
-Lines are told apart by their shape, which is the line without digits and colours: a log
-has millions of lines and few shapes. Only a line whose shape has a trigger of a pattern
-or a cause is decoded and matched.
-"""
+"""Read a training log: its steps, what it says of FP8, and the signs of failures."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Protocol
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
-from fp8tune.verify.evidence import Event, Log, Mention, Sign
+from fp8tune.verify.evidence import Curve, Event, Log, Mention, Sign
+from fp8tune.verify.shapes import Cause, Shapes, Wanted, shapes_of
 from fp8tune.verify.steps import Steps
-
-SHAPES = 20_000
-"""Shapes that are remembered."""
-
-LONG = 512
-"""Bytes of a shape that is remembered."""
 
 SIGNS = 40
 """Lines of a cause that are kept; further ones are counted."""
@@ -28,21 +20,11 @@ SIGNS = 40
 MENTIONS = 200
 """Lines on FP8 that are kept."""
 
+RANKS = 100_000
+"""Ranks that are remembered."""
+
 SHOWN = 400
 """Characters of a line that are kept."""
-
-DIGITS = b"0123456789"
-
-
-class Cause(Protocol):
-    """A cause of failures that leaves lines in a log, each with one of its triggers."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def triggers(self) -> tuple[bytes, ...]: ...  # noqa: D102
-    @property
-    def pattern(self) -> re.Pattern[str]: ...  # noqa: D102
 
 
 def read(path: str, trainer: str = "", causes: Sequence[Cause] = ()) -> Log:
@@ -61,10 +43,21 @@ def read_file(
     return reader.finish()
 
 
+class Hit(NamedTuple):
+    """A line of the log that a pattern matches."""
+
+    line: patterns.Line
+    number: int
+    text: str
+    rank: int | None
+    match: re.Match[str]
+
+
 class Reader:
     """Reads a log block by block; ``log`` is what it has said so far.
 
-    ``trainer`` is its name, if the caller knows whose log it is.
+    ``trainer`` is its name, if the caller knows whose log it is. Tokens and times that
+    the log does not print but imply are there after ``finish``.
     """
 
     def __init__(
@@ -76,16 +69,17 @@ class Reader:
         self._cutter = lines.Cutter()
         self._shapes = Shapes(causes)
         self._steps: dict[str, Steps] = {}
-        self._seen: dict[str, set[str]] = {}
+        self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._mentioned: set[Any] = set()
-        self._phase = 0
+        self._epochs = math.nan
+        self._skipped = 0
 
     def feed(self, block: bytes) -> None:
         """Read on."""
         self.log.size += len(block)
         for plain in self._decoder.feed(block):
             self._scan(self._cutter.feed(plain))
-        self._judge()
+        self._choose_trainer()
 
     def finish(self) -> Log:
         """Read the last line and return what the log says."""
@@ -93,56 +87,61 @@ class Reader:
             self._scan(self._cutter.feed(plain))
         if rest := self._cutter.rest():
             self._scan(rest)
-            self.log.lines += not rest.endswith(b"\r")
+            self.log.lines += 1
         self.log.cut = self._decoder.cut
-        self._judge()
+        for steps in self._steps.values():
+            steps.number(lines.number(self._setting_of("max_steps")) / self._epochs)
+        self._choose_trainer()
+        if self.log.trainer:
+            _fill(self.log, patterns.known()[self.log.trainer])
         return self.log
 
     def _scan(self, block: bytes) -> None:
         """Read whole lines."""
-        if not block:
-            return
-        first = self.log.lines + 1
-        self.log.lines += block.count(b"\n")
-        if b"\r" in block:
+        first, numbers = self.log.lines + 1, None
+        if bars := b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        shapes = self._shapes.of(block)
+        shapes = shapes_of(block)
+        self.log.lines += block.count(b"\n") if bars else len(shapes) - 1
         wanted = self._shapes.wanted(shapes)
         if not wanted:
             return
-        numbers = None
-        if b"\r" in block:
+        if bars:
             numbers = _numbers(block, first)
             block = block.replace(b"\r", b"\n")
-        found = [index for index, shape in enumerate(shapes) if shape in wanted]
         parts = block.split(b"\n")
-        for index in self._thinned(found, shapes, wanted):
+        found = [index for index, shape in enumerate(shapes) if shape in wanted]
+        if self._every() > 1:
+            found = self._thinned(found, shapes, wanted)
+        for index in found:
             number = numbers[index] if numbers else first + index
             self._line(number, parts[index], wanted[shapes[index]])
+
+    def _every(self) -> int:
+        return max((steps.every for steps in self._steps.values()), default=1)
 
     def _thinned(
         self, found: list[int], shapes: list[bytes], wanted: dict[bytes, Wanted]
     ) -> list[int]:
         """Leave out lines of steps that a long curve does not keep."""
-        every = max((steps.every for steps in self._steps.values()), default=1)
-        if every == 1:
-            return found
-        plain = {shape for shape, lines in wanted.items() if lines.only_steps}
-        steps = [index for index in found if shapes[index] in plain]
-        kept = steps[-self._phase % every :: every]
-        self._phase = (self._phase + len(steps)) % every
-        return sorted({*kept, *(n for n in found if shapes[n] not in plain)})
+        every = self._every()
+        steps = {shape for shape, each in wanted.items() if each.thinnable}
+        thinnable, others = found, []
+        if len(steps) < len(wanted):
+            thinnable = [index for index in found if shapes[index] in steps]
+            others = [index for index in found if shapes[index] not in steps]
+        kept = thinnable[-self._skipped % every :: every]
+        self._skipped = (self._skipped + len(thinnable)) % every
+        return sorted(kept + others)
 
     def _line(self, number: int, line: bytes, wanted: Wanted) -> None:
         text, rank = lines.clean(line)
-        if rank is not None:
+        if rank is not None and len(self.log.ranks) < RANKS:
             self.log.ranks.add(rank)
-        if text.startswith("{") and wanted.lines:
-            self._match(number, text, rank, wanted)
+        self._match(number, text, rank, wanted)
+        if text.startswith("{"):
             for message in lines.messages(text):
                 self._match(number, message, rank, wanted)
-        else:
-            self._match(number, text, rank, wanted)
 
     def _match(self, number: int, text: str, rank: int | None, wanted: Wanted) -> None:
         for cause in wanted.causes:
@@ -150,8 +149,8 @@ class Reader:
                 self._sign(cause.name, number, text, rank, match)
         for line in wanted.lines:
             if match := line.pattern.search(text):
-                self._seen.setdefault(line.trainer, set()).add(line.name)
-                KINDS[line.kind](self, line, number, text, rank, match)
+                self._seen[line.trainer].add(line.name)
+                READ[line.kind](self, Hit(line, number, text, rank, match))
 
     def _sign(
         self, name: str, number: int, text: str, rank: int | None, match: re.Match[str]
@@ -162,233 +161,202 @@ class Reader:
             values = {key: value or "" for key, value in match.groupdict().items()}
             self.log.signs.append(Sign(name, number, text[:SHOWN], values, rank))
 
-    def _step(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        values = quantities(line, text, match)
-        self._steps.setdefault(line.trainer, Steps()).add(number, rank, values)
+    def _step(self, hit: Hit) -> None:
+        values = quantities(hit.line, hit.text, hit.match)
+        for name, factor in hit.line.scale.items():
+            if name in values:
+                values[name] *= self._factor(factor)
+        if hit.line.trainer not in self._steps:
+            self._steps[hit.line.trainer] = Steps()
+        self._steps[hit.line.trainer].add(hit.number, hit.rank, values)
 
-    def _mention(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        count, says = None, line.kind
-        if line.kind == "counts":
-            count = int(lines.number(match["count"]))
+    def _factor(self, factor: float | str) -> float:
+        if not isinstance(factor, str):
+            return factor
+        value = lines.number(self._setting_of(factor))
+        if factor == "world_size" and math.isnan(value):
+            self.log.per_gpu = True
+            return 1.0
+        return value
+
+    def _mention(self, hit: Hit) -> None:
+        count, says = None, hit.line.kind
+        if hit.line.kind == "counts":
+            count = int(hit.match["count"][:9])
             says = "proves" if count else "denies"
-        key = (line.trainer, line.name, says, count, len(self._curves()))
+        start = sum(len(steps.curves) for steps in self._steps.values())
+        key = (hit.line.trainer, hit.line.name, count, start)
         if key not in self._mentioned and len(self.log.mentions) < MENTIONS:
             self._mentioned.add(key)
-            self.log.mentions.append(
-                Mention(says, line.name, number, text[:SHOWN], count, rank)  # type: ignore[arg-type]
-            )
+            name, text = hit.line.name, hit.text[:SHOWN]
+            mention = Mention(says, name, hit.number, text, count, hit.rank)  # type: ignore[arg-type]
+            self.log.mentions.append(mention)
 
-    def _started(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
+    def _started(self, hit: Hit) -> None:
         for steps in self._steps.values():
             steps.restart()
         self.log.ended = None
-        self._setting(line, number, text, rank, match)
+        self._settings(hit)
 
-    def _ended(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        del number, text, rank
-        if line.kind == "stops":
-            self.log.ended = False
-        elif self.log.ended is None:
-            last = lines.number(match.groupdict().get("step") or "")
-            self.log.ended = not last < lines.number(self._value("max_steps"))
+    def _ended(self, hit: Hit) -> None:
+        values = hit.match.groupdict()
+        if self.log.ended is None:
+            last = lines.number(values.get("step") or "")
+            self.log.ended = not last < lines.number(self._setting_of("max_steps"))
+        self._epochs = lines.number(values.get("epoch") or "")
 
-    def _setting(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        del line, number, text, rank
-        found = {name: value for name, value in match.groupdict().items() if value}
-        if len(self.log.settings) < settings.MOST:
-            self.log.settings |= found
+    def _stopped(self, _hit: Hit) -> None:
+        self.log.ended = False
 
-    def _config(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        del number, text, rank
-        values = settings.printed(match["config"])
-        if len(self.log.settings) < settings.MOST:
-            names = patterns.known()[line.trainer].settings
-            own = {name: values[key] for name, key in names.items() if key in values}
-            self.log.settings |= values | own
+    def _settings(self, hit: Hit) -> None:
+        values = {key: value for key, value in hit.match.groupdict().items() if value}
+        for name, factors in hit.line.product.items():
+            values[name] = str(math.prod(int(values[factor]) for factor in factors))
+        self._set(values)
 
-    def _event(
-        self,
-        line: patterns.Line,
-        number: int,
-        text: str,
-        rank: int | None,
-        match: re.Match[str],
-    ) -> None:
-        del rank, match
-        event = self.log.events.setdefault(line.name, Event(number, text[:SHOWN], 0))
-        event.count += 1
+    def _config(self, hit: Hit) -> None:
+        values = settings.printed(hit.match["config"])
+        names = patterns.known()[hit.line.trainer].settings
+        self._set(values)
+        self._set({name: values[own] for name, own in names.items() if own in values})
 
-    def _value(self, name: str) -> str:
+    def _set(self, values: dict[str, str]) -> None:
+        for name, value in values.items():
+            if name in self.log.settings or len(self.log.settings) < settings.MOST:
+                self.log.settings[name] = value[:SHOWN]
+
+    def _event(self, hit: Hit) -> None:
+        name, text = hit.line.name, hit.text[:SHOWN]
+        self.log.events.setdefault(name, Event(hit.number, text, 0)).count += 1
+
+    def _setting_of(self, name: str) -> str:
         return self.log.settings.get(name, "")
 
-    def _curves(self) -> list[Any]:
-        return next((steps.curves for steps in self._steps.values()), [])
-
-    def _judge(self) -> None:
-        """Decide whose log it is, and whose steps are the curve."""
+    def _choose_trainer(self) -> None:
+        """Decide whose log it is, and which steps are its curve."""
         known = patterns.known()
-        named = [name for name in self._seen if name == self._trainer] or list(
-            self._seen
-        )
-        inner = {other for name in named for other in known[name].includes}
-        order = sorted(
-            (name for name in named if name not in inner),
-            key=lambda name: (-len(self._seen[name]), name),
-        )
-        if not order:
+        seen = [name for name in self._seen if known[name].trainer]
+        inner = {other for name in seen for other in known[name].includes}
+        outer = [name for name in seen if name not in inner]
+        if self._trainer in known:
+            outer = [self._trainer]
+        if not outer:
             return
-        log, trainer = self.log, known[order[0]]
-        log.trainer = trainer.name
-        for name in (trainer.name, *trainer.includes):
-            if steps := self._steps.get(name):
-                log.starts = steps.curves
+        self.log.trainer = max(outer, key=lambda name: len(self._seen[name]))
+        for name in (self.log.trainer, *known[self.log.trainer].includes):
+            if name in self._steps:
+                self.log.starts = self._steps[name].curves
                 break
 
 
-def quantities(
-    line: patterns.Line, text: str, match: re.Match[str]
-) -> dict[str, float]:
-    """Return the quantities of a logged step, in the units of the curve."""
-    texts = {name: value for name, value in match.groupdict().items() if value}
-    for name, field in line.fields.items():
-        if hit := field.search(text):
-            texts[name] = hit[1]
-    return {
-        name: lines.number(value) * line.scale.get(name, 1.0)
-        for name, value in texts.items()
-    }
-
-
-KINDS = {
+READ: dict[patterns.Kind, Callable[[Reader, Hit], None]] = {
     "step": Reader._step,
     "asks": Reader._mention,
     "claims": Reader._mention,
+    "proves": Reader._mention,
     "counts": Reader._mention,
     "denies": Reader._mention,
     "starts": Reader._started,
     "ends": Reader._ended,
-    "stops": Reader._ended,
-    "setting": Reader._setting,
+    "stops": Reader._stopped,
+    "setting": Reader._settings,
     "config": Reader._config,
     "event": Reader._event,
 }
 
 
-class Wanted:
-    """What a line of one shape may match."""
+class Follower:
+    """Reads a log that is still being written; ``log`` is what it has said so far.
 
-    def __init__(self) -> None:
-        self.lines: list[patterns.Line] = []
-        self.causes: list[Cause] = []
-        self.only_steps = False
+    A file that was replaced or cut is read from its beginning: ``log`` is a new one.
+    """
+
+    def __init__(
+        self, path: str, trainer: str = "", causes: Sequence[Cause] = ()
+    ) -> None:
+        self._begin: Callable[[], Reader] = lambda: Reader(path, trainer, causes)
+        self._reader = self._begin()
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    @property
+    def log(self) -> Log:
+        """What the log has said so far."""
+        return self._reader.log
+
+    def poll(self) -> bool:
+        """Read the next block; whether there was one. A file may not be there yet."""
+        if self._file is None or self._is_other(self._file):
+            self.close()
+            self._reader = self._begin()
+            try:
+                self._file = open(self._path, "rb")  # noqa: SIM115 - closed by close
+            except FileNotFoundError:
+                return False
+        block = self._file.read(lines.BLOCK)
+        self._reader.feed(block)
+        return bool(block)
+
+    def finish(self) -> Log:
+        """Stop, and return what the log says."""
+        self.close()
+        return self._reader.finish()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _is_other(self, file: BinaryIO) -> bool:
+        """Whether the path names another file by now, or a shorter one."""
+        try:
+            now, own = os.stat(self._path), os.fstat(file.fileno())
+        except FileNotFoundError:
+            return False
+        same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
+        return not same or own.st_size < file.tell()
 
 
-class Shapes:
-    """The shapes of a log's lines, and which patterns each may match."""
+def quantities(
+    line: patterns.Line, text: str, match: re.Match[str]
+) -> dict[str, float]:
+    """Return the quantities of a logged step, in the units of the log."""
+    values = {
+        name: lines.number(value) for name, value in match.groupdict().items() if value
+    }
+    for name, field in line.fields.items():
+        if hit := field.search(text):
+            values[name] = lines.number(hit[1])
+    return values
 
-    def __init__(self, causes: Sequence[Cause]) -> None:
-        self._by_trigger: dict[bytes, Wanted] = {}
-        for trainer in patterns.known().values():
-            for line in trainer.lines:
-                for trigger in line.triggers:
-                    self._at(trigger).lines.append(line)
-        for cause in causes:
-            for trigger in cause.triggers:
-                self._at(trigger).causes.append(cause)
-        self._known: dict[bytes, Wanted | None] = {}
 
-    def _at(self, trigger: bytes) -> Wanted:
-        return self._by_trigger.setdefault(trigger.translate(None, DIGITS), Wanted())
+def _fill(log: Log, trainer: patterns.Trainer) -> None:
+    """Add tokens, times and speeds that follow from what the log prints."""
 
-    def of(self, block: bytes) -> list[bytes]:
-        """Return the shapes of its lines; each state of a progress bar is a line."""
-        shapes = block.translate(None, DIGITS)
-        if b"\x1b" in shapes:
-            for code in (b"\x1b[m", b"\x1b[;m", b"\x1b[;;m", b"\x1b[K", b"\x1b[A"):
-                shapes = shapes.replace(code, b"")
-        if b"\r" in shapes:
-            shapes = shapes.replace(b"\r", b"\n")
-        return shapes.split(b"\n")
+    def product(names: tuple[str, ...]) -> float:
+        return math.prod(lines.number(log.settings.get(name, "")) for name in names)
 
-    def wanted(self, shapes: list[bytes]) -> dict[bytes, Wanted]:
-        """Return the shapes that have a trigger."""
-        unique = set(shapes)
-        new = unique.difference(self._known)
-        found = self._search(new)
-        if len(self._known) + len(new) > SHAPES:
-            self._known.clear()
-        for shape in new:
-            if len(shape) <= LONG:
-                self._known[shape] = found.get(shape)
-        for shape in unique - new:
-            if wanted := self._known.get(shape):
-                found[shape] = wanted
-        return found
+    if not trainer.tokens:
+        return
+    per_step = product(trainer.tokens) / (product(trainer.tokens_over) or math.nan)
+    if math.isnan(per_step):
+        return
+    for curve in log.starts:
+        _fill_column(curve, "tokens", lambda step: step * per_step, "step")
+        if not log.per_gpu:
+            speed = "tokens_per_second"
+            _fill_column(curve, "step_s", lambda rate: per_step / rate, speed)
+            _fill_column(curve, speed, lambda time: per_step / time, "step_s")
 
-    def _search(self, new: set[bytes]) -> dict[bytes, Wanted]:
-        found: dict[bytes, Wanted] = {}
-        text = b"\n".join(new)
-        for trigger, wanted in self._by_trigger.items():
-            if trigger in text:
-                for shape in new:
-                    if trigger in shape:
-                        both = found.setdefault(shape, Wanted())
-                        both.lines += [n for n in wanted.lines if n not in both.lines]
-                        both.causes += [
-                            n for n in wanted.causes if n not in both.causes
-                        ]
-        for shape, both in found.items():
-            steps = all(line.kind == "step" for line in both.lines)
-            lower = shape.lower()
-            both.only_steps = (
-                steps
-                and not both.causes
-                and b"nan" not in lower
-                and b"inf" not in lower
-            )
-        return found
+
+def _fill_column(
+    curve: Curve, name: str, value: Callable[[float], float], source: str
+) -> None:
+    column = getattr(curve, name)
+    for index, known in enumerate(getattr(curve, source)):
+        if math.isnan(column[index]) and known:
+            column[index] = value(known)
 
 
 def _numbers(block: bytes, first: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -17,9 +17,9 @@ from fp8tune import trainers
 
 Kind = Literal[
     "step",
-    "progress",
     "asks",
     "claims",
+    "proves",
     "counts",
     "denies",
     "starts",
@@ -29,18 +29,18 @@ Kind = Literal[
     "config",
     "event",
 ]
-"""What a line says: ``counts`` proves FP8 if its count is above 0, and else denies it."""
+"""What a line says. ``counts`` proves FP8 if its count is not 0, else it denies it."""
 
 HERE = os.path.join(os.path.dirname(__file__), "logs")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Line:
     """One kind of line. ``trainer`` prints it, and it contains one of ``triggers``.
 
-    ``fields`` find further quantities in a line that ``pattern`` matches. ``per_gpu``
-    are quantities of one GPU that the curve has of all, ``scale`` factors to the units
-    of the curve.
+    ``fields`` find further quantities in a line that ``pattern`` matches. ``scale`` has
+    factors to the units of the curve: numbers, or settings that the log prints before.
+    ``product`` names settings that are products of those that the line prints.
     """
 
     trainer: str
@@ -48,28 +48,30 @@ class Line:
     kind: Kind
     triggers: tuple[bytes, ...]
     pattern: re.Pattern[str]
-    fields: dict[str, re.Pattern[str]] = field(default_factory=dict)
-    per_gpu: frozenset[str] = frozenset()
-    scale: dict[str, float] = field(default_factory=dict)
-    examples: tuple[dict[str, Any], ...] = ()
+    fields: dict[str, re.Pattern[str]]
+    scale: dict[str, float | str]
+    product: dict[str, list[str]]
+    examples: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Trainer:
     """The lines of one trainer.
 
-    ``includes`` are programs that print into its log. The product of the settings
-    ``tokens`` is the number of tokens in a step over all ranks; those of ``tokens_over``
-    divide it.
+    ``trainer`` is False for a library that prints into the log of any trainer, and
+    ``includes`` names programs that print into this one's. The product of the settings
+    ``tokens``, divided by those of ``tokens_over``, is the number of tokens in a step
+    over all ranks. ``settings`` gives its own names of settings of any trainer.
     """
 
     name: str
     title: str
     lines: tuple[Line, ...]
-    includes: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = ()
-    tokens_over: tuple[str, ...] = ()
-    settings: dict[str, str] = field(default_factory=dict)
+    trainer: bool
+    includes: tuple[str, ...]
+    tokens: tuple[str, ...]
+    tokens_over: tuple[str, ...]
+    settings: dict[str, str]
 
 
 @cache
@@ -92,8 +94,9 @@ def load(name: str, path: str) -> Trainer:
         data = tomllib.load(file)
     return Trainer(
         name=name,
-        title=data.get("title", name),
-        lines=tuple(_line(name, line) for line in data.get("line", ())),
+        title=data["title"],
+        lines=tuple(_line(name, **line) for line in data["line"]),
+        trainer=data.get("trainer", True),
         includes=tuple(data.get("includes", ())),
         tokens=tuple(data.get("tokens", ())),
         tokens_over=tuple(data.get("tokens_over", ())),
@@ -101,16 +104,26 @@ def load(name: str, path: str) -> Trainer:
     )
 
 
-def _line(trainer: str, data: dict[str, Any]) -> Line:
-    fields = data.get("fields", {})
+def _line(
+    trainer: str,
+    *,
+    name: str,
+    kind: Kind,
+    triggers: list[str],
+    pattern: str,
+    examples: list[dict[str, Any]],
+    fields: dict[str, str] | None = None,
+    scale: dict[str, float | str] | None = None,
+    product: dict[str, list[str]] | None = None,
+) -> Line:
     return Line(
         trainer=trainer,
-        name=data["name"],
-        kind=data["kind"],
-        triggers=tuple(trigger.encode() for trigger in data["triggers"]),
-        pattern=re.compile(data["pattern"]),
-        fields={name: re.compile(text) for name, text in fields.items()},
-        per_gpu=frozenset(data.get("per_gpu", ())),
-        scale=data.get("scale", {}),
-        examples=tuple(data.get("examples", ())),
+        name=name,
+        kind=kind,
+        triggers=tuple(trigger.encode() for trigger in triggers),
+        pattern=re.compile(pattern),
+        fields={key: re.compile(text) for key, text in (fields or {}).items()},
+        scale=scale or {},
+        product=product or {},
+        examples=examples,
     )

@@ -11,7 +11,7 @@ DEPTH = 8
 """Tables within tables of it."""
 
 _TOKEN = re.compile(
-    r"""(?P<open>[\w.]*[({])|(?P<close>[)}])|(?P<list>\[[^\[\]]*\])|(?P<end>,)"""
+    r"""<[\w.]+: (?P<enum>[^<>]*)>|(?P<open>[\w.]*[({])|(?P<close>[)}])|(?P<list>\[[^\[\]]*\])|(?P<end>,)"""
     r"""|(?P<name>\w+)=|'(?P<key>[^'\\]*)':|"(?P<json>[^"\\]*)":"""
     r"""|'(?P<text>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,(){}\[\]'"=:]+)"""
 )
@@ -42,5 +42,6 @@ def printed(text: str) -> dict[str, str]:
         elif kind == "end":
             name = ""
         elif name and len(path) <= DEPTH and len(values) < MOST:
-            values.setdefault(".".join([*filter(None, path), name]), found)
+            key = ".".join([*filter(None, path), name])
+            values.setdefault(key, found.strip("'"))
     return values

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from array import array
 
 from fp8tune.verify.evidence import QUANTITIES, Curve
 
-KEEP = 200_000
+KEEP = 100_000
 """Steps of a curve; where there are more, every second one is dropped."""
 
 STARTS = 200
@@ -16,70 +18,88 @@ STARTS = 200
 class Steps:
     """Collects the steps that one trainer logs.
 
-    The curve is that of the lowest rank: where a lower one begins, it begins anew. A
-    step at most two log intervals behind the last one is taken for the same one of
-    another rank and dropped; one further behind, or after ``restart``, is a new start.
-    ``every`` is how many lines of steps stand for one that is needed.
+    The curve is that of the lowest rank: where a lower one begins, it begins anew.
+    Steps that have an epoch and no number are kept by it until ``number`` is called.
+    ``every`` is how many lines of steps stand for one that is kept.
     """
 
     def __init__(self) -> None:
         self.curves: list[Curve] = []
         self.rank: int | None = None
         self.every = 1
-        self._fresh = True
+        self.by_epoch = False
+        self._restarted = False
 
     def restart(self) -> None:
-        """Begin a new curve with the next step."""
-        self._fresh = True
+        """Note that the log says that a run starts.
+
+        The ranks of one run all say so, perhaps when the first step is logged already.
+        """
+        self._restarted = bool(self.curves) and len(self.curves[-1]) > 2
 
     def add(self, line: int, rank: int | None, values: dict[str, float]) -> None:
-        """Append a logged step."""
-        if rank is not None and (self.rank is None or rank < self.rank):
-            if self.rank is not None:
-                self.curves, self._fresh = [], True
-            self.rank = rank
-        if rank is not None and rank != self.rank:
+        """Append a logged step.
+
+        A step that is at most two log intervals behind the last one is taken for the
+        same one, of another rank or in another line; one further behind for a restart.
+        """
+        if not self._is_of_rank(rank):
             return
-        if self._fresh or self._is_new(values):
-            if self._is_repeated(values) and not self._fresh:
+        if "step" not in values and "epoch" in values:
+            values["step"], self.by_epoch = values["epoch"], True
+        step = values.get("step", math.inf)
+        last = self.curves[-1].step if self.curves else ()
+        behind = bool(last) and step <= last[-1]
+        if behind and not self._restarted:
+            interval = last[-1] - last[-2] if len(last) > 1 else 1.0
+            if step == last[-1]:
+                self._complete(values)
+            if last[-1] - step <= 2 * interval:
                 return
+        if not self.curves or behind or self._restarted:
             if len(self.curves) < STARTS:
                 self.curves.append(Curve(line=line))
-            self._fresh = False
+            self._restarted = False
         curve = self.curves[-1]
         curve.add(**values)
         if len(curve) > KEEP:
             _halve(curve)
             self.every = curve.every
 
-    def _is_new(self, values: dict[str, float]) -> bool:
-        """Whether the step is not behind the last one of this start."""
-        last = self.curves[-1].step
-        return bool(last) and values.get("step", math.inf) <= last[-1]
+    def number(self, steps_per_epoch: float) -> None:
+        """Turn epochs into numbers of steps; NaN if it is not known how many."""
+        for curve in self.curves if self.by_epoch else ():
+            for index, epoch in enumerate(curve.step):
+                number = epoch * steps_per_epoch
+                curve.step[index] = number if math.isnan(number) else round(number)
+        self.by_epoch = False
 
-    def _is_repeated(self, values: dict[str, float]) -> bool:
-        """Whether the step is so little behind that another rank logged it."""
-        last = self.curves[-1].step if self.curves else ()
-        if not last:
-            return False
-        interval = last[-1] - last[-2] if len(last) > 1 else 1
-        return last[-1] - values.get("step", math.inf) <= 2 * interval
+    def _is_of_rank(self, rank: int | None) -> bool:
+        """Whether the curve is of this rank; it is, if there is no lower one yet."""
+        if rank is not None and (self.rank is None or rank < self.rank):
+            if self.rank is not None:
+                self.curves.clear()
+            self.rank = rank
+        return rank == self.rank or rank is None
+
+    def _complete(self, values: dict[str, float]) -> None:
+        """Add what a second line says of the last step."""
+        for name in QUANTITIES:
+            column = getattr(self.curves[-1], name)
+            if math.isnan(column[-1]):
+                column[-1] = values.get(name, math.nan)
 
 
 def _halve(curve: Curve) -> None:
     """Drop every second step that is neither extreme nor without a finite loss."""
     count = len(curve)
-    keep = set(range(0, count, 2)) | {count - 1}
-    odd = [n for n in range(count) if not math.isfinite(curve.loss[n])]
-    keep.update(odd[: KEEP // 8])
-    for name in ("loss", "grad_norm"):
-        column = getattr(curve, name)
-        finite = [n for n in range(count) if math.isfinite(column[n])]
-        if finite:
-            keep |= {min(finite, key=column.__getitem__)}
-            keep |= {max(finite, key=column.__getitem__)}
-    order = sorted(keep)
+    odd = (n for n, loss in enumerate(curve.loss) if not math.isfinite(loss))
+    keep = {0, count - 1, *itertools.islice(odd, KEEP // 8)}
+    for column in (curve.loss, curve.grad_norm):
+        finite = [value for value in column if math.isfinite(value)]
+        keep.update(column.index(pick(finite)) for pick in (min, max) if finite)
+    order = sorted(keep.union(range(0, count, 2)))
     for name in QUANTITIES:
         column = getattr(curve, name)
-        setattr(curve, name, type(column)("d", [column[n] for n in order]))
+        setattr(curve, name, array("d", map(column.__getitem__, order)))
     curve.every *= 2
