@@ -16,7 +16,7 @@ from fp8tune.verify.gap import Comparison
 from fp8tune.verify.gap_findings import amount, percent, relative
 from fp8tune.verify.runs import Run
 
-POINTS = 100
+POINTS = 60
 """Most points of a line; each is the mean of its neighbours."""
 HEAD = ("place", "loss FP8", "loss bf16", "bf16 lowest", "bf16 highest", "gap [%]")
 
@@ -200,8 +200,8 @@ def _draw(axes: Axes, lines: Lines, style: Style) -> None:
         ]
         axes.plot(*zip(*mean, strict=True), "-", color=colours.bf16, label="bf16, mean")
     else:
-        line = zip(*lines.bf16[0], strict=True)
-        axes.plot(*line, "-", color=colours.bf16, label="bf16")
+        only = lines.bf16[0]
+        axes.plot(*zip(*only, strict=True), "-", color=colours.bf16, label="bf16")
     for line in lines.fp8:
         axes.plot(*zip(*line, strict=True), "--", color=colours.fp8, label="FP8")
 
@@ -215,6 +215,8 @@ def _draw_norms(norms: Lines, style: Style) -> Figure:
         points = zip(*line, strict=True)
         axes.plot(*points, "--", color=style.colours.fp8, lw=1.2, label="FP8")
     axes.set_yscale("log")
+    for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        which(FuncFormatter(lambda y, _: f"{y:g}"))
     axes.set_ylabel("norm before clipping")
     axes.set_xlabel("step")
     shared_legend(figure, [axes])

@@ -36,11 +36,11 @@ class Finding(NamedTuple):
 def findings(result: Comparison) -> Iterator[Finding]:
     """Yield every statement, the verdict first."""
     yield _verdict(result)
+    yield from _settles(result)
     if result.verdict != Verdict.DIVERGED:
         yield from _equal(result)
     yield from _norms(result)
     yield from _support(result)
-    yield from _settles(result)
     yield from _alignment(result)
     for run in result.runs:
         yield from _run(run)
@@ -129,8 +129,9 @@ def _why(result: Comparison, gap: Gap) -> str:
         runs = "one run" if len(result.bf16) == 1 else f"{len(result.bf16)} runs"
         return f"With {runs} of bf16 a difference between seeds cannot be ruled out"
     if result.reason == "more-seeds":
-        share = 100 * gap.margin / gap.bf16
-        return f"It is above the {share:.2f} % that seeds differ by, but not surely"
+        share = 100 * gap.spread / gap.bf16
+        count = len(result.bf16)
+        return f"{count} seeds of bf16 differ by {share:.2f} %: it may be the seed"
     if result.reason == "few-steps":
         return f"Only {gap.places} logged steps in the last quarter, of {FEWEST}"
     return "bf16 diverged"

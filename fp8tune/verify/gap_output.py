@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.verify.gap import Comparison, Interval, Verdict
+from fp8tune.verify.gap import Comparison, Interval, Verdict, speed_ratio
 from fp8tune.verify.gap_findings import amount, findings, percent, relative
 from fp8tune.verify.runs import Run
 
@@ -25,16 +25,15 @@ Row = tuple[str, str, str, str]
 def text(result: Comparison) -> Iterator[str]:
     """Yield the comparison in lines."""
     first, *others = findings(result)
-    yield f"{result.verdict}"
+    yield str(result.verdict)
     yield first.message
     yield ""
-    for row in _columns([("", "source", "steps", "tokens"), *run_rows(result)]):
-        yield row
+    yield from _columns([("", "source", "steps", "tokens"), *run_rows(result)])
     yield ""
     yield from _columns([("at the end", "FP8", "bf16", "FP8 / bf16"), *figures(result)])
     yield ""
     for finding in others:
-        yield f"{finding.message}"
+        yield finding.message
 
 
 def figures(result: Comparison) -> list[Row]:
@@ -53,7 +52,8 @@ def figures(result: Comparison) -> list[Row]:
         spikes = tuple(map(str, norms.spikes))
         rows.append(("gradient spikes", spikes[0], spikes[1], ABSENT))
     sides = [_speeds(runs) for runs in (result.fp8, result.bf16)]
-    speed = f"{equal.speed:.3f}" if equal and equal.speed else ABSENT
+    ratio_of_speeds = speed_ratio(result.fp8, result.bf16)
+    speed = f"{ratio_of_speeds:.3f}" if ratio_of_speeds else ABSENT
     if ABSENT not in sides:
         rows.append(("tokens/s", sides[0], sides[1], speed))
     if equal and result.verdict != Verdict.DIVERGED:
@@ -135,7 +135,7 @@ def as_json(result: Comparison) -> dict[str, Any]:
         },
         "tokens_to_equal_loss": equal and _interval(equal.tokens),
         "time_to_equal_loss": equal and equal.time and _interval(equal.time),
-        "speed": equal and equal.speed,
+        "speed": speed_ratio(result.fp8, result.bf16),
         "gradient_norm": norms
         and {"fp8": norms.fp8, "bf16": norms.bf16, "spikes": list(norms.spikes)},
         "diverged_at": result.diverged_at,

@@ -7,8 +7,10 @@ import math
 import os
 import re
 import statistics
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fp8tune.verify import csv_files, event_files, log, scales, tags, wandb_files
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
@@ -29,6 +31,20 @@ step: KempnerForge prints step times with two decimals."""
 WARM_UP = 0.1
 """Share of the logged steps, at the start, that do not count for the speed: they
 compile, and fill the first buffers."""
+
+
+class NanSteps(NamedTuple):
+    """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
+
+    kempnerforge/training/hooks.py and scripts/train.py; at most 40 of a log are kept.
+    """
+
+    name: str = "nan-step"
+    triggers: tuple[bytes, ...] = (b"NaN/Inf loss at step",)
+    pattern: re.Pattern[str] = re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})")
+
+
+NAN_STEPS = NanSteps()
 
 
 class CannotRead(Exception):
@@ -149,7 +165,7 @@ def _log(path: str, files: Sequence[str]) -> Run:
     last, statistic = Log(path), []
     for name in files:
         try:
-            read = log.read(name)
+            read = log.read(name, causes=(NAN_STEPS,))
         except Unreadable as error:
             if len(files) == 1:
                 raise CannotRead(f"{path}: {error}") from None
@@ -166,23 +182,25 @@ def _log(path: str, files: Sequence[str]) -> Run:
     run = _joined(path, f"log of {last.trainer}".removesuffix(" of "), used, starts)
     run.ended, run.cut, run.per_gpu = last.ended, last.cut, last.per_gpu
     run.scales = statistic or scales.of_log(used[-1])
-    if run.tokens_per_step is None and not last.per_gpu:
-        run.tokens_per_step = _tokens_of(last.settings)
-    if run.per_gpu and math.isnan(run.curve.tokens[-1]):
-        run.tokens_per_step = _tokens_of(last.settings)
+    _add_nan_steps(run.curve, last)
     return run
+
+
+def _add_nan_steps(curve: Curve, read: Log) -> None:
+    """Add the steps whose loss was NaN and that have no line of a step."""
+    logged = set(curve.step)
+    steps = {float(sign.values["step"]) for sign in read.signs}
+    rows = [
+        tuple(getattr(curve, name)[n] for name in QUANTITIES) for n in range(len(curve))
+    ]
+    rest = (math.nan,) * (len(QUANTITIES) - 1)
+    rows += [(step, *rest) for step in steps - logged]
+    for name, column in zip(QUANTITIES, zip(*sorted(rows), strict=True), strict=True):
+        setattr(curve, name, array("d", column))
 
 
 def _has_loss(curve: Curve) -> bool:
     return any(map(math.isfinite, curve.loss))
-
-
-def _tokens_of(settings: dict[str, str]) -> float | None:
-    """Return the tokens of a step by the settings that a log prints."""
-    try:
-        return int(settings["global_batch"]) * float(int(settings["seq_len"]))
-    except (KeyError, ValueError):
-        return None
 
 
 def _check_is_one_run(path: str, files: Sequence[str], starts: Sequence[Curve]) -> None:
