@@ -16,7 +16,10 @@ class NoLoss(Exception):
 
 
 class Named(NamedTuple):
-    """The trainer whose tags these are, and the tag of each quantity."""
+    """The trainer whose tags these are, and the tag of each quantity.
+
+    The trainer is ``""`` where several have as many of the tags.
+    """
 
     trainer: str
     tags: dict[str, str]
@@ -55,6 +58,8 @@ def named(scalars: Scalars, loss: str = "") -> Named:
             tags["loss"] = given
         if "loss" in tags and len(tags) > len(best.tags):
             best = Named(trainer, tags)
+        elif "loss" in tags and len(tags) == len(best.tags):
+            best = Named("", best.tags)
     if not best.tags:
         raise NoLoss(
             f"no tag is known to be the loss: --loss-tag names it, of {_shown(scalars)}"
