@@ -28,7 +28,7 @@ from fp8tune.verify.gap import Comparison, Verdict, compare, mean_interval
 from fp8tune.verify.runs import Run
 
 JSON, MARKDOWN = RESULTS / "loss_gaps.json", RESULTS / "loss_gaps.md"
-DRAWS = 1000
+DRAWS = 500
 """Random choices of seeds."""
 GREATER = (1, 2, 4)
 """How many deviations between seeds worse FP8 is made."""
