@@ -1,11 +1,12 @@
 """Run a trainer's own program on the CPU, and record what each optimizer step did.
 
-``python -m benchmarks.verify.on_cpu scripts/train.py CONFIG`` and
-``python -m benchmarks.verify.on_cpu -m torchtitan.train --job.config_file CONFIG``
+``python benchmarks/verify/on_cpu.py scripts/train.py CONFIG`` and
+``python benchmarks/verify/on_cpu.py -m torchtitan.train --job.config_file CONFIG``
 stand where ``torchrun`` would. The calls that insist on CUDA get the CPU instead; the
 rest is the trainer's. With ``FP8TUNE_RECORD`` set, rank 0 appends one JSON line for
 each step to that file: the learning rate, and checksums of the tokens, the gradients,
-and the weights and the optimizer's state before and after.
+and the weights and the optimizer's state before and after. With ``FP8TUNE_SIGNAL`` set to
+``TERM:3`` or ``KILL:3`` it gets that signal with the third line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-RECORD = "FP8TUNE_RECORD"
+RECORD, SIGNAL = "FP8TUNE_RECORD", "FP8TUNE_SIGNAL"
 MEMORY: dict[str, Callable[..., Any]] = {
     "get_device_name": lambda *_: "CPU",
     "get_device_properties": lambda *_: type("Properties", (), {"total_memory": 1}),
@@ -76,9 +78,9 @@ def _stand_in() -> None:
     """Answer KempnerForge's calls that insist on CUDA."""
     root = Path.cwd()
     if (root / "kempnerforge").is_dir():
-        sys.path.insert(0, str(root))
         from benchmarks.rule_evidence.worker import stand_in_for_cuda
 
+        sys.path.insert(0, str(root))
         stand_in_for_cuda()
 
 
@@ -117,6 +119,9 @@ class Recorder:
         line = {**self.line, "after": _state(optimizer)}
         with self.place.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+        name, _, step = os.environ.get(SIGNAL, "").partition(":")
+        if name and len(self.place.read_text().splitlines()) == int(step):
+            os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:
