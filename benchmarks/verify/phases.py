@@ -90,7 +90,6 @@ interval = 3
 [{seed}]
 seed = 1
 [{float8}]
-emulate = true
 enable_fsdp_float8_all_gather = {gathers}
 """
 

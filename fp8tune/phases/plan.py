@@ -109,13 +109,12 @@ def _check_trainer(config: Config) -> None:
         reason = about.phases.get("refused", said)
         raise CannotPlan(f"{title}: {reason}; phases are for {known}")
     precision = config.job.find("precision")
+    if precision is None:
+        raise CannotPlan("it is not known whether this config trains in FP8")
     if precision != "fp8":
-        key = config.job.key("precision")
-        raise CannotPlan(
-            f"this is no FP8 config (precision: {precision or 'unknown'}): "
-            f"set `{key}` so that linears train in FP8 first, see: "
-            f"fp8tune explain {key}"
-        )
+        keys = config.job.keys_for({"precision": "fp8"}).items()
+        sets = " and ".join(f"{key} = {shown(value)}" for key, value in keys)
+        raise CannotPlan(f"this config trains in {precision}, not in FP8: set {sets}")
 
 
 def _total(job: Job) -> int:

@@ -105,7 +105,8 @@ def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
     loaded = config.trainer.load(parse(text.encode()).values, config.overrides)
     wanted: dict[str, Any] = {s.key: s.value for s in settings}
     for key, value in (config.loaded.values | wanted).items():
-        if loaded.values.get(key) == value:
+        # a key that the loader cannot judge beside an imported module is missing
+        if loaded.values.get(key, None if key in wanted else value) == value:
             continue
         if key in wanted and config.overrides:
             reason = "is on the command line too, which would override it"
