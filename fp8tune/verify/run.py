@@ -6,9 +6,15 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fp8tune.document import Unreadable
+from fp8tune.job import Target
+from fp8tune.lint.config import Config, NotAConfig, read_config
+from fp8tune.lint.discover import CannotRead
+from fp8tune.lint.settings import BadSettings
 from fp8tune.verify import log as logs
 from fp8tune.verify import trace
 from fp8tune.verify.answer import Answer
@@ -17,13 +23,11 @@ from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.inputs import Inputs, NoRun, inputs
-from fp8tune.verify.lines import BLOCK, Unreadable
+from fp8tune.verify import lines
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.profiles import how_to_profile
 from fp8tune.verify.verdict import judge
 
-if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
 
 STDIN = "stdin"
 POLL_S = 0.5
@@ -105,7 +109,7 @@ def _log(path: str, trainer: str) -> Log:
         if path == "-":
             return logs.read_file(sys.stdin.buffer, STDIN, trainer, texts())
         return logs.read(path, trainer, texts())
-    except Unreadable as error:
+    except lines.Unreadable as error:
         raise NoRun(f"{path}: {error}") from None
     except OSError as error:
         raise NoRun(f"{path}: {error.strerror}") from None
@@ -119,15 +123,11 @@ def _trace(path: str) -> Trace:
 
 
 def _only(found: Inputs) -> Config | None:
-    """The train config in the run's folder, if there is exactly one."""
-    from fp8tune.cli import Failure, read_config
-
+    """Return the train config in the run's folder, if there is exactly one."""
     configs = []
     for path in found.configs:
-        try:
-            configs.append(read_config(path, "", None))
-        except Failure:
-            continue
+        with suppress(CannotRead, Unreadable, NotAConfig, BadSettings):
+            configs.append(read_config(path, Target()))
     return configs[0] if len(configs) == 1 else None
 
 
@@ -152,7 +152,7 @@ def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> 
                 break
     except KeyboardInterrupt:
         print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
-    except Unreadable as error:
+    except lines.Unreadable as error:
         raise NoRun(f"{path}: {error}") from None
     evidence.logs = [reader.finish()]
     return evidence.answer()
@@ -163,7 +163,7 @@ def _blocks(
 ) -> Iterator[None]:
     """Feed a log as it grows; yield whenever all there is was read."""
     if isinstance(reader, logs.Reader):
-        while block := os.read(sys.stdin.fileno(), BLOCK):
+        while block := os.read(sys.stdin.fileno(), lines.BLOCK):
             reader.feed(block)
             yield
         return
