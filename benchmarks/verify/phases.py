@@ -174,7 +174,9 @@ def main() -> int:
                 figures += [{"case": case.name, **f} for f in measured(case, folder)]
                 print(json.dumps(figures[-3:], indent=1), flush=True)
     rows = [tuple(str(v) for v in figure.values()) for figure in figures]
-    page = table(rows, ("case", "phases", "steps", "equal to the unbroken run", "joins"))
+    page = table(
+        rows, ("case", "phases", "steps", "equal to the unbroken run", "joins")
+    )
     print(page)
     if options.record:
         where = {n: version(n) for n in ("torch", "torchao")}
@@ -248,7 +250,9 @@ def in_bf16(case: Case, text: str) -> str:
     """The config of the FP8 phase, in bf16."""
     for name, value in case.words["fp8"].items():
         quote = '"' * (name == "precision")
-        text = text.replace(f"{quote}{value}{quote}", quote + case.words["bf16"][name] + quote)
+        text = text.replace(
+            f"{quote}{value}{quote}", quote + case.words["bf16"][name] + quote
+        )
     return text
 
 
@@ -302,10 +306,18 @@ def run(
         "FP8TUNE_SIGNAL": stop,
     }
     done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600
+        command,
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     if bool(done.returncode) != fails:
-        raise RuntimeError(f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        )
     if not lines.exists():
         return []
     return [json.loads(line) for line in lines.read_text().splitlines()]
@@ -321,7 +333,9 @@ def data(place: Path) -> None:
     np.save(place / "tokens" / "tokens.npy", np.array(tokens, dtype="uint16"))
     (place / "texts").mkdir()
     words = [f"w{number}" for number in range(500)]
-    rows = (" ".join(chance.choices(words, k=chance.randint(20, 90))) for _ in range(400))
+    rows = (
+        " ".join(chance.choices(words, k=chance.randint(20, 90))) for _ in range(400)
+    )
     lines = (json.dumps({"text": row}) + "\n" for row in rows)
     (place / "texts" / "train.jsonl").write_text("".join(lines))
     (place / "words").mkdir()
@@ -337,9 +351,7 @@ def data(place: Path) -> None:
     (place / "words" / "tokenizer.json").write_text(json.dumps(whole))
     names = {"bos_token": "<bos>", "eos_token": "<eos>"}
     (place / "words" / "tokenizer_config.json").write_text(json.dumps(names))
-    ranks = (
-        f"{base64.b64encode(bytes([n])).decode()} {n}\n" for n in range(256)
-    )
+    ranks = (f"{base64.b64encode(bytes([n])).decode()} {n}\n" for n in range(256))
     (place / "bpe").write_text("".join(ranks))
 
 
