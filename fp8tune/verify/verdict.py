@@ -82,7 +82,8 @@ def judge(
     claim = _last(mentions, "proves") or _last(mentions, "claims")
     if claim:
         log, mention = claim
-        reasons.append(Reason("claimed", mention.text, log.path, mention.line))
+        text = " ".join(mention.text.split())
+        reasons.append(Reason("claimed", text, log.path, mention.line))
     told = [of_trace(trace, expected) for trace in traces]
     decided = [one for one in told if one.word != "cannot-tell"]
     if decided:
