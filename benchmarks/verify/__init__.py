@@ -1,0 +1,1 @@
+"""How fast logs and traces are read, and how often the verdict is right."""
