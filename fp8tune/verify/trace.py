@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import closing
@@ -13,7 +14,7 @@ from fp8tune.verify import tables
 from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, StepTime, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
-from fp8tune.verify.kernels import GEMMS, Pattern, Source, find
+from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
 from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
 from fp8tune.verify.unpack import LIMIT, Text
 
@@ -32,10 +33,11 @@ CATEGORIES: dict[str, Source] = {
     "Runtime": "call",
 }
 """Categories of events; those with capitals are from torch before 1.13."""
+RECOMPILED = re.compile(r"^Torch-Compiled Region: \d+/(\d{1,9})$")
 NODE = "autograd::engine::evaluate_function: "
 MOST_ROWS = 3_000_000
 """Events that are kept, with 28 bytes each."""
-MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 100_000, 50_000
+MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 10_000, 20_000
 LONGEST_SHOWN = 300
 
 
@@ -161,8 +163,8 @@ class _Collector:
                 self._keep(self.data, start, us, meaning)
             case "compiled":
                 self.compiled = True
-                _, _, times = name.partition("/")
-                self.recompiles = max(self.recompiles, int(times or 0))
+                if times := RECOMPILED.search(name):
+                    self.recompiles = max(self.recompiles, int(times[1]))
             case _:
                 if name == "_compile.compile_inner (dynamo_timed)":
                     self.compiling.add(us)
@@ -181,14 +183,14 @@ class _Collector:
             raise _TooMuch(f"more than {MOST_ROWS:,} events that matter")
 
     def _meaning(self, source: Source, name: str) -> int:
-        number = self.numbers.get((source, name))
+        number = self.numbers.get((source, name[:LONGEST_NAME]))
         if number is None:
             number = len(self.meanings)
             if number >= MOST_NAMES:
                 raise _TooMuch(f"more than {MOST_NAMES:,} names")
             short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..."
             self.meanings.append(Meaning(short, find(source, name)))
-            self.numbers[source, name] = number
+            self.numbers[source, name[:LONGEST_NAME]] = number
         return number
 
     def _shape(self, pattern: Pattern, arguments: dict[str, Any]) -> int:
@@ -278,7 +280,9 @@ class _Collector:
         any_gemm = False
         for row, meaning in enumerate(kernels.meaning):
             name, pattern = self.meanings[meaning]
-            phase, gemm = nested.launches.get(kernels.key[row], ("", None))
+            inside = nested.launches.get(kernels.key[row], "")
+            gemm = None if isinstance(inside, str) else inside
+            phase = inside if isinstance(inside, str) else inside.phase
             us = kernels.end[row] - kernels.start[row]
             if phase == "compiling":  # torch.compile tries kernels out
                 continue
