@@ -38,7 +38,7 @@ activation_checkpointing = "none"
 """
 
 APPLIED = "Applied Float8 training: recipe=TENSORWISE, fsdp_float8_all_gather=True"
-STARTED = "Starting training: step=0, max_steps=100, batch_size=2, grad_accum=1"
+STARTED = "Starting training: step=0, max_steps=20, batch_size=2, grad_accum=1"
 
 
 def step_lines(first: int = 1, last: int = 20) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which cause a run is told first, what follows from it, and what changes the config."""
+"""Which cause comes first, what follows from it, and which fix it has."""
 
 from pathlib import Path
 
@@ -16,15 +16,15 @@ STEP = (
     "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
 )
 NCCL = (
-    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
+    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog "
+    "caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
     "NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
 )
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
 OOM = (
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
-    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the allocated "
-    "memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
+    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the "
+    "allocated memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
     "unallocated."
 )
 NAN = "[rank 0] WARNING  NaN/Inf loss at step {0} (consecutive={0}, total={0})"
@@ -78,7 +78,7 @@ RUNS = {
     ),
     "a known error and the unknown ones that follow": (
         [
-            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
             "[rank0]: RuntimeError: CUDA error: out of memory",
             "[rank2]: torch.distributed.DistBackendError: broken",
             CHILD,
@@ -100,15 +100,15 @@ RUNS = {
     ),
     "killed for host memory": (
         [
-            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step "
-            "tasks have been OOM Killed.",
-            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: x",
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the "
+            "step tasks have been OOM Killed.",
+            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 26) of binary",
         ],
         [("host-out-of-memory", ""), ("killed", "host-out-of-memory")],
     ),
     "a warning comes after the error": (
         [
-            "W convert_frame.py:1676] [0/8] torch._dynamo hit config.recompile_limit (8)",
+            "W convert_frame.py:1676] torch._dynamo hit config.recompile_limit (8)",
             "OSError: [Errno 28] No space left on device",
         ],
         [("disk-full", ""), ("recompile-limit", "")],
