@@ -25,6 +25,9 @@ from fp8tune.verify.cause import Cause, Scope, causes, filled, texts
 from fp8tune.verify.evidence import Log, Sign, Trace
 from fp8tune.verify.figures import Figures
 
+FAILURES = ("rejected", "crash", "memory")
+"""Categories of causes after which a run does not go on."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -32,8 +35,9 @@ class Diagnosis:
 
     ``line`` is its first line in the log ``path``, 0 for figures; ``count`` the lines
     that show it, ``ranks`` those of them. ``after`` is the cause that it follows from,
-    ``""`` for a root. ``found`` are lint's findings that say the same of the config,
-    ``fix`` is the change of the config, and ``withheld`` why there is none.
+    ``""`` for a root. ``survived`` is whether the run went on after it. ``found`` are
+    lint's findings that say the same of the config, ``fix`` is the change of the
+    config, and ``withheld`` why there is none.
     """
 
     cause: Cause
@@ -44,6 +48,7 @@ class Diagnosis:
     count: int = 0
     ranks: tuple[int, ...] = ()
     after: str = ""
+    survived: bool = False
     fix: Fix | None = None
     withheld: str = ""
     found: tuple[Diagnostic, ...] = ()
@@ -52,6 +57,11 @@ class Diagnosis:
     def code(self) -> str:
         """The name of the cause."""
         return self.cause.name
+
+    @property
+    def severity(self) -> str:
+        """How bad it is: a note if the run went on after it."""
+        return "note" if self.survived else self.cause.severity
 
 
 def diagnose(
@@ -69,8 +79,25 @@ def diagnose(
         path, signs = shown.get(cause.of or cause.name, ("", []))
         each = diagnosis(cause, path, signs, figures, config)
         counted = sum(log.sign_counts.get(cause.of or cause.name, 0) for log in logs)
-        found.append(replace(each, count=max(each.count, counted)))
+        survived = (
+            bool(signs) and counted <= len(signs) and _survived(each, signs, logs)
+        )
+        found.append(replace(each, count=max(each.count, counted), survived=survived))
     return _ordered(found)
+
+
+def _survived(found: Diagnosis, signs: list[Sign], logs: Sequence[Log]) -> bool:
+    """Return whether the run went on after the last sign of a failure.
+
+    A step was logged for the first time after it, by this start or by another one in
+    the same log; or the run reached its end, and nothing known had failed.
+    """
+    log = next((each for each in logs if each.path == found.path), None)
+    if log is None or found.cause.category not in FAILURES:
+        return False
+    first = max((curve.line for curve in log.starts if len(curve)), default=0)
+    unknown = found.cause.role in ("exception", "symptom")
+    return signs[-1].line < first or (unknown and log.ended is True)
 
 
 def signs_of(line: str) -> Iterator[Sign]:
@@ -90,7 +117,7 @@ def data(found: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs."""
     return {
         "code": found.code,
-        "severity": found.cause.severity,
+        "severity": found.severity,
         "message": found.message,
         "help": found.help,
         "path": found.path,
@@ -205,8 +232,17 @@ def _holds(cause: Cause, scope: Scope) -> bool:
 
 
 def _scope(signs: list[Sign], figures: Figures, config: Config | None) -> Scope:
-    values = signs[0].values if signs else {}
+    shown = next((sign for sign in signs if not _is_code(sign)), None)
+    first = shown or (signs[0] if signs else None)
+    values = dict(first.values) if first else {}
+    if first and first.rank is not None:
+        values.setdefault("rank", str(first.rank))
     return Scope(figures, values, config and config.job)
+
+
+def _is_code(sign: Sign) -> bool:
+    """Return whether a line is the source of an error in a traceback: `{name}`."""
+    return any(value.startswith("{") for value in sign.values.values())
 
 
 def diagnosis(
@@ -320,7 +356,7 @@ def _weight(found: Diagnosis) -> tuple[bool, int, int, str]:
     cause = found.cause
     return (
         cause.role == "symptom",
-        SEVERITIES.index(cause.severity),
+        SEVERITIES.index(found.severity),
         found.line or 1 << 60,
         cause.name,
     )
@@ -331,7 +367,7 @@ def _explains(first: Diagnosis, then: Diagnosis) -> bool:
     names = {then.cause.name, then.cause.of} - {""}
     if names & _implied(first.cause):
         return True
-    if first.cause.severity != "error" or first.cause.role == "symptom":
+    if first.severity != "error" or first.cause.role == "symptom" or then.survived:
         return False
     if then.cause.role == "exception":
         return first.cause.role == "root" and 0 < first.line < then.line

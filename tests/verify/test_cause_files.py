@@ -152,6 +152,13 @@ def test_lines_of_healthy_runs_show_no_cause():
         "Epoch 1: information on infinite data, nanoseconds per step",
     ]
     assert [sign for line in lines for sign in causes.signs_of(line)] == []
+    steps = [line for line in lines if "oss" in line and "rad" in line]
+    without_digits = [re.sub(r"\d", "", line) for line in steps]
+    triggers = [
+        re.sub(rb"\d", b"", t).decode() for text in texts() for t in text.triggers
+    ]
+    assert len(steps) == 4
+    assert [t for t in triggers for line in without_digits if t in line] == []
 
 
 @each(("cause", "case", "fires"), CASES)

@@ -17,15 +17,15 @@ STEP = (
 )
 NCCL = (
     "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog "
-    "caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
-    "NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
+    "caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, "
+    "NumelIn=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
 )
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
 OOM = (
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
     "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the "
-    "allocated memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
-    "unallocated."
+    "allocated memory 70.02 GiB is allocated by PyTorch, and {} is reserved by "
+    "PyTorch but unallocated."
 )
 NAN = "[rank 0] WARNING  NaN/Inf loss at step {0} (consecutive={0}, total={0})"
 
@@ -140,6 +140,60 @@ def test_out_of_memory_says_when(told, before, reserved, code):
         (code, len(before) + 1, 2, (0,))
     ]
     assert "GPU 0" in found[0].message
+
+
+STARTED = (
+    "[rank 0] INFO     Starting training: step=0, max_steps=4, batch_size=2, "
+    "grad_accum=1, world_size=4"
+)
+
+
+@each(
+    ("lines", "expected"),
+    [
+        (["ImportError: no apex", STARTED, *steps(9.0, 8.0)], [("note", True)]),
+        ([STARTED, *steps(9.0, 8.0), "ImportError: no apex"], [("error", False)]),
+        (
+            [STARTED, *steps(9, 8, 7), OOM.format("1.10 GiB"), STARTED, *steps(9, 8)],
+            [("note", True)],
+        ),
+        (
+            [
+                *[STARTED, *steps(9.0), "ValueError: at exit"],
+                "[rank 0] INFO     Training complete: 4 steps, 1,024 tokens",
+            ],
+            [("note", True)],
+        ),
+        (
+            [STARTED, *steps(9.0), NAN.format(2), STARTED, *steps(9.0)],
+            [("error", False)],
+        ),
+    ],
+    ids=range(5),
+)
+def test_what_the_run_survived_is_a_note(told, lines, expected):
+    assert [(one.severity, one.survived) for one in told(lines)] == expected
+
+
+def test_the_rank_with_the_first_nan_is_told(told):
+    lines = [*steps(9.0), NAN.format(2).replace("rank 0", "rank 2"), NAN.format(2)]
+    (found,) = told(lines)
+    assert found.message.endswith("from step 2 on, first on rank 2")
+    line = "[rank 0] WARNING  NaN/Inf detected on another rank at step 7 (total=1)"
+    (found,) = told([*steps(9.0), line])
+    assert found.message.endswith("from step 7 on, on another rank than rank 0")
+
+
+def test_the_rank_that_did_not_come_to_a_collective_is_told(told):
+    lines = [
+        NCCL.replace("ank3]", f"ank{n}]").replace("Rank 3", f"Rank {n}")
+        for n in (0, 1, 3)
+    ]
+    (found,) = told([STARTED, *steps(9.0), *lines])
+    assert found.message == (
+        "ALLREDUCE timed out on the other ranks: rank 2 never came to it"
+    )
+    assert found.ranks == (0, 1, 3)
 
 
 TROUBLES = {
