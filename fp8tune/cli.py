@@ -21,6 +21,7 @@ COMMANDS = (
     "explain",
     "init",
     "lint",
+    "phases",
     "report",
     "rules",
     "schema",

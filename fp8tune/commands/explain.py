@@ -53,8 +53,10 @@ def command(
     """Explain a rule (name or code), a config key, a fact, a claim or a word.
 
     With CONFIG (- for stdin) it says whether the rule fires there, or derives the
-    value. A section, a category of rules, a group of facts or `myths` is listed. A word
-    of the glossary is explained, and any other lists the pages that contain it.
+    value. Without it the keys are those of --trainer, of the trainer that
+    [tool.fp8tune] in pyproject.toml names, or of all trainers. A section, a category of
+    rules, a group of facts or `myths` is listed. A word of the glossary is explained,
+    and any other lists the pages that contain it.
 
     \b
     Examples:
@@ -74,6 +76,8 @@ def command(
         known = read_config(config, gpu, world_size, nodes, overrides, trainer)
     elif trainer and (wrong := misnamed(trainer)):
         raise Failure(wrong)
+    else:
+        trainer = trainer or _usual()
     if known is None:
         page = explain(name, whose=trainer)
     else:
@@ -99,6 +103,18 @@ def command(
         click.echo(data(page))
         return
     _print(page, whole=whole)
+
+
+def _usual() -> str:
+    """Return the trainer of the project's settings, ``""`` if they name none."""
+    import os
+
+    from fp8tune.lint.settings import BadSettings, settings_for
+
+    try:
+        return settings_for(os.getcwd()).trainer
+    except BadSettings as error:
+        raise Failure(str(error)) from None
 
 
 def _print(page: Page, *, whole: bool) -> None:

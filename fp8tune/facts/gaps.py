@@ -52,6 +52,7 @@ GAPS = {
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
     "ffn_size.experts": "mixtures of experts without a dense FFN",
+    "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines",
@@ -92,10 +93,13 @@ GAPS = {
 
 
 UNSAID = "unsaid."
-"""Beginning of the name of a field that the file of a user's trainer does not say."""
+"""Beginning of fields, with commas, that the file of a user's trainer does not say."""
 
 OTHER = "other."
 """Beginning of a field and its value, ``other.ac=block``, that is none of these."""
+
+FEW = "few."
+"""Beginning of a count and its value, ``few.grad_accum=0``, that is below 1."""
 
 MEANT = {
     "precision": ("bf16", "fp8", "fp16", "fp32"),
@@ -108,8 +112,9 @@ MEANT = {
 def _gap(name: str) -> str:
     """What is not covered, in words; empty if the name is of no gap."""
     if name.startswith(UNSAID):
-        field = name.removeprefix(UNSAID)
-        return f"[job] of the trainer's file does not say `{field}`"
+        *fields, last = name.removeprefix(UNSAID).split(",")
+        listed = f"{', '.join(f'`{field}`' for field in fields)} and " if fields else ""
+        return f"[job] of the trainer's file does not say {listed}`{last}`"
     if name.startswith(OTHER):
         field, _, value = name.removeprefix(OTHER).partition("=")
         *most, last = MEANT[field]
@@ -117,6 +122,9 @@ def _gap(name: str) -> str:
             f'`{field}` is "{value}" here; fp8tune knows {", ".join(most)} and {last}: '
             "if it is one of them, write an expression in [job]"
         )
+    if name.startswith(FEW):
+        field, _, value = name.removeprefix(FEW).partition("=")
+        return f"`{field}` is {value} here, and it is at least 1 in a run"
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
 
 

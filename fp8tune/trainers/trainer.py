@@ -124,6 +124,11 @@ class Trainer:
         """How this trainer reads its command line."""
         return self._module("command_line")
 
+    @property
+    def phases(self) -> ModuleType:
+        """How this trainer schedules, saves and resumes a run in phases."""
+        return self._module("phases")
+
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.
 

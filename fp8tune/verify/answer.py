@@ -58,8 +58,7 @@ class Answer:
 def text(answer: Answer) -> Iterator[str]:
     """The lines for people."""
     verdict = answer.verdict
-    of = f"  ({title(answer.trainer)})" if answer.trainer else ""
-    yield HEADLINES[verdict.word] + of
+    yield _headline(answer)
     rows: dict[str, list[Reason]] = {"asked": [], "claimed": [], "ran": []}
     for reason in verdict.reasons:
         rows[reason.code if reason.code in rows else "ran"].append(reason)
@@ -76,7 +75,7 @@ def text(answer: Answer) -> Iterator[str]:
     for cause in answer.causes:
         yield ""
         yield from _cause(cause)
-    if verdict.missing:
+    if verdict.missing and not answer.failed:
         yield ""
         yield "What would settle it:"
         for missing in dict.fromkeys(verdict.missing):
@@ -87,6 +86,15 @@ def text(answer: Answer) -> Iterator[str]:
         yield ""
         yield "This run can correct the estimates of configs like it:"
         yield plain(f"  {answer.calibrate}")
+
+
+def _headline(answer: Answer) -> str:
+    """The verdict, whose run it is, and whether that failed."""
+    line = HEADLINES[answer.verdict.word]
+    if answer.trainer:
+        line += f"  ({title(answer.trainer)})"
+    codes = [one.code for one in answer.causes if one.cause.severity == "error"]
+    return f"{line}: the run failed, {codes[0]}" if codes else line
 
 
 def title(trainer: str) -> str:

@@ -20,10 +20,8 @@ SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "ve
 
 _TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json|^summary\.md$")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
-_TRACE_TEXT = re.compile(
-    rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:|Top CUDA Kernels|'
-    rb"Self (CPU|CUDA) %"
-)
+_EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
+_TABLE = re.compile(rb"# Profiling Summary|(-[- ]*\n\s*)?Name\s+Self (CPU|CUDA) %")
 
 
 class NoRun(Exception):
@@ -108,7 +106,9 @@ def kind_of(path: str) -> Literal["log", "trace"]:
         return "trace"
     if head.startswith(b"\x1f\x8b"):
         head = unpacked(head)
-    return "trace" if _TRACE_TEXT.search(head) else "log"
+    head = head.lstrip()
+    is_events = head.startswith((b"{", b"[")) and _EVENTS.search(head)
+    return "trace" if is_events or _TABLE.match(head) else "log"
 
 
 def unpacked(head: bytes) -> bytes:

@@ -42,7 +42,7 @@ def calibration(logs: Sequence[Log], config: Config | None) -> str:
     log, curve = max(curves, key=lambda one: len(one[1]))
     measured = []
     peak = _largest(curve.peak_gib)
-    if peak is not None and _allocated(log.trainer):
+    if peak and _allocated(log.trainer):
         measured.append(f"--measured {peak:g}")
     speed = _speed(log, curve)
     if speed is not None:
@@ -59,8 +59,7 @@ def _allocated(trainer: str) -> bool:
 
 
 def _largest(values: array[float]) -> float | None:
-    finite = [value for value in values if math.isfinite(value)]
-    return max(finite, default=None)
+    return max(filter(math.isfinite, values), default=None)
 
 
 def _speed(log: Log, curve: Curve) -> float | None:

@@ -41,6 +41,7 @@ class Line:
     ``fields`` find further quantities in a line that ``pattern`` matches. ``scale`` has
     factors to the units of the curve: numbers, or settings that the log prints before.
     ``product`` names settings that are products of those that the line prints.
+    ``always`` is set for a line that every run prints in which FP8 was turned on.
     """
 
     trainer: str
@@ -51,6 +52,7 @@ class Line:
     fields: dict[str, re.Pattern[str]]
     scale: dict[str, float | str]
     product: dict[str, list[str]]
+    always: bool
     examples: list[dict[str, Any]]
 
 
@@ -121,6 +123,7 @@ def _line(
     fields: dict[str, str] | None = None,
     scale: dict[str, float | str] | None = None,
     product: dict[str, list[str]] | None = None,
+    always: bool = False,
 ) -> Line:
     return Line(
         trainer=trainer,
@@ -131,5 +134,6 @@ def _line(
         fields={key: re.compile(text) for key, text in (fields or {}).items()},
         scale=scale or {},
         product=product or {},
+        always=always,
         examples=examples,
     )

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fp8tune.document import Unreadable
+from fp8tune.job import Target
+from fp8tune.lint.config import Config, NotAConfig, read_config
+from fp8tune.lint.discover import CannotRead
+from fp8tune.lint.settings import BadSettings
 from fp8tune.verify import log as logs
 from fp8tune.verify import trace
 from fp8tune.verify.answer import Answer
@@ -17,13 +23,11 @@ from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.inputs import Inputs, NoRun, inputs
-from fp8tune.verify.lines import BLOCK, Unreadable
+from fp8tune.verify import lines
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.profiles import how_to_profile
 from fp8tune.verify.verdict import judge
 
-if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
 
 STDIN = "stdin"
 POLL_S = 0.5
@@ -105,7 +109,7 @@ def _log(path: str, trainer: str) -> Log:
         if path == "-":
             return logs.read_file(sys.stdin.buffer, STDIN, trainer, texts())
         return logs.read(path, trainer, texts())
-    except Unreadable as error:
+    except lines.Unreadable as error:
         raise NoRun(f"{path}: {error}") from None
     except OSError as error:
         raise NoRun(f"{path}: {error.strerror}") from None
@@ -119,38 +123,56 @@ def _trace(path: str) -> Trace:
 
 
 def _only(found: Inputs) -> Config | None:
-    """The train config in the run's folder, if there is exactly one."""
-    from fp8tune.cli import Failure, read_config
-
+    """Return the train config in the run's folder, if there is exactly one."""
     configs = []
     for path in found.configs:
-        try:
-            configs.append(read_config(path, "", None))
-        except Failure:
-            continue
+        with suppress(CannotRead, Unreadable, NotAConfig, BadSettings):
+            configs.append(read_config(path, Target()))
     return configs[0] if len(configs) == 1 else None
 
 
 def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
     """Watch one growing log until the answer is known, it ends, or time is up."""
-    logs_of = [path for path in paths if not os.path.isdir(path)]
-    if len(logs_of) != 1:
+    watched = [path for path in paths if not os.path.isdir(path)]
+    if len(watched) != 1:
         raise NoRun("--follow watches one log; name it, and the trace's folder beside")
-    growing = Growing(logs_of[0], options)
-    folders = tuple(path for path in paths if os.path.isdir(path))
-    evidence = Evidence(config, [growing.log])
-    known = _Known(evidence, folders)
+    (path,) = watched
+    evidence = Evidence(config)
+    known = _Known(evidence, tuple(path for path in paths if os.path.isdir(path)))
+    if path == "-":
+        reader: logs.Reader | logs.Follower = logs.Reader(
+            STDIN, options.trainer, texts()
+        )
+    else:
+        reader = logs.Follower(path, options.trainer, texts())
     try:
-        for _ in growing.blocks():
-            evidence.logs = [growing.log]
+        for _ in _blocks(reader, options.timeout):
+            evidence.logs = [reader.log]
             if known.settled():
                 break
     except KeyboardInterrupt:
         print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
-    except Unreadable as error:
-        raise NoRun(f"{growing.path}: {error}") from None
-    evidence.logs = [growing.finish()]
+    except lines.Unreadable as error:
+        raise NoRun(f"{path}: {error}") from None
+    evidence.logs = [reader.finish()]
     return evidence.answer()
+
+
+def _blocks(
+    reader: logs.Reader | logs.Follower, timeout: float | None
+) -> Iterator[None]:
+    """Feed a log as it grows; yield whenever all there is was read."""
+    if isinstance(reader, logs.Reader):
+        while block := os.read(sys.stdin.fileno(), lines.BLOCK):
+            reader.feed(block)
+            yield
+        return
+    end = None if timeout is None else time.monotonic() + timeout
+    while end is None or time.monotonic() < end:
+        while reader.poll():
+            pass
+        yield
+        time.sleep(POLL_S)
 
 
 class _Known:
@@ -160,17 +182,22 @@ class _Known:
         self.evidence, self.folders = evidence, folders
         self.sizes: dict[str, int] = {}
         self.read: set[str] = set()
+        self.judged = -1
 
     def settled(self) -> bool:
-        """Read traces that are complete, and judge."""
-        for path in self._complete():
-            self.evidence.traces.append(_trace(path))
+        """Read traces that are complete, and judge if there is anything new."""
+        new = list(self._complete())
+        self.evidence.traces += map(_trace, new)
+        log = self.evidence.logs[0]
+        if not new and log.size == self.judged:
+            return False
+        self.judged = log.size
         answer = self.evidence.answer()
-        ended = self.evidence.logs[0].ended is not None
-        return ended or answer.failed or answer.verdict.word != "cannot-tell"
+        known = answer.failed or answer.verdict.word != "cannot-tell"
+        return known or log.ended is not None
 
     def _complete(self) -> Iterator[str]:
-        """Traces in the folders that did not grow since the last look."""
+        """Yield traces in the folders that did not grow since the last look."""
         try:
             traces = inputs(self.folders).traces if self.folders else []
         except NoRun:
@@ -181,60 +208,3 @@ class _Known:
                 self.read.add(path)
                 yield path
             self.sizes[path] = size
-
-
-class Growing:
-    """A log that is being written: a file that may not exist yet, or stdin."""
-
-    def __init__(
-        self,
-        path: str,
-        options: Options,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.path = path
-        self._trainer, self._clock = options.trainer, clock
-        timeout = options.timeout
-        self._end = None if timeout is None else clock() + timeout
-        self._reader = self._new()
-
-    @property
-    def log(self) -> Log:
-        """What was read so far."""
-        return self._reader.log
-
-    def finish(self) -> Log:
-        """Read the last line."""
-        return self._reader.finish()
-
-    def _new(self) -> logs.Reader:
-        path = STDIN if self.path == "-" else self.path
-        return logs.Reader(path, self._trainer, texts())
-
-    def _late(self) -> bool:
-        return self._end is not None and self._clock() >= self._end
-
-    def blocks(self) -> Iterator[None]:
-        """Feed the log as it grows; yield after each block and each wait."""
-        if self.path == "-":
-            while block := os.read(sys.stdin.fileno(), BLOCK):
-                self._reader.feed(block)
-                yield
-            return
-        number, at = 0, 0
-        while not self._late():
-            try:
-                with open(self.path, "rb") as file:
-                    status = os.fstat(file.fileno())
-                    if status.st_ino != number or status.st_size < at:
-                        number, at = status.st_ino, 0  # replaced or cut: a new log
-                        self._reader = self._new()
-                    file.seek(at)
-                    while block := file.read(BLOCK):
-                        at += len(block)
-                        self._reader.feed(block)
-                        yield
-            except FileNotFoundError:
-                pass  # the job is not running yet
-            yield
-            time.sleep(POLL_S)

@@ -111,9 +111,9 @@ def _fill(trace: Trace, rows: list[_Row], *, on_gpu: bool) -> None:
     calls = _calls(operators)
     scaled = sum(calls.get(kind, 0) for kind in FP8)
     gemms = [(row, pattern) for row, pattern in kernels if pattern.kind in GEMMS]
+    grouped = any(row.name == "aten::_grouped_mm" for row, _ in operators)
     for row, pattern in gemms or operators:
         if pattern.kind in GEMMS:
-            grouped = any(row.name == "aten::_grouped_mm" for row, _ in operators)
             sure = pattern.kind == "unclear-gemm" and scaled > 0 and not grouped
             _add(trace, row, "fp8-gemm" if sure else pattern.kind, pattern.engine)
     if not gemms:

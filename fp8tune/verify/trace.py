@@ -51,14 +51,14 @@ def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
     Whatever is damaged or too large ends the reading, and ``cut`` says why; ``limit``
     is in unpacked bytes. Raises ``OSError`` if the file cannot be opened.
     """
+    shown = os.fspath(path)
     with closing(Text(path, limit)) as text:
-        return _read(os.fspath(path), text)
+        if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
+            return tables.read(shown, text)
+        return _of_events(shown, text)
 
 
-def _read(shown: str, text: Text) -> Trace:
-    """Read a trace from its unpacked text."""
-    if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
-        return tables.read(shown, text)
+def _of_events(path: str, text: Text) -> Trace:
     collector = _Collector()
     events = Events(text, collector.wanted)
     cut = ""
@@ -67,7 +67,7 @@ def _read(shown: str, text: Text) -> Trace:
             collector.add(event)
     except _TooMuch as error:
         cut = str(error)
-    trace = Trace(shown, events=events.read, cut=cut or events.cut)
+    trace = Trace(path, events=events.read, cut=cut or events.cut)
     _header(events.header, trace)
     return collector.finish(trace)
 

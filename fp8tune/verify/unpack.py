@@ -39,7 +39,7 @@ class Text:
         yield from self._blocks
 
     def close(self) -> None:
-        """Close the file, of which the end need not have been read."""
+        """Close the file."""
         self._blocks.close()
 
     @property
@@ -47,7 +47,7 @@ class Text:
         """The first block, as long as it was not read."""
         return self._first or ""
 
-    def _decode(self, file: IO[bytes]) -> Generator[str]:
+    def _decode(self, file: IO[bytes]) -> Generator[str, None, None]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         size = 0
         with file:
@@ -101,7 +101,9 @@ class Text:
             if magic.startswith(_GZIP):
                 import gzip
 
-                stream = cast(io.BufferedReader, gzip.GzipFile(fileobj=stream))
+                stream = cast(
+                    io.BufferedReader, gzip.GzipFile(fileobj=stream, mode="rb")
+                )
             elif magic == _ZIP:
                 stream = self._member(stream)
             else:

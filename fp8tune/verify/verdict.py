@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fp8tune.verify import patterns
 from fp8tune.verify.evidence import Gemms, Log, Mention, Trace
 from fp8tune.verify.expected import NOTHING, Expected
 
@@ -81,7 +82,8 @@ def judge(
     claim = _last(mentions, "proves") or _last(mentions, "claims")
     if claim:
         log, mention = claim
-        reasons.append(Reason("claimed", mention.text, log.path, mention.line))
+        text = " ".join(mention.text.split())
+        reasons.append(Reason("claimed", text, log.path, mention.line))
     told = [of_trace(trace, expected) for trace in traces]
     decided = [one for one in told if one.word != "cannot-tell"]
     if decided:
@@ -264,10 +266,29 @@ def _of_logs(
     if claim:
         text = "the log claims FP8; this line is printed even if no linear is converted"
         return _said("cannot-tell", "log-claims", text, *claim, missing=profile)
+    silent = asked and next(filter(None, map(_printed_by_fp8, logs)), None)
+    if silent and steps:
+        return OfTrace("not-fp8", silent)
     if logs and steps:
         text = f"{steps} logged steps, and no line of the log speaks of FP8"
         return OfTrace("cannot-tell", Reason("log-silent", text), profile)
     return OfTrace("cannot-tell", Reason("no-evidence", "no step was logged"), profile)
+
+
+def _printed_by_fp8(log: Log) -> Reason | None:
+    """Say which line a log lacks that its trainer prints whenever FP8 is turned on."""
+    trainer = patterns.known().get(log.trainer)
+    if trainer is None or not log.began or log.mentions:
+        return None
+    line = next((line for line in trainer.lines if line.always), None)
+    if line is None:
+        return None
+    words = line.triggers[0].decode()
+    text = (
+        f'the log has no line "{words.strip()}", which {trainer.title} prints whenever '
+        "it converts linears to FP8"
+    )
+    return Reason("line-missing", text, log.path)
 
 
 def _restarted_without(logs: Sequence[Log]) -> Reason | None:

@@ -66,7 +66,7 @@ def toy(repository, monkeypatch):
     """Add a second trainer, with two versions, to those that are found."""
     folder = str(repository / "tests" / "data" / "trainers")
     places = [*fp8tune.trainers.__path__, folder]
-    caches = (trainers, trainer, keys)
+    caches = (trainers, trainer)
     monkeypatch.setattr(fp8tune.trainers, "__path__", places)
     for cached in caches:
         cached.cache_clear()

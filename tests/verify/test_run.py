@@ -10,6 +10,8 @@ import pytest
 
 from fp8tune.program import main
 from fp8tune.verify import run as verify_run
+from fp8tune.verify.inputs import kind_of
+from tests.each import each
 from tests.verify import gallery
 
 GOOD = gallery.kempnerforge(gallery.APPLIED)
@@ -53,13 +55,13 @@ def test_exit_codes(call, traces):
 def test_json(call, traces):
     path = str(traces / "bf16_trace.json")
     _, out, _ = call(
-        "train.log", path, "--config", "train.toml", *"--output-format json".split()
+        "train.log", path, "--config", "train.toml", "--output-format", "json"
     )
     answer = json.loads(out)
     gemms = answer.pop("gemms")
     assert (gemms["fp8"], gemms["expected_share"]) == (0, 1.0)
     assert gemms["other"] > 0
-    assert [one["code"] for one in answer.pop("causes")][0] == "log-claims-fp8"
+    assert answer.pop("causes")[0]["code"] == "log-claims-fp8"
     assert [one["code"] for one in answer.pop("reasons")] == [
         "asked",
         "claimed",
@@ -161,3 +163,24 @@ def test_follow_reads_traces_as_they_appear(call, traces, tmp_path, monkeypatch)
     writer.join()
     assert code == 0
     assert out.startswith("VERIFIED")
+
+
+@each(
+    ("head", "kind"),
+    [
+        (b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n', "trace"),
+        (b'\n[{"ph": "X", "cat": "cpu_op"}]', "trace"),
+        (gzip.compress(b'{"traceEvents": []}'), "trace"),
+        (b"PK\x03\x04 a zip archive", "trace"),
+        (b"# Profiling Summary\n\n**Date**: 2026-11-23\n", "trace"),
+        (b"-----  -----\n   Name    Self CPU %   Self CPU\n-----  -----\n", "trace"),
+        (b"[rank 0] INFO     a log with a table\n   Name    Self CPU %\n", "log"),
+        (b'{"message": "a log of JSON lines", "loss": 3.1}\n', "log"),
+        (gzip.compress(GOOD.encode()), "log"),
+        (b"\x1f\x8b but not gzip", "log"),
+    ],
+)
+def test_a_file_is_a_trace_by_its_beginning(head, kind, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(head)
+    assert kind_of(str(path)) == kind

@@ -136,7 +136,7 @@ def grad_accum(
 ) -> int:
     """Micro-batches per optimizer step."""
     if batch_rest:
-        raise Unknown("grad_accum")
+        raise Unknown("grad_accum.rest")
     return global_batch // (micro_batch * dp_ranks)
 
 

@@ -164,7 +164,7 @@ def grad_accum(training_global_batch_size: int, micro_batch: int, dp_ranks: int)
         return 1
     steps, rest = divmod(training_global_batch_size, micro_batch * dp_ranks)
     if rest or not steps:
-        raise Unknown("grad_accum")
+        raise Unknown("grad_accum.rest")
     return steps
 
 
