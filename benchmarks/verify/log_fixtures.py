@@ -80,7 +80,8 @@ def record(trainer: str, case: str, python: Path, checkout: Path | None) -> byte
     )
     head = [
         f"# {trainer}, {case}: {versions(python)}{revision(checkout)}",
-        f"# python -m benchmarks.verify.log_runs {trainer} {case}: exit {run.returncode}",
+        f"# python -m benchmarks.verify.log_runs {trainer} {case}",
+        f"# exit code: {run.returncode}",
         f"# modules that torchao converted: {converted}",
     ]
     return b"".join(f"{line}\n".encode() for line in head) + b"".join(lines)

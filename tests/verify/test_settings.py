@@ -1,5 +1,7 @@
 """Settings of a printed config."""
 
+import time
+
 from fp8tune.verify.settings import MOST, printed
 from tests.each import each
 
@@ -22,6 +24,13 @@ from tests.each import each
 )
 def test_values_by_their_names(text, expected):
     assert printed(text) == expected
+
+
+@each("junk", ["a", "'", "<", "[", "(", "\\'", "a.", "<a", "{'"])
+def test_hostile_text_is_fast(junk):
+    started = time.perf_counter()
+    printed(junk * (65536 // len(junk)))
+    assert time.perf_counter() - started < 5
 
 
 def test_no_more_than_some():
