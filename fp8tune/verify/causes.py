@@ -7,7 +7,7 @@ that lint would offer, which ``fixed`` and ``diff`` apply.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fp8tune.document import InvalidText
@@ -64,6 +64,20 @@ class Diagnosis:
         return "note" if self.survived else self.cause.severity
 
 
+@dataclass
+class Shown:
+    """The signs of a cause in one file, how many there were, what became of the run.
+
+    ``counts`` is whether it is reported.
+    """
+
+    path: str = ""
+    signs: list[Sign] = field(default_factory=list)
+    count: int = 0
+    survived: bool = False
+    counts: bool = True
+
+
 def diagnose(
     logs: Sequence[Log], traces: Sequence[Trace], config: Config | None = None
 ) -> list[Diagnosis]:
@@ -76,28 +90,11 @@ def diagnose(
     shown = _shown(logs, traces)
     found = []
     for cause in _fired(shown, figures, config):
-        path, signs = shown.get(cause.of or cause.name, ("", []))
-        each = diagnosis(cause, path, signs, figures, config)
-        counted = sum(log.sign_counts.get(cause.of or cause.name, 0) for log in logs)
-        survived = (
-            bool(signs) and counted <= len(signs) and _survived(each, signs, logs)
-        )
-        found.append(replace(each, count=max(each.count, counted), survived=survived))
+        seen = shown.get(cause.of or cause.name, Shown())
+        each = diagnosis(cause, seen.path, seen.signs, figures, config)
+        count = max(each.count, seen.count)
+        found.append(replace(each, count=count, survived=seen.survived))
     return _ordered(found)
-
-
-def _survived(found: Diagnosis, signs: list[Sign], logs: Sequence[Log]) -> bool:
-    """Return whether the run went on after the last sign of a failure.
-
-    A step was logged for the first time after it, by this start or by another one in
-    the same log; or the run reached its end, and nothing known had failed.
-    """
-    log = next((each for each in logs if each.path == found.path), None)
-    if log is None or found.cause.category not in FAILURES:
-        return False
-    first = max((curve.line for curve in log.starts if len(curve)), default=0)
-    unknown = found.cause.role in ("exception", "symptom")
-    return signs[-1].line < first or (unknown and log.ended is True)
 
 
 def signs_of(line: str) -> Iterator[Sign]:
@@ -105,12 +102,7 @@ def signs_of(line: str) -> Iterator[Sign]:
     for text in texts():
         match = text.pattern.search(line)
         if match:
-            yield Sign(text.name, 1, line, captured(match.groupdict()))
-
-
-def captured(groups: dict[str, str | None]) -> dict[str, str]:
-    """Return what a pattern captured, without the groups that took no part."""
-    return {name: value for name, value in groups.items() if value is not None}
+            yield Sign(text.name, 1, line, match.groupdict(default=""))
 
 
 def data(found: Diagnosis) -> dict[str, Any]:
@@ -172,15 +164,14 @@ def write(config: Config, after: bytes) -> None:
         replace_file(config.path, config.data, after)
 
 
-def _shown(
-    logs: Sequence[Log], traces: Sequence[Trace]
-) -> dict[str, tuple[str, list[Sign]]]:
-    """Return the signs of each cause, with the file of the first one.
+def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
+    """Return the signs of each cause.
 
-    Exceptions on lines that a known cause explains are left out.
+    Exceptions on lines that a known cause explains are left out, and so are failures
+    that the run survived without a restart.
     """
     known = causes()
-    shown: dict[str, tuple[str, list[Sign]]] = {}
+    shown: dict[str, Shown] = {}
     sources: list[Log | Trace] = [*logs, *traces]
     for source in sources:
         trainer = source.trainer if isinstance(source, Log) else ""
@@ -193,8 +184,27 @@ def _shown(
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
-            shown.setdefault(cause.name, (source.path, []))[1].append(sign)
-    return shown
+            shown.setdefault(cause.name, Shown(source.path)).signs.append(sign)
+    for name, seen in shown.items():
+        log = next((each for each in logs if each.path == seen.path), None)
+        if log is not None:
+            seen.count = log.sign_counts.get(name, 0)
+            seen.survived = _survived(known[name], seen, log)
+            seen.counts = not seen.survived or len(log.starts) > 1
+    return {name: seen for name, seen in shown.items() if seen.counts}
+
+
+def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
+    """Return whether the run went on after the last sign of a failure.
+
+    A start logged its first step after it; or the run reached its end, and nothing
+    that is known to end a run had failed.
+    """
+    if cause.category not in FAILURES or seen.count > len(seen.signs):
+        return False
+    first = max((curve.line for curve in log.starts if len(curve)), default=0)
+    unknown = cause.role in ("exception", "symptom")
+    return seen.signs[-1].line < first or (unknown and log.ended is True)
 
 
 def _is_for(cause: Cause, trainer: str) -> bool:
@@ -203,16 +213,17 @@ def _is_for(cause: Cause, trainer: str) -> bool:
 
 
 def _fired(
-    shown: dict[str, tuple[str, list[Sign]]],
+    shown: dict[str, Shown],
     figures: Figures,
     config: Config | None,
 ) -> Iterator[Cause]:
     """Yield the causes that a run shows; a special case stands in for the general."""
     special: dict[str, Cause] = {}
     for cause in sorted(causes().values(), key=lambda each: (each.order, each.name)):
-        if cause.of not in shown or cause.of in special:
-            continue
-        if _holds(cause, _scope(shown[cause.of][1], figures, config)):
+        seen = shown.get(cause.of)
+        if seen is None or seen.survived or cause.of in special:
+            continue  # the figures are those of the last start
+        if _holds(cause, _scope(seen.signs, figures, config)):
             special[cause.of] = cause
     for cause in causes().values():
         if cause.name in special:
@@ -291,9 +302,11 @@ def _with_fix(found: Diagnosis, scope: Scope, config: Config) -> Diagnosis:
     return replace(found, fix=fix, found=told)
 
 
-def _findings(config: Config, names: tuple[str, ...] = ()) -> list[Diagnostic]:
-    """Return what lint finds in the config by some rules, by default by all."""
-    rules = [rule for rule in read_builtin() if not names or rule.name in names]
+def _findings(config: Config, names: tuple[str, ...]) -> list[Diagnostic]:
+    """Return what lint finds in the config by some rules or categories of them."""
+    rules = [
+        rule for rule in read_builtin() if rule.name in names or rule.category in names
+    ]
     return _lint(config, config.data, rules)
 
 

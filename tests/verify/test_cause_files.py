@@ -76,7 +76,7 @@ def test_a_file_is_whole(cause):
     assert cause.references
     assert cause.texts or cause.when
     assert set(cause.implies) <= read_causes().keys() - {cause.name}
-    assert set(cause.rules) <= {rule.name for rule in read_builtin()}
+    assert set(cause.rules) <= {rule.name for rule in read_builtin()} | {*CONSEQUENCES}
     assert set(cause.trainers) <= trainers().keys()
     if cause.role != "event":
         assert cause.messages
@@ -218,7 +218,8 @@ def ways(tree, nested=False):
             low, high, inner = value
             assert high is not op.MAXREPEAT, "a repeat without bound"
             assert high == 1 or not nested, "a repeat in a repeat"
-            total *= (high - low + 1) * ways(inner, nested or high > 1)
+            inside = ways(inner, nested or high > 1)
+            total *= 1 + inside if high == 1 else (high - low + 1) * inside
         elif kind is op.POSSESSIVE_REPEAT:
             low, high, inner = value
             assert high is not op.MAXREPEAT, "a repeat without bound"
