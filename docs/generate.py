@@ -302,7 +302,7 @@ def _cause(cause: Cause) -> Iterator[str]:
     if cause.data.get("when"):
         yield f"Found if:\n\n{_fence(cause.data['when'])}"
     if cause.rules:
-        links = ", ".join(f"[{name}](#rule-{name})" for name in cause.rules)
+        links = ", ".join(f"[{name}](../rules/{name}.md)" for name in cause.rules)
         yield f"Rules of lint on the same: {links}"
     yield f"Sources:\n\n{_listed(cause.references)}"
 

@@ -47,7 +47,7 @@ class Answer:
     @property
     def failed(self) -> bool:
         """Whether the run failed or went wrong."""
-        return any(cause.cause.severity == "error" for cause in self.causes)
+        return any(cause.severity == "error" for cause in self.causes)
 
     @property
     def exit_code(self) -> int:
@@ -125,7 +125,7 @@ def _cause(found: Diagnosis) -> Iterator[str]:
     if found.line:
         where += f":{found.line}"
     many = f" ({found.count} lines)" if found.count > 1 else ""
-    head = f"{found.cause.severity}[{found.code}]{where}"
+    head = f"{found.severity}[{found.code}]{where}"
     yield plain(f"{head}: {found.message}{many}")
     if found.after:
         yield f"  follows from: {found.after}"

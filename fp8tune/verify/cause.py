@@ -138,8 +138,9 @@ class Cause:
 class Scope:
     """The names of a cause's expressions for one run.
 
-    ``log.`` and ``trace.`` are figures, ``text.`` what a pattern captured; any other
-    name is one of the config's job, if there is a config.
+    ``log.`` and ``trace.`` are figures, ``text.`` what a pattern captured in the first
+    line, ``text.rank`` the process that printed it; any other name is one of the
+    config's job, if there is a config.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ def known_names(cause: Cause) -> Iterator[str]:
     yield from FIGURES
     general = causes().get(cause.of, cause)
     for text in (*cause.texts, *general.texts):
-        yield from (f"text.{name}" for name in text.pattern.groupindex)
+        yield from (f"text.{name}" for name in ("rank", *text.pattern.groupindex))
     yield from (*FIELDS, *FACTS)
     for known in trainers().values():
         for id_ in known.ids:

@@ -7,7 +7,7 @@ that lint would offer, which ``fixed`` and ``diff`` apply.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fp8tune.document import InvalidText
@@ -25,6 +25,9 @@ from fp8tune.verify.cause import Cause, Scope, causes, filled, texts
 from fp8tune.verify.evidence import Log, Sign, Trace
 from fp8tune.verify.figures import Figures
 
+FAILURES = ("rejected", "crash", "memory")
+"""Categories of causes after which a run does not go on."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -32,8 +35,9 @@ class Diagnosis:
 
     ``line`` is its first line in the log ``path``, 0 for figures; ``count`` the lines
     that show it, ``ranks`` those of them. ``after`` is the cause that it follows from,
-    ``""`` for a root. ``found`` are lint's findings that say the same of the config,
-    ``fix`` is the change of the config, and ``withheld`` why there is none.
+    ``""`` for a root. ``survived`` is whether the run went on after it. ``found`` are
+    lint's findings that say the same of the config, ``fix`` is the change of the
+    config, and ``withheld`` why there is none.
     """
 
     cause: Cause
@@ -44,6 +48,7 @@ class Diagnosis:
     count: int = 0
     ranks: tuple[int, ...] = ()
     after: str = ""
+    survived: bool = False
     fix: Fix | None = None
     withheld: str = ""
     found: tuple[Diagnostic, ...] = ()
@@ -52,6 +57,25 @@ class Diagnosis:
     def code(self) -> str:
         """The name of the cause."""
         return self.cause.name
+
+    @property
+    def severity(self) -> str:
+        """How bad it is: a note if the run went on after it."""
+        return "note" if self.survived else self.cause.severity
+
+
+@dataclass
+class Shown:
+    """The signs of a cause in one file, how many there were, what became of the run.
+
+    ``counts`` is whether it is reported.
+    """
+
+    path: str = ""
+    signs: list[Sign] = field(default_factory=list)
+    count: int = 0
+    survived: bool = False
+    counts: bool = True
 
 
 def diagnose(
@@ -66,10 +90,10 @@ def diagnose(
     shown = _shown(logs, traces)
     found = []
     for cause in _fired(shown, figures, config):
-        path, signs = shown.get(cause.of or cause.name, ("", []))
-        each = diagnosis(cause, path, signs, figures, config)
-        counted = sum(log.sign_counts.get(cause.of or cause.name, 0) for log in logs)
-        found.append(replace(each, count=max(each.count, counted)))
+        seen = shown.get(cause.of or cause.name, Shown())
+        each = diagnosis(cause, seen.path, seen.signs, figures, config)
+        count = max(each.count, seen.count)
+        found.append(replace(each, count=count, survived=seen.survived))
     return _ordered(found)
 
 
@@ -78,19 +102,14 @@ def signs_of(line: str) -> Iterator[Sign]:
     for text in texts():
         match = text.pattern.search(line)
         if match:
-            yield Sign(text.name, 1, line, captured(match.groupdict()))
-
-
-def captured(groups: dict[str, str | None]) -> dict[str, str]:
-    """Return what a pattern captured, without the groups that took no part."""
-    return {name: value for name, value in groups.items() if value is not None}
+            yield Sign(text.name, 1, line, match.groupdict(default=""))
 
 
 def data(found: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs."""
     return {
         "code": found.code,
-        "severity": found.cause.severity,
+        "severity": found.severity,
         "message": found.message,
         "help": found.help,
         "path": found.path,
@@ -145,15 +164,14 @@ def write(config: Config, after: bytes) -> None:
         replace_file(config.path, config.data, after)
 
 
-def _shown(
-    logs: Sequence[Log], traces: Sequence[Trace]
-) -> dict[str, tuple[str, list[Sign]]]:
-    """Return the signs of each cause, with the file of the first one.
+def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
+    """Return the signs of each cause.
 
-    Exceptions on lines that a known cause explains are left out.
+    Exceptions on lines that a known cause explains are left out, and so are failures
+    that the run survived without a restart.
     """
     known = causes()
-    shown: dict[str, tuple[str, list[Sign]]] = {}
+    shown: dict[str, Shown] = {}
     sources: list[Log | Trace] = [*logs, *traces]
     for source in sources:
         trainer = source.trainer if isinstance(source, Log) else ""
@@ -166,8 +184,27 @@ def _shown(
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
-            shown.setdefault(cause.name, (source.path, []))[1].append(sign)
-    return shown
+            shown.setdefault(cause.name, Shown(source.path)).signs.append(sign)
+    for name, seen in shown.items():
+        log = next((each for each in logs if each.path == seen.path), None)
+        if log is not None:
+            seen.count = log.sign_counts.get(name, 0)
+            seen.survived = _survived(known[name], seen, log)
+            seen.counts = not seen.survived or len(log.starts) > 1
+    return {name: seen for name, seen in shown.items() if seen.counts}
+
+
+def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
+    """Return whether the run went on after the last sign of a failure.
+
+    A start logged its first step after it; or the run reached its end, and nothing
+    that is known to end a run had failed.
+    """
+    if cause.category not in FAILURES or seen.count > len(seen.signs):
+        return False
+    first = max((curve.line for curve in log.starts if len(curve)), default=0)
+    unknown = cause.role in ("exception", "symptom")
+    return seen.signs[-1].line < first or (unknown and log.ended is True)
 
 
 def _is_for(cause: Cause, trainer: str) -> bool:
@@ -176,16 +213,17 @@ def _is_for(cause: Cause, trainer: str) -> bool:
 
 
 def _fired(
-    shown: dict[str, tuple[str, list[Sign]]],
+    shown: dict[str, Shown],
     figures: Figures,
     config: Config | None,
 ) -> Iterator[Cause]:
     """Yield the causes that a run shows; a special case stands in for the general."""
     special: dict[str, Cause] = {}
     for cause in sorted(causes().values(), key=lambda each: (each.order, each.name)):
-        if cause.of not in shown or cause.of in special:
-            continue
-        if _holds(cause, _scope(shown[cause.of][1], figures, config)):
+        seen = shown.get(cause.of)
+        if seen is None or seen.survived or cause.of in special:
+            continue  # the figures are those of the last start
+        if _holds(cause, _scope(seen.signs, figures, config)):
             special[cause.of] = cause
     for cause in causes().values():
         if cause.name in special:
@@ -205,8 +243,17 @@ def _holds(cause: Cause, scope: Scope) -> bool:
 
 
 def _scope(signs: list[Sign], figures: Figures, config: Config | None) -> Scope:
-    values = signs[0].values if signs else {}
+    shown = next((sign for sign in signs if not _is_code(sign)), None)
+    first = shown or (signs[0] if signs else None)
+    values = dict(first.values) if first else {}
+    if first and first.rank is not None:
+        values.setdefault("rank", str(first.rank))
     return Scope(figures, values, config and config.job)
+
+
+def _is_code(sign: Sign) -> bool:
+    """Return whether a line is the source of an error in a traceback: `{name}`."""
+    return any(value.startswith("{") for value in sign.values.values())
 
 
 def diagnosis(
@@ -255,9 +302,11 @@ def _with_fix(found: Diagnosis, scope: Scope, config: Config) -> Diagnosis:
     return replace(found, fix=fix, found=told)
 
 
-def _findings(config: Config, names: tuple[str, ...] = ()) -> list[Diagnostic]:
-    """Return what lint finds in the config by some rules, by default by all."""
-    rules = [rule for rule in read_builtin() if not names or rule.name in names]
+def _findings(config: Config, names: tuple[str, ...]) -> list[Diagnostic]:
+    """Return what lint finds in the config by some rules or categories of them."""
+    rules = [
+        rule for rule in read_builtin() if rule.name in names or rule.category in names
+    ]
     return _lint(config, config.data, rules)
 
 
@@ -320,7 +369,7 @@ def _weight(found: Diagnosis) -> tuple[bool, int, int, str]:
     cause = found.cause
     return (
         cause.role == "symptom",
-        SEVERITIES.index(cause.severity),
+        SEVERITIES.index(found.severity),
         found.line or 1 << 60,
         cause.name,
     )
@@ -331,7 +380,7 @@ def _explains(first: Diagnosis, then: Diagnosis) -> bool:
     names = {then.cause.name, then.cause.of} - {""}
     if names & _implied(first.cause):
         return True
-    if first.cause.severity != "error" or first.cause.role == "symptom":
+    if first.severity != "error" or first.cause.role == "symptom" or then.survived:
         return False
     if then.cause.role == "exception":
         return first.cause.role == "root" and 0 < first.line < then.line

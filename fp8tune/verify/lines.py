@@ -155,7 +155,9 @@ def clean(line: bytes) -> tuple[str, int | None]:
     """
     text = line[:LONGEST].decode("utf-8", "replace")
     if not text.isprintable():
-        text = ANSI.sub("", text).translate(CONTROL)
+        text = ANSI.sub("", text)
+        if not text.isprintable():
+            text = text.translate(CONTROL)
     rank = None
     while match := RANK.match(text):
         rank = int(match[1] or match[2])

@@ -23,6 +23,9 @@ MENTIONS = 200
 RANKS = 100_000
 """Ranks that are remembered."""
 
+PREFIX = 200
+"""Bytes of a line in which its rank stands."""
+
 SHOWN = 400
 """Characters of a line that are kept."""
 
@@ -112,7 +115,7 @@ class Reader:
         parts = block.split(b"\n")
         found = [index for index, shape in enumerate(shapes) if shape in wanted]
         if self._every() > 1:
-            found = self._thinned(found, shapes, wanted)
+            found = self._thinned(found, shapes, parts, wanted)
         for index in found:
             number = numbers[index] if numbers else first + index
             self._line(number, parts[index], wanted[shapes[index]])
@@ -121,7 +124,11 @@ class Reader:
         return max((steps.every for steps in self._steps.values()), default=1)
 
     def _thinned(
-        self, found: list[int], shapes: list[bytes], wanted: dict[bytes, Wanted]
+        self,
+        found: list[int],
+        shapes: list[bytes],
+        parts: list[bytes],
+        wanted: dict[bytes, Wanted],
     ) -> list[int]:
         """Leave out lines of steps that a long curve does not keep."""
         every = self._every()
@@ -130,14 +137,31 @@ class Reader:
         if len(steps) < len(wanted):
             thinnable = [index for index in found if shapes[index] in steps]
             others = [index for index in found if shapes[index] not in steps]
+        if len(self.log.ranks) > 1:
+            own = {each.rank for each in self._steps.values()}
+            ranks = (lines.clean(parts[index][:PREFIX])[1] for index in thinnable)
+            pairs = zip(thinnable, ranks, strict=True)
+            thinnable = [index for index, rank in pairs if rank in own]
         kept = thinnable[-self._skipped % every :: every]
         self._skipped = (self._skipped + len(thinnable)) % every
         return sorted(kept + others)
+
+    def _is_of_no_curve(self, rank: int | None, wanted: Wanted) -> bool:
+        """Whether a line can only be the step of a rank that has no curve."""
+        if rank is None or not wanted.thinnable:
+            return False
+        for line in wanted.lines:
+            steps = self._steps.get(line.trainer)
+            if steps is None or steps.rank is None or rank <= steps.rank:
+                return False
+        return True
 
     def _line(self, number: int, line: bytes, wanted: Wanted) -> None:
         text, rank = lines.clean(line)
         if rank is not None and len(self.log.ranks) < RANKS:
             self.log.ranks.add(rank)
+        if self._is_of_no_curve(rank, wanted):
+            return
         self._match(number, text, rank, wanted)
         if text.startswith("{"):
             for message in lines.messages(text):

@@ -76,7 +76,7 @@ def test_a_file_is_whole(cause):
     assert cause.references
     assert cause.texts or cause.when
     assert set(cause.implies) <= read_causes().keys() - {cause.name}
-    assert set(cause.rules) <= {rule.name for rule in read_builtin()}
+    assert set(cause.rules) <= {rule.name for rule in read_builtin()} | {*CONSEQUENCES}
     assert set(cause.trainers) <= trainers().keys()
     if cause.role != "event":
         assert cause.messages
@@ -152,6 +152,13 @@ def test_lines_of_healthy_runs_show_no_cause():
         "Epoch 1: information on infinite data, nanoseconds per step",
     ]
     assert [sign for line in lines for sign in causes.signs_of(line)] == []
+    steps = [line for line in lines if "oss" in line and "rad" in line]
+    without_digits = [re.sub(r"\d", "", line) for line in steps]
+    triggers = [
+        re.sub(rb"\d", b"", t).decode() for text in texts() for t in text.triggers
+    ]
+    assert len(steps) == 4
+    assert [t for t in triggers for line in without_digits if t in line] == []
 
 
 @each(("cause", "case", "fires"), CASES)
@@ -211,7 +218,8 @@ def ways(tree, nested=False):
             low, high, inner = value
             assert high is not op.MAXREPEAT, "a repeat without bound"
             assert high == 1 or not nested, "a repeat in a repeat"
-            total *= (high - low + 1) * ways(inner, nested or high > 1)
+            inside = ways(inner, nested or high > 1)
+            total *= 1 + inside if high == 1 else (high - low + 1) * inside
         elif kind is op.POSSESSIVE_REPEAT:
             low, high, inner = value
             assert high is not op.MAXREPEAT, "a repeat without bound"

@@ -1,4 +1,4 @@
-"""Which cause a run is told first, what follows from it, and what changes the config."""
+"""Which cause comes first, what follows from it, and which fix it has."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ STEP = (
     "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
 )
 NCCL = (
-    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
-    "NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
+    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog "
+    "caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, "
+    "NumelIn=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
 )
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
 OOM = (
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
-    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the allocated "
-    "memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
-    "unallocated."
+    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the "
+    "allocated memory 70.02 GiB is allocated by PyTorch, and {} is reserved by "
+    "PyTorch but unallocated."
 )
 NAN = "[rank 0] WARNING  NaN/Inf loss at step {0} (consecutive={0}, total={0})"
 
@@ -78,7 +78,7 @@ RUNS = {
     ),
     "a known error and the unknown ones that follow": (
         [
-            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
             "[rank0]: RuntimeError: CUDA error: out of memory",
             "[rank2]: torch.distributed.DistBackendError: broken",
             CHILD,
@@ -100,15 +100,15 @@ RUNS = {
     ),
     "killed for host memory": (
         [
-            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step "
-            "tasks have been OOM Killed.",
-            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: x",
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the "
+            "step tasks have been OOM Killed.",
+            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 26) of binary",
         ],
         [("host-out-of-memory", ""), ("killed", "host-out-of-memory")],
     ),
     "a warning comes after the error": (
         [
-            "W convert_frame.py:1676] [0/8] torch._dynamo hit config.recompile_limit (8)",
+            "W convert_frame.py:1676] torch._dynamo hit config.recompile_limit (8)",
             "OSError: [Errno 28] No space left on device",
         ],
         [("disk-full", ""), ("recompile-limit", "")],
@@ -140,6 +140,60 @@ def test_out_of_memory_says_when(told, before, reserved, code):
         (code, len(before) + 1, 2, (0,))
     ]
     assert "GPU 0" in found[0].message
+
+
+STARTED = (
+    "[rank 0] INFO     Starting training: step=0, max_steps=4, batch_size=2, "
+    "grad_accum=1, world_size=4"
+)
+
+
+@each(
+    ("lines", "expected"),
+    [
+        (["ImportError: no apex", STARTED, *steps(9.0, 8.0)], []),
+        ([STARTED, *steps(9.0, 8.0), "ImportError: no apex"], [("error", False)]),
+        (
+            [STARTED, *steps(9, 8, 7), OOM.format("1.10 GiB"), STARTED, *steps(9, 8)],
+            [("note", True)],
+        ),
+        (
+            [
+                *[STARTED, *steps(9.0), "ValueError: at exit"],
+                "[rank 0] INFO     Training complete: 4 steps, 1,024 tokens",
+            ],
+            [],
+        ),
+        (
+            [STARTED, *steps(9.0), NAN.format(2), STARTED, *steps(9.0)],
+            [("error", False)],
+        ),
+    ],
+    ids=range(5),
+)
+def test_what_the_run_survived_is_a_note_or_nothing(told, lines, expected):
+    assert [(one.severity, one.survived) for one in told(lines)] == expected
+
+
+def test_the_rank_with_the_first_nan_is_told(told):
+    lines = [*steps(9.0), NAN.format(2).replace("rank 0", "rank 2"), NAN.format(2)]
+    (found,) = told(lines)
+    assert found.message.endswith("from step 2 on, first on rank 2")
+    line = "[rank 0] WARNING  NaN/Inf detected on another rank at step 7 (total=1)"
+    (found,) = told([*steps(9.0), line])
+    assert found.message.endswith("from step 7 on, on another rank than rank 0")
+
+
+def test_the_rank_that_did_not_come_to_a_collective_is_told(told):
+    lines = [
+        NCCL.replace("ank3]", f"ank{n}]").replace("Rank 3", f"Rank {n}")
+        for n in (0, 1, 3)
+    ]
+    (found,) = told([STARTED, *steps(9.0), *lines])
+    assert found.message == (
+        "ALLREDUCE timed out on the other ranks: rank 2 never came to it"
+    )
+    assert found.ranks == (0, 1, 3)
 
 
 TROUBLES = {
