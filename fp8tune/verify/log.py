@@ -74,7 +74,8 @@ class Reader:
         self._steps: dict[str, Steps] = {}
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._mentioned: set[Any] = set()
-        self._epochs = math.nan
+        self._epochs = 0.0
+        self._pace = math.nan
         self._skipped = 0
 
     def feed(self, block: bytes) -> None:
@@ -93,7 +94,7 @@ class Reader:
             self.log.lines += 1
         self.log.cut = self._decoder.cut
         for steps in self._steps.values():
-            steps.number(lines.number(self._setting_of("max_steps")) / self._epochs)
+            steps.number(self._steps_per_epoch())
         self._choose_trainer()
         if self.log.trainer:
             _fill(self.log, patterns.known()[self.log.trainer])
@@ -190,6 +191,8 @@ class Reader:
         for name, factor in hit.line.scale.items():
             if name in values:
                 values[name] *= self._factor(factor)
+        if epoch := values.get("epoch"):  # the progress bar stands at this step
+            self._pace = lines.number(self._setting_of("steps_done")) / epoch
         if hit.line.trainer not in self._steps:
             self._steps[hit.line.trainer] = Steps()
         self._steps[hit.line.trainer].add(hit.number, hit.rank, values)
@@ -227,7 +230,7 @@ class Reader:
         if self.log.ended is None:
             last = lines.number(values.get("step") or "")
             self.log.ended = not last < lines.number(self._setting_of("max_steps"))
-        self._epochs = lines.number(values.get("epoch") or "")
+        self._epochs = lines.number(values.get("epoch") or "0")
 
     def _stopped(self, _hit: Hit) -> None:
         self.log.ended = False
@@ -235,7 +238,8 @@ class Reader:
     def _settings(self, hit: Hit) -> None:
         values = {key: value for key, value in hit.match.groupdict().items() if value}
         for name, factors in hit.line.product.items():
-            values[name] = str(math.prod(int(values[factor]) for factor in factors))
+            product = math.prod(lines.number(values[factor]) for factor in factors)
+            values[name] = f"{product:.0f}"
         self._set(values)
 
     def _config(self, hit: Hit) -> None:
@@ -252,6 +256,15 @@ class Reader:
     def _event(self, hit: Hit) -> None:
         name, text = hit.line.name, hit.text[:SHOWN]
         self.log.events.setdefault(name, Event(hit.number, text, 0)).count += 1
+
+    def _steps_per_epoch(self) -> float:
+        """Return what turns epochs to steps, from the best that the log has."""
+        known = lines.number(self._setting_of("steps_per_epoch"))
+        if not math.isnan(known):
+            return known
+        if self._epochs:  # of the run's last line
+            return lines.number(self._setting_of("max_steps")) / self._epochs
+        return self._pace
 
     def _setting_of(self, name: str) -> str:
         return self.log.settings.get(name, "")

@@ -20,6 +20,8 @@ OUT_OF_MEMORY = SimpleNamespace(
     pattern=re.compile(r"OutOfMemoryError: .*allocate (?P<gib>[\d.]+) GiB"),
 )
 
+LAST_LINE = "\r 75%|# | 9/80 [0:01<0:01, 9it/s]\n{'train_runtime': '1', 'epoch': '4'}"
+
 KEMPNERFORGE = ("kempnerforge", True, [1, 2, 3, 4], {"ac": 1, "checkpoint": 1})
 TITAN = ("torchtitan", True, [1, 2, 3, 4], {"ac": 1})
 APPLIED = [("asks", "asked", None), ("claims", "applied", None)]
@@ -228,6 +230,47 @@ def test_thinned_curve_is_of_one_rank(monkeypatch):
     assert {int(loss) for loss in curve.loss} == {0}
     assert 50 <= len(curve) <= 100
     assert 1000 - curve.step[-1] <= curve.every
+
+
+@each(
+    ("head", "end", "expected"),
+    [
+        ("Num update steps per epoch = 20", "", [5, 10, 15]),
+        ("", LAST_LINE, [5, 10, 15]),
+        ("", "", [math.nan] * 3),
+        ("bar", "", [5, 10, 15]),
+        ("Num update steps per epoch = " + "9" * 5000, "", [math.nan] * 3),
+    ],
+    ids=("said", "last line", "not known", "bar", "hostile"),
+)
+def test_steps_of_a_trainer_that_logs_epochs(head, end, expected):
+    reader = Reader()
+    reader.feed(head.encode() + b"\n")
+    for step, epoch in ((5, "0.25"), (10, "0.5"), (15, "0.75")):
+        if head == "bar":
+            reader.feed(f" {step}%|#  | {step}/80 [00:01<00:01, 2.3s/it]\r".encode())
+        reader.feed(f"{{'loss': '2.5', 'epoch': '{epoch}'}}\n".encode())
+    reader.feed(end.encode())
+    (curve,) = reader.finish().starts
+    assert list(curve.step) == pytest.approx(expected, nan_ok=True)
+
+
+def test_hostile_numbers():
+    """They are more than floats or Python's own limits hold."""
+    reader = Reader()
+    many = "9" * 5000
+    reader.feed(
+        f"Building device mesh with parallelism: pp={many}, dp_replicate=1, "
+        f"dp_shard=1, cp=1, tp=1\n{STEP.format(many)}\n{STEP.format(1)}\n"
+        f"Replaced {many} linear layers with FP8 blockwise linear (skipped 1 by name, "
+        f"0 by 128-divisibility)\n[rank {many}] x\nTraining complete: {many} steps, "
+        f"{many} tokens\nStarting training: step={many}, max_steps={many}, "
+        f"batch_size={many}, grad_accum={many}, world_size={many}\n"
+        f"{{'loss': '{many}', 'epoch': '{many}'}}\n".encode()
+    )
+    log = reader.finish()
+    assert log.settings["world_size"][:9] == "9" * 9
+    assert [list(curve.step) for curve in log.starts] == [[math.inf], [1]]
 
 
 def test_trainer_that_the_caller_names_decides():
