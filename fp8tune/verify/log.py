@@ -76,7 +76,10 @@ class Reader:
         self._mentioned: set[Any] = set()
         self._epochs = 0.0
         self._pace = math.nan
+        self._step_line = 0
         self._skipped = 0
+        self._last_index: int | None = None
+        self._last: tuple[int, bytes, Wanted] | None = None
 
     def feed(self, block: bytes) -> None:
         """Read on."""
@@ -93,6 +96,7 @@ class Reader:
             self._scan(rest)
             self.log.lines += 1
         self.log.cut = self._decoder.cut
+        self._add_last()
         for steps in self._steps.values():
             steps.number(self._steps_per_epoch())
         self._choose_trainer()
@@ -117,9 +121,12 @@ class Reader:
         found = [index for index, shape in enumerate(shapes) if shape in wanted]
         if self._every() > 1:
             found = self._thinned(found, shapes, parts, wanted)
+        number_of = numbers.__getitem__ if numbers else first.__add__
         for index in found:
-            number = numbers[index] if numbers else first + index
-            self._line(number, parts[index], wanted[shapes[index]])
+            self._line(number_of(index), parts[index], wanted[shapes[index]])
+        if self._last_index is not None:
+            index = self._last_index
+            self._last = number_of(index), parts[index], wanted[shapes[index]]
 
     def _every(self) -> int:
         return max((steps.every for steps in self._steps.values()), default=1)
@@ -145,7 +152,16 @@ class Reader:
             thinnable = [index for index, rank in pairs if rank in own]
         kept = thinnable[-self._skipped % every :: every]
         self._skipped = (self._skipped + len(thinnable)) % every
+        self._last_index = thinnable[-1] if thinnable else None
         return sorted(kept + others)
+
+    def _add_last(self, before: float = math.inf) -> None:
+        """Add the last step before a line, even if it was left out."""
+        if self._last and self._last[0] < before:
+            number, line, wanted = self._last
+            self._last = self._last_index = None
+            if number > self._step_line:
+                self._line(number, line, wanted)
 
     def _is_of_no_curve(self, rank: int | None, wanted: Wanted) -> bool:
         """Whether a line can only be the step of a rank that has no curve."""
@@ -196,6 +212,7 @@ class Reader:
         if hit.line.trainer not in self._steps:
             self._steps[hit.line.trainer] = Steps()
         self._steps[hit.line.trainer].add(hit.number, hit.rank, values)
+        self._step_line = hit.number
 
     def _factor(self, factor: float | str) -> float:
         if not isinstance(factor, str):
@@ -220,6 +237,8 @@ class Reader:
             self.log.mentions.append(mention)
 
     def _started(self, hit: Hit) -> None:
+        self._add_last(hit.number)
+        self._skipped = 0
         for steps in self._steps.values():
             steps.restart()
         self.log.ended = None

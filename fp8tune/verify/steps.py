@@ -61,13 +61,13 @@ class Steps:
                 return
         if not self.curves or behind or self._restarted:
             if len(self.curves) < STARTS:
-                self.curves.append(Curve(line=line))
+                self.curves.append(Curve(line=line, every=self.every))
             self._restarted = False
         curve = self.curves[-1]
         curve.add(**values)
         if len(curve) > KEEP:
             _halve(curve)
-            self.every = curve.every
+            self.every = max(self.every, curve.every)
 
     def number(self, steps_per_epoch: float) -> None:
         """Turn epochs into numbers of steps; NaN if it is not known how many."""
