@@ -140,6 +140,12 @@ def _why(result: Comparison, gap: Gap) -> str:
 def _equal(result: Comparison) -> Iterator[Finding]:
     equal = result.equal
     if equal is None:
+        if result.verdict == Verdict.WORSE:
+            yield Finding(
+                "equal-loss-unknown",
+                "Tokens to equal loss are not known: more than twice those of bf16, or "
+                "bf16's loss no longer falls.",
+            )
         return
     tokens = equal.tokens
     message = (
