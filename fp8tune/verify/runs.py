@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import os
@@ -218,18 +219,14 @@ def _joined(
     path: str, source: str, files: Sequence[str], starts: Sequence[Curve]
 ) -> Run:
     """Join the starts of a run: later steps replace those that they repeat."""
-    rows: list[tuple[float, ...]] = []
-    repeated = 0
+    whole, repeated = Curve(), 0
     for curve in starts:
-        kept = len(rows)
-        while kept and rows[kept - 1][0] >= curve.step[0]:
-            kept -= 1
-        repeated += len(rows) - kept
-        del rows[kept:]
-        rows += zip(*(getattr(curve, name) for name in QUANTITIES), strict=True)
-    whole = Curve()
-    for row in rows:
-        whole.add(**dict(zip(QUANTITIES, row, strict=True)))
+        kept = bisect.bisect_left(whole.step, curve.step[0])
+        repeated += len(whole) - kept
+        for name in QUANTITIES:
+            column = getattr(whole, name)
+            del column[kept:]
+            column.extend(getattr(curve, name))
     run = Run(path, source, list(files), whole, len(starts), repeated)
     run.step_s = _usual(whole.step_s)
     run.tokens_per_second = _usual(whole.tokens_per_second)

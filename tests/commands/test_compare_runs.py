@@ -38,7 +38,7 @@ SIX = tuple(f"bf16-same-{n}.csv" for n in range(6))
 def test_verdicts_and_exit_codes(project, fp8tune, tables, runs, code, verdict):
     project(tables)
     text = fp8tune("compare", *runs)
-    assert (text.code, text.out.splitlines()[0]) == (code, verdict)
+    assert (text.code, text.out.splitlines()[0]) == (code, f"verdict: {verdict}")
     found = fp8tune("compare", *runs, "--output-format", "json")
     assert (found.code, found.json["verdict"]) == (code, verdict)
     assert found.json["findings"][0]["code"] == verdict
