@@ -69,22 +69,35 @@ mode = "selective"
 
 
 def main() -> None:
-    """Run one case."""
+    """Run one case; the file ``converted`` says how many modules became FP8."""
     trainer, case = sys.argv[1:3]
-    if case == "fp8_filtered":
-        skip_all()
-    RUNS[trainer](case, Path(sys.argv[3]) if len(sys.argv) > 3 else Path())
+    checkout = Path(sys.argv[3]) if len(sys.argv) > 3 else Path()
+    converted = watch_conversion(nothing=case == "fp8_filtered")
+    try:
+        RUNS[trainer](case, checkout)
+    finally:
+        Path("converted").write_text(str(sum(converted)))
 
 
-def skip_all() -> None:
-    """Make torchao convert nothing, as a filter does that matches all modules."""
+def watch_conversion(nothing: bool) -> list[int]:
+    """Return a list that will have the number of modules of each conversion.
+
+    With ``nothing`` a filter skips every module.
+    """
     float8: Any = import_module("torchao.float8")
-    convert = float8.convert_to_float8_training
+    linear: Any = import_module("torchao.float8.float8_linear")
+    convert, counts = float8.convert_to_float8_training, []
 
-    def convert_nothing(module: Any, **options: Any) -> Any:
-        return convert(module, **{**options, "module_filter_fn": lambda *_: False})
+    def watched(module: Any, **options: Any) -> Any:
+        if nothing:
+            options["module_filter_fn"] = lambda *_: False
+        module = convert(module, **options)
+        found = (isinstance(each, linear.Float8Linear) for each in module.modules())
+        counts.append(sum(found))
+        return module
 
-    float8.convert_to_float8_training = convert_nothing
+    float8.convert_to_float8_training = watched
+    return counts
 
 
 def kempnerforge(case: str, checkout: Path) -> None:
@@ -169,15 +182,50 @@ def _dataset() -> None:
 
 
 def transformers(case: str, _checkout: Path) -> None:
-    """Run the Trainer of Hugging Face on random tokens.
+    """Run the Trainer of Hugging Face and print its model at the end.
 
     ``fp8`` asks Accelerate for it and leaves ``bf16`` False; ``fp8_bf16`` sets
     ``bf16=True`` as well, which turns FP8 off.
     """
-    torch: Any = import_module("torch")
-    library: Any = import_module("transformers")
     if case.startswith("fp8"):
         os.environ["ACCELERATE_MIXED_PRECISION"] = "fp8"
+    trainer = _trainer(_arguments(bf16=case in ("bf16", "fp8_bf16")))
+    trainer.train()
+    print(trainer.model)
+
+
+def llama_factory(case: str, checkout: Path) -> None:
+    """Do what LLaMA-Factory's trainer of the stage sft does about FP8."""
+    sys.path.insert(0, str(checkout / "src"))
+    fp8_utils: Any = import_module("llamafactory.train.fp8_utils")
+    library: Any = import_module("transformers")
+    library.logging.set_verbosity_info()
+    arguments = _arguments(bf16=False)
+    arguments.fp8, arguments.fp8_backend = case == "fp8", "auto"
+    fp8_utils.configure_fp8_environment(arguments)
+    trainer = _trainer(arguments)
+    fp8_utils.verify_fp8_status(trainer.accelerator, arguments)
+    trainer.train()
+
+
+def _arguments(bf16: bool) -> Any:
+    library: Any = import_module("transformers")
+    return library.TrainingArguments(
+        output_dir="out",
+        max_steps=STEPS,
+        per_device_train_batch_size=2,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        bf16=bf16,
+    )
+
+
+def _trainer(arguments: Any) -> Any:
+    """Return a Trainer of a small Llama with random weights, on random tokens."""
+    torch: Any = import_module("torch")
+    library: Any = import_module("transformers")
     config = library.LlamaConfig(
         vocab_size=256,
         hidden_size=64,
@@ -189,27 +237,15 @@ def transformers(case: str, _checkout: Path) -> None:
         {"input_ids": (ids := torch.randint(0, 256, (32,))), "labels": ids}
         for _ in range(32)
     ]
-    arguments = library.TrainingArguments(
-        output_dir="out",
-        max_steps=STEPS,
-        per_device_train_batch_size=2,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        bf16=case in ("bf16", "fp8_bf16"),
-    )
-    trainer = library.Trainer(
-        model=library.LlamaForCausalLM(config), args=arguments, train_dataset=rows
-    )
-    trainer.train()
-    print(trainer.model)
+    model = library.LlamaForCausalLM(config)
+    return library.Trainer(model=model, args=arguments, train_dataset=rows)
 
 
 RUNS: dict[str, Callable[[str, Path], None]] = {
     "kempnerforge": kempnerforge,
     "torchtitan": torchtitan,
     "transformers": transformers,
+    "llama_factory": llama_factory,
 }
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Steps:
         if "step" not in values and "epoch" in values:
             values["step"], self.by_epoch = values["epoch"], True
         step = values.get("step", math.inf)
-        last = self.curves[-1].step if self.curves else ()
+        last = self.curves[-1].step if self.curves else array("d")
         behind = bool(last) and step <= last[-1]
         if behind and not self._restarted:
             interval = last[-1] - last[-2] if len(last) > 1 else 1.0

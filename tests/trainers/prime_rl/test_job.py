@@ -1,14 +1,9 @@
 """A prime-rl config as a job, and how published runs compare with its memory."""
 
-import re
-import tomllib
-from pathlib import Path
-
 import pytest
 
 from benchmarks.prime_rl.published import runs
 from fp8tune.job import Unknown
-from fp8tune.trainers import prime_rl
 from fp8tune.trainers.prime_rl.memory import BANDS
 from tests.each import each
 
@@ -111,27 +106,3 @@ def test_precision_and_sizes_that_are_not_known(job):
 def test_published_runs_are_within_their_bands(run):
     below, above = BANDS[run.job["estimate_family"]]
     assert -below < 1 / (1 + run.error) - 1 < above
-
-
-LINE = (
-    "12:00:00 SUCCESS Step 12 |   1.23s | Loss 0.4567 | Grad. Norm 1.5000 "
-    "| LR 1.00e-06 | Throughput 26005 tokens/s | MFU 16.8% "
-    "| Peak Mem. 31.7/79.1 GiB (40.1%)"
-)
-
-
-def test_lines_of_the_log():
-    path = Path(prime_rl.__file__).parent / "log.toml"
-    patterns = tomllib.loads(path.read_text(encoding="utf-8"))
-    found = {k: re.search(p, LINE) for k, p in patterns["step"].items()}
-    assert {name: match and match[1] for name, match in found.items()} == {
-        "step": "12",
-        "time": "1.23s",
-        "loss": "0.4567",
-        "grad_norm": "1.5000",
-        "learning_rate": "1.00e-06",
-        "tokens_per_second": "26005",
-        "mfu": "16.8",
-        "peak_gib": "31.7",
-    }
-    assert all(map(re.compile, patterns["proof"].values()))

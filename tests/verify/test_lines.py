@@ -1,0 +1,163 @@
+"""Bytes to lines: packed, cut, coloured, of several ranks, and what is no log."""
+
+import codecs
+import gzip
+import io
+import math
+
+import pytest
+
+from fp8tune.verify import lines
+from fp8tune.verify.log import read_file
+from tests.each import each
+
+STEP = (
+    "[rank 0] INFO     [step {0}] loss=9.5{0} | lr=3.00e-05 | grad_norm=1.2 | "
+    "tok/s=1,000 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
+)
+THREE = "\n".join(STEP.format(step) for step in (1, 2, 3)) + "\n"
+TWO_MEMBERS = b"".join(gzip.compress(n.encode()) for n in (THREE[:99], THREE[99:]))
+GZIP = gzip.compress(THREE.encode())
+
+
+def read(data):
+    return read_file(io.BytesIO(data))
+
+
+@each(
+    ("name", "data"),
+    [
+        ("plain", THREE.encode()),
+        ("no line end at the end", THREE.rstrip().encode()),
+        ("CRLF", THREE.replace("\n", "\r\n").encode()),
+        ("byte order mark", codecs.BOM_UTF8 + THREE.encode()),
+        ("UTF-16 of Windows", THREE.encode("utf-16")),
+        ("UTF-16 BE", codecs.BOM_UTF16_BE + THREE.encode("utf-16-be")),
+        ("gzip", GZIP),
+        ("gzip of two members", TWO_MEMBERS),
+        ("gzip padded with NUL", GZIP + bytes(600)),
+        ("colours", THREE.replace("loss", "\x1b[38;2;180;60;0mloss\x1b[0m").encode()),
+        ("NUL of a file that was cut", bytes(9000) + THREE.encode()),
+        ("srun", "".join(f" 0: {line}\n" for line in THREE.splitlines()).encode()),
+        ("Latin-1", THREE.replace("INFO", "INFO \xb5s").encode("latin-1")),
+    ],
+    ids=lambda case: case[0],
+)
+def test_same_log_however_it_is_written(name, data):
+    log = read(data)
+    (curve,) = log.starts
+    assert (log.lines, list(curve.step), curve.line, log.cut) == (3, [1, 2, 3], 1, "")
+    assert log.ranks == {0}
+
+
+@each(
+    ("data", "cut"),
+    [
+        (GZIP[:-20], "its gzip data is cut off"),
+        (GZIP[:40] + b"\xff" * 40 + GZIP[80:], "its gzip data is damaged"),
+    ],
+    ids=("cut", "damaged"),
+)
+def test_gzip_that_ends_early_says_so(data, cut):
+    log = read(data)
+    assert log.cut.startswith(cut)
+    assert log.lines < 3
+
+
+@each(
+    ("data", "message"),
+    [
+        (b"PK\x03\x04rest", "a zip archive: unpack it first"),
+        (b"\x28\xb5\x2f\xfdrest", "compressed with zstd"),
+        (b"BZh91AY", "compressed with bzip2"),
+        (b"\xfd7zXZ\x00", "compressed with xz"),
+        (bytes(range(256)) * 20, "binary data, not a log"),
+        (b"\x7fELF" + bytes(3000) + b"\x80\x04\x95" * 900, "binary data, not a log"),
+        (gzip.compress(bytes(range(256)) * 20), "binary data, not a log"),
+    ],
+    ids=("zip", "zstd", "bzip2", "xz", "bytes", "ELF", "packed bytes"),
+)
+def test_what_is_no_log_is_refused(data, message):
+    with pytest.raises(lines.Unreadable, match=message):
+        read(data)
+
+
+@each(
+    ("text", "expected"),
+    [
+        ("[rank 3] INFO     x", ("INFO     x", 3)),
+        ("[rank0]: Traceback", ("Traceback", 0)),
+        ("[default12]:x", ("x", 12)),
+        ("  7: x", ("x", 7)),
+        ("1: [default3]: x", ("x", 3)),
+        ("\x1b[31m[Rank 2]\x1b[0m x\x07", ("x", 2)),
+        ("12:34:56 INFO x", ("12:34:56 INFO x", None)),
+        ("[step 3] x", ("[step 3] x", None)),
+        ("rank: 3 of 8", ("rank: 3 of 8", None)),
+    ],
+)
+def test_line_without_its_rank(text, expected):
+    assert lines.clean(text.encode()) == expected
+
+
+@each(
+    ("text", "expected"),
+    [
+        ("1,234.5", 1234.5),
+        ("1.2e-05", 1.2e-5),
+        ("1.000000E-04", 1e-4),
+        ("'5e-05'", 5e-5),
+        ("53.8%", 53.8),
+        ("inf", math.inf),
+        ("-inf", -math.inf),
+        ("1.25s", 1.25),
+        ("940ms", 0.94),
+        ("1m 25s", 85.0),
+        ("2h 3m", 7380.0),
+        ("nan", math.nan),
+        ("N/A", math.nan),
+        ("", math.nan),
+        ("5 apples", math.nan),
+    ],
+)
+def test_numbers_of_logs(text, expected):
+    assert lines.number(text) == pytest.approx(expected, nan_ok=True)
+
+
+def test_lines_that_are_too_long_are_cut_and_counted():
+    text = "x" * (5 * lines.LONGEST) + STEP.format(9) + "\n" + THREE
+    (curve,) = read(text.encode()).starts
+    assert (list(curve.step), curve.line) == ([1, 2, 3], 2)
+
+
+def test_states_of_a_progress_bar_are_one_line():
+    bar = "".join(f"\r {n}%|##   | {n}/100 [00:01<00:09]" for n in range(9999))
+    log = read((bar + "\r" + STEP.format(1) + "\n" + STEP.format(2) + "\n").encode())
+    (curve,) = log.starts
+    assert (log.lines, curve.line, list(curve.step)) == (2, 1, [1, 2])
+
+
+def test_memory_stays_bounded():
+    cutter = lines.Cutter()
+    for _ in range(100):
+        assert len(cutter.feed(b"y" * lines.BLOCK)) <= 2 * lines.BLOCK
+        assert len(cutter.rest()) <= lines.LONGEST
+    bomb = gzip.compress(bytes(50 << 20))
+    decoder = lines.Decoder()
+    assert all(len(block) <= lines.BLOCK for block in decoder.feed(bomb, last=True))
+
+
+@each(
+    ("text", "expected"),
+    [
+        ('{"message": "a\\nb"}', ["a", "b"]),
+        ('{"text": "x\\n", "record": {"message": "y"}}', ["y"]),
+        ('{"record": {"message": "y", "level": {}}}', ["y"]),
+        ('{"msg": 3}', []),
+        ("{'loss': 3}", []),
+        ("[" * 9000, []),
+        ('{"a":' * 9000, []),
+    ],
+)
+def test_messages_of_json_lines(text, expected):
+    assert list(lines.messages(text)) == expected

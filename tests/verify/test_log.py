@@ -1,0 +1,240 @@
+"""Logs of real runs, and of runs made by hand: whole, in blocks, while they grow."""
+
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fp8tune.verify import steps as steps_module
+from fp8tune.verify.evidence import Event, Mention, Sign
+from fp8tune.verify.log import Follower, Reader, read
+from tests.each import each
+from tests.verify.test_lines import STEP
+
+LOGS = Path(__file__).parent.parent / "data" / "logs"
+OUT_OF_MEMORY = SimpleNamespace(
+    name="out-of-memory",
+    triggers=(b"OutOfMemoryError",),
+    pattern=re.compile(r"OutOfMemoryError: .*allocate (?P<gib>[\d.]+) GiB"),
+)
+
+KEMPNERFORGE = ("kempnerforge", True, [1, 2, 3, 4], {"ac": 1, "checkpoint": 1})
+TITAN = ("torchtitan", True, [1, 2, 3, 4], {"ac": 1})
+APPLIED = [("asks", "asked", None), ("claims", "applied", None)]
+SWAPPED = [("claims", "recipe", None), ("claims", "swapped", None)]
+RUNS = {
+    "kempnerforge-bf16": (*KEMPNERFORGE, []),
+    "kempnerforge-fp8": (*KEMPNERFORGE, APPLIED),
+    "kempnerforge-fp8_filtered": (*KEMPNERFORGE, APPLIED),
+    "kempnerforge-nan": ("kempnerforge", False, [1, 2], {"ac": 1}, []),
+    "torchtitan-bf16": (*TITAN, []),
+    "torchtitan-fp8": (*TITAN, SWAPPED),
+    "torchtitan-fp8_filtered": (*TITAN, SWAPPED),
+    "transformers-bf16": ("transformers", True, [1, 2, 3, 4], {}, []),
+    "transformers-fp8_bf16": ("transformers", True, [1, 2, 3, 4], {}, []),
+    "transformers-fp8": (
+        *("transformers", True, [1, 2, 3, 4], {}),
+        [("proves", "printed-model", None)],
+    ),
+    "llama_factory-bf16": ("transformers", True, [1, 2, 3, 4], {}, []),
+    "llama_factory-fp8": (
+        *("llama_factory", True, [1, 2, 3, 4], {}),
+        [("asks", "asked", None), ("claims", "enabled", None), ("denies", "off", None)],
+    ),
+    "made-prime_rl": (
+        *("prime_rl", True, [0, 1], {"ac": 1, "compile": 1}),
+        [("asks", "asked", None), ("proves", "replaced", 196)],
+    ),
+    "made-prime_rl_json": ("prime_rl", None, [0], {}, [("denies", "replaced", 0)]),
+    "made-megatron": (
+        *("megatron", True, [1, 2, 3], {}),
+        [("asks", "asked", None), ("denies", "local", None)],
+    ),
+    "made-automodel": ("automodel", None, [0, 1], {}, [("denies", "converted", 0)]),
+    "made-axolotl_deepspeed": (
+        *("axolotl", True, [1, 2], {"starting": 3, "checkpoint": 1}),
+        [("asks", "patched", None)],
+    ),
+    "made-torchtitan_ranks": ("torchtitan", True, [1, 2, 3, 3, 4], {}, []),
+}
+
+
+def test_there_is_a_row_for_each_log():
+    assert {path.stem for path in LOGS.glob("*.log")} == set(RUNS)
+    assert all(path.stat().st_size < 8000 for path in LOGS.iterdir())
+
+
+@each("name", RUNS)
+def test_what_a_log_says(name):
+    log = read(str(LOGS / f"{name}.log"))
+    steps = [step for curve in log.starts for step in curve.step]
+    events = {event: seen.count for event, seen in log.events.items()}
+    mentions = [(m.says, m.name, m.count) for m in log.mentions]
+    assert (log.trainer, log.ended, steps, events, mentions) == RUNS[name]
+
+
+@each("name", RUNS)
+def test_conversion_that_a_log_proves_took_place(name):
+    text = (LOGS / f"{name}.log").read_text(encoding="utf-8")
+    if match := re.search("modules that torchao converted: ([0-9]+)", text):
+        says = {mention[0] for mention in RUNS[name][4]}
+        assert ("proves" in says) <= (int(match[1]) > 0)
+        assert ("denies" in says) <= (int(match[1]) == 0)
+
+
+def curve_of(log, index=0):
+    """The quantities of a curve that are logged."""
+    names = steps_module.QUANTITIES
+    columns = {name: list(getattr(log.starts[index], name)) for name in names}
+    return {n: c for n, c in columns.items() if not all(map(math.isnan, c))}
+
+
+def near(columns):
+    """The same columns, up to rounding."""
+    return {n: pytest.approx(column, nan_ok=True) for n, column in columns.items()}
+
+
+def test_every_quantity_of_kempnerforge():
+    log = read(str(LOGS / "kempnerforge-nan.log"))
+    assert curve_of(log) == near(
+        {
+            "step": [1, 2],
+            "tokens": [64, 128],
+            "loss": [5.5, 5.5312],
+            "grad_norm": [1.586, math.nan],
+            "learning_rate": [9.99e29, 9.94e29],
+            "tokens_per_second": log.starts[0].tokens_per_second.tolist(),
+            "step_s": log.starts[0].step_s.tolist(),
+            "peak_gib": [0, 0],
+            "mfu": log.starts[0].mfu.tolist(),
+        }
+    )
+    assert log.settings["train.activation_checkpointing"] == "full"
+    assert log.settings["world_size"] == "1"
+
+
+def test_megatron_counts_samples_and_milliseconds():
+    log = read(str(LOGS / "made-megatron.log"))
+    assert curve_of(log) == near(
+        {
+            "step": [1, 2, 3],
+            "tokens": [524288, 1048576, 1572864],
+            "loss": [10.43863, 10.4379, math.nan],
+            "grad_norm": [26.203, 26.101, 25.87],
+            "learning_rate": [6.976744e-08, 1.395349e-07, 2.093023e-07],
+            "tokens_per_second": [524288 / 19.1388, 128000, 128000],
+            "step_s": [19.1388, 4.096, 4.096],
+        }
+    )
+
+
+def test_lowest_rank_makes_the_curve_and_a_restart_a_new_one():
+    log = read(str(LOGS / "made-torchtitan_ranks.log"), causes=[OUT_OF_MEMORY])
+    assert [curve_of(log, n)["loss"] for n in (0, 1)] == [[9.9, 9.8, 9.7], [9.71, 9.6]]
+    assert [curve.line for curve in log.starts] == [7, 14]
+    assert curve_of(log)["tokens_per_second"] == [1024, 8192, 8192]
+    assert log.ranks == {0, 1}
+    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    assert log.signs == [Sign("out-of-memory", 12, text, {"gib": "2.00"}, rank=1)]
+
+
+@each("size", [1, 7, 100, 5000])
+def test_blocks_of_any_size_say_the_same(size):
+    for name in ("made-torchtitan_ranks", "transformers-fp8", "made-prime_rl_json"):
+        path = LOGS / f"{name}.log"
+        data = path.read_bytes()
+        reader = Reader(str(path))
+        for start in range(0, len(data), size):
+            reader.feed(data[start : start + size])
+        assert repr(reader.finish()) == repr(read(str(path)))
+
+
+def test_a_log_that_grows_and_is_replaced(tmp_path):
+    path = tmp_path / "run.log"
+    follower = Follower(str(path))
+    assert not follower.poll()
+    lines = [STEP.format(step) + "\n" for step in range(1, 6)]
+    seen = []
+    for part in ("".join(lines[:2]), lines[2][:40], lines[2][40:] + lines[3]):
+        with path.open("a") as file:
+            file.write(part)
+        assert follower.poll()
+        assert not follower.poll()
+        seen.append(len(follower.log.starts[0]))
+    assert seen == [2, 2, 4]
+    path.unlink()
+    assert not follower.poll()
+    path.write_text(lines[4])
+    assert follower.poll()
+    path.write_text("")
+    follower.poll()
+    assert follower.log.starts == []
+    path.write_text(lines[0].rstrip())
+    assert follower.poll()
+    assert list(follower.finish().starts[0].step) == [1]
+
+
+def test_signs_are_counted_and_the_first_are_kept():
+    reader = Reader(causes=[OUT_OF_MEMORY])
+    line = b"3: torch.OutOfMemoryError: Tried to allocate 2.00 GiB\n"
+    reader.feed(b"x\n" + line * 1000)
+    log = reader.finish()
+    assert log.sign_counts == {"out-of-memory": 1000}
+    assert len(log.signs) == 40
+    text = "torch.OutOfMemoryError: Tried to allocate 2.00 GiB"
+    assert log.signs[0] == Sign("out-of-memory", 2, text, {"gib": "2.00"}, rank=3)
+
+
+def test_mentions_differ_by_count_and_rank():
+    line = "[rank{}]: 12:00:01    INFO Replaced {} linear layers with FP8 blockwise linear (skipped 1 by name, 0 by 128-divisibility)"  # noqa: E501
+    reader = Reader()
+    counts = [196, 196, 0, 196]
+    reader.feed("\n".join(line.format(*pair) for pair in enumerate(counts)).encode())
+    found = [(m.says, m.count, m.rank) for m in reader.finish().mentions]
+    assert found == [("proves", 196, 0), ("denies", 0, 2)]
+
+
+def test_long_curves_are_thinned(monkeypatch):
+    monkeypatch.setattr(steps_module, "KEEP", 1000)
+    odd = {4321: "nan", 7000: "inf"}
+    reader = Reader()
+    for step in range(20_000):
+        loss = odd.get(step, f"{20 - step / 1000:.4f}")
+        line = STEP.replace("loss=9.5{0}", f"loss={loss}").format(step)
+        reader.feed(line.encode() + b"\n")
+        if step == 12_000:
+            reader.feed(b"[rank 0] INFO     Checkpoint committed: a (step=12000)\n")
+    log = reader.finish()
+    (curve,) = log.starts
+    assert (curve.every, log.lines) == (32, 20_001)
+    assert 500 <= len(curve) <= 1000
+    assert curve.step[0] == 0
+    assert 20_000 - curve.step[-1] <= 32
+    assert set(odd) <= set(curve.step)
+    assert list(curve.step) == sorted(curve.step)
+    assert log.events == {"checkpoint": Event(12_002, log.events["checkpoint"].text)}
+
+
+def test_trainer_that_the_caller_names_decides():
+    path = str(LOGS / "made-axolotl_deepspeed.log")
+    log = read(path, trainer="deepspeed")
+    assert curve_of(log) == {
+        "step": [1],
+        "learning_rate": [2e-05],
+        "peak_gib": [38.49],
+    }
+
+
+def test_a_log_of_no_trainer():
+    reader = Reader("x")
+    reader.feed(b"hello\nworld")
+    log = reader.finish()
+    assert (log.trainer, log.lines, log.size, log.starts) == ("", 2, 11, [])
+
+
+def test_mention_shows_where_it_is():
+    (mention,) = read(str(LOGS / "made-automodel.log")).mentions
+    assert mention == Mention("denies", "converted", 2, mention.text, 0)
+    assert "FP8 conversion: 0 Float8Linear modules" in mention.text

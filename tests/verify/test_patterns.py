@@ -1,0 +1,105 @@
+"""The lines of trainers: each example is a test of its pattern."""
+
+import io
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fp8tune.verify import lines, patterns
+from fp8tune.verify.evidence import QUANTITIES
+from fp8tune.verify.log import read_file
+from fp8tune.verify.patterns import known, load
+from tests.each import each
+
+LINES = [line for trainer in known().values() for line in trainer.lines]
+EXAMPLES = [(line, example) for line in LINES for example in line.examples]
+NAMES = [f"{line.trainer}: {line.name}" for line in LINES]
+
+
+def log_of(*texts, trainer=""):
+    """The log of these lines, read."""
+    return read_file(io.BytesIO("\n".join(texts).encode() + b"\n"), trainer=trainer)
+
+
+@each(("line", "example"), EXAMPLES, ids=lambda case: str(case[1])[:90])
+def test_example_is_read_as_its_line_says(line, example):
+    text = example["text"]
+    assert set(example) <= {"text", "values", "count"}
+    assert any(trigger in text.encode() for trigger in line.triggers)
+    log = log_of(text, trainer=line.trainer)
+    if line.kind == "step":
+        (curve,) = log.starts
+        values = {**dict.fromkeys(QUANTITIES), **example["values"]}
+        if "step" not in line.pattern.groupindex:
+            values["step"] = None  # of an epoch, which a single line does not give
+        if line.scale.get("tokens") == "seq_len":
+            values["tokens"] = None
+        got = {name: getattr(curve, name)[0] for name in QUANTITIES}
+        expected = {n: values[n] if values[n] is not None else got[n] for n in got}
+        assert got == pytest.approx(expected, nan_ok=True)
+        unknown = {n for n in QUANTITIES if values[n] is None} - {"step", "tokens"}
+        assert all(got[name] != got[name] for name in unknown)
+    elif line.kind in ("setting", "config", "starts"):
+        assert log.settings == {**log.settings, **example.get("values", {})}
+    elif line.kind in ("ends", "stops"):
+        assert log.ended is (line.kind == "ends")
+    elif line.kind == "event":
+        assert log.events[line.name].count == 1
+    else:
+        says = line.kind
+        if line.kind == "counts":
+            says = "proves" if example["count"] else "denies"
+        expected = (says, line.name, example.get("count"))
+        found = [(m.says, m.name, m.count) for m in log.mentions]
+        assert expected in found
+
+
+@each("line", LINES, ids=lambda line: f"{line.trainer}: {line.name}")
+def test_line_is_fast_on_hostile_text(line):
+    trigger = line.triggers[0].decode()
+    for junk in ("a", " ", "1", "[", "{", "| ", "'", trigger):
+        text = (trigger + junk * lines.LONGEST)[: lines.LONGEST]
+        started = time.perf_counter()
+        for pattern in (line.pattern, *line.fields.values()):
+            pattern.search(text)
+        assert time.perf_counter() - started < 3
+
+
+def test_a_line_has_a_name_of_its_own_and_an_example():
+    assert len(NAMES) == len(set(NAMES))
+    assert all(line.examples and line.triggers for line in LINES)
+
+
+def test_what_trainers_include_and_multiply_is_there():
+    settings = {
+        *(name for line in LINES for name in line.pattern.groupindex),
+        *(name for line in LINES for name in line.product),
+        *(name for trainer in known().values() for name in trainer.settings),
+    }
+    for trainer in known().values():
+        assert set(trainer.includes) <= set(known())
+        own = set(trainer.tokens + trainer.tokens_over)
+        assert {name for name in own if "." not in name} <= settings
+
+
+def test_what_is_no_line_is_refused(tmp_path):
+    path = tmp_path / "log.toml"
+    path.write_text(
+        'title = "x"\n[[line]]\nname = "a"\nkind = "step"\ntriggers = ["a"]\n'
+        'pattern = "a"\nexamples = []\nfield = {}\n'
+    )
+    with pytest.raises(TypeError, match="field"):
+        load("x", str(path))
+
+
+def test_the_source_stands_in_every_file():
+    folders = (Path(patterns.HERE), Path(patterns.HERE).parents[1] / "trainers")
+    paths = [path for folder in folders for path in folder.rglob("*.toml")]
+    logs = [p for p in paths if p.name == "log.toml" or p.parent.name == "logs"]
+    assert len(logs) == len(known())
+    for path in logs:
+        text = path.read_text(encoding="utf-8")
+        assert "# Source: " in text
+        assert tomllib.loads(text)["title"]
