@@ -44,6 +44,14 @@ def findings(result: Comparison) -> Iterator[Finding]:
     yield from _alignment(result)
     for run in result.runs:
         yield from _run(run)
+    for run in result.bf16:
+        if run.says_fp8:
+            yield Finding(
+                "bf16-run-says-fp8",
+                f"{plain(run.path)}: compared as bf16, but its log says "
+                f"`{plain(run.says_fp8)}`.",
+                {"path": run.path},
+            )
     yield from _scales(result)
 
 
