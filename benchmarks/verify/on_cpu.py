@@ -121,8 +121,8 @@ class Recorder:
         line = {**self.line, "after": _state(optimizer)}
         with self.place.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        name, _, step = os.environ.get(SIGNAL, "").partition(":")
-        if name and len(self.place.read_text().splitlines()) == int(step):
+        name, colon, step = os.environ.get(SIGNAL, "").partition(":")
+        if colon and len(self.place.read_text().splitlines()) == int(step):
             os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
 

@@ -3,6 +3,8 @@
 ``python -m benchmarks.verify.phases --kempnerforge CHECKOUT --torchtitan FOLDER`` needs
 a Python with both trainers' requirements; FOLDER has the unpacked wheels, by version.
 
+With ``--record`` the results of cases that are not run stay.
+
 Each case trains a tiny model: the unbroken run in bf16, then the written script. Every
 optimizer step leaves checksums (``on_cpu.py``). With the middle phase in bf16 too, all
 of them must equal those of the unbroken run, bit for bit; also after an interruption.
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import table
-from benchmarks.paths import ROOT
+from benchmarks.paths import RESULTS, ROOT
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import Case, data, kempnerforge, torchtitan
 from fp8tune.trainers.trainer import trainer
@@ -65,6 +67,8 @@ def main() -> int:
             figures += [{"case": case.name, **f} for f in measured(case, folder)]
             if case.refused:
                 refusals += [{"case": case.name, **f} for f in refused(case, folder)]
+    if options.record:
+        figures, refusals = with_earlier(figures, refusals)
     page = shown(figures)
     if refusals:
         page += f"\nWhat `fp8tune phases` refuses or avoids:\n\n{shown(refusals)}"
@@ -77,6 +81,20 @@ def main() -> int:
         found = {"phases": figures, "refused": refusals}
         record("verify_phases", found, text, where)
     return 0
+
+
+def with_earlier(*new: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The figures, after the recorded ones of cases that were not run this time."""
+    path = RESULTS / "verify_phases.json"
+    old = json.loads(path.read_text()) if path.exists() else {}
+    ran = {figure["case"] for figure in new[0]}
+    return [
+        sorted(
+            [f for f in old.get(name, []) if f["case"] not in ran] + figures,
+            key=lambda figure: str(figure["case"]),
+        )
+        for name, figures in zip(("phases", "refused"), new, strict=True)
+    ]
 
 
 def shown(figures: list[dict[str, Any]]) -> str:

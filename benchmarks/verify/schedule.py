@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from benchmarks.machine import table
@@ -52,6 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kempnerforge", type=Path)
     parser.add_argument("--torchtitan", type=Path)
+    parser.add_argument("--prime-rl", type=Path)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args()
@@ -66,12 +67,20 @@ def main() -> int:
     figures = [alone(name, str(place.resolve())) for name, place in places.items()]
     rows = [tuple(map(str, figure.values())) for figure in figures]
     page = table(rows, ("trainer", "schedules", "rates", "equal"))
+    resumed = of_prime_rl(options.prime_rl) if options.prime_rl else []
+    if resumed:
+        rows = [tuple(map(str, figure.values())) for figure in resumed]
+        about = (
+            "prime-rl, resumed at step 20 of a run that was to end there, to step 50"
+        )
+        page += f"\n{about}:\n\n{table(rows, tuple(resumed[0]))}"
     print(page)
     if options.record:
         note = "Written by `python -m benchmarks.verify.schedule`; see its docstring."
         text = f"# Learning rates against the trainers' schedulers\n\n{note}\n\n{page}"
         where = {"torch": version("torch")}
-        record("verify_schedule", {"figures": figures}, text, where)
+        found = {"figures": figures, "prime_rl": resumed}
+        record("verify_schedule", found, text, where)
     return any(figure["rates"] != figure["equal"] for figure in figures)
 
 
@@ -135,6 +144,59 @@ def of_torchtitan(values: dict[str, Any], total: int) -> list[float]:
     return stepped(lambda optimizer: build([optimizer], config, total), total)
 
 
+def of_prime_rl(checkout: Path) -> list[dict[str, Any]]:
+    """What prime-rl's schedules become over a resume (src/prime_rl/trainer).
+
+    A scheduler for 20 steps ends and is saved; one for 50 steps loads that state, as
+    ``AppState.load_state_dict`` does in ckpt.py.
+    """
+    for name in ("configs.trainer", "trainer.optim"):
+        stand_in: Any = ModuleType(f"prime_rl.{name}")
+        stand_in.SchedulerConfig = stand_in.OptimizerLike = object
+        stand_in.OffloadOptimizer = type("OffloadOptimizer", (), {})
+        sys.modules[stand_in.__name__] = stand_in
+    path = checkout / "src" / "prime_rl" / "trainer" / "scheduler.py"
+    names: dict[str, Any] = {"__name__": "scheduler"}
+    exec(compile(path.read_text(), str(path), "exec"), names)  # noqa: S102
+    torch: Any = importlib.import_module("torch")
+    found = []
+    for kind, options in (
+        ("constant", {}),
+        ("linear", {"warmup_steps": 5, "decay_steps": 10, "min_lr": 0.0}),
+        ("cosine", {"warmup_steps": 5, "min_lr": 0.0}),
+    ):
+        config = SimpleNamespace(type=kind, **options)
+
+        def begun(total: int, config: Any = config) -> tuple[Any, Any]:
+            weights = [torch.zeros(1, requires_grad=True)]
+            optimizer = torch.optim.SGD(weights, lr=PEAK)
+            return optimizer, names["setup_scheduler"](optimizer, config, total, PEAK)
+
+        rates = {}
+        for name, end in (("unbroken", TOTAL), ("resumed", 20)):
+            optimizer, scheduler = begun(end)
+            steps = walked(optimizer, scheduler, end)
+            if end < TOTAL:
+                state, groups = scheduler.state_dict(), optimizer.state_dict()
+                optimizer, scheduler = begun(TOTAL)
+                optimizer.load_state_dict(groups)
+                scheduler.load_state_dict(state)
+                steps += walked(optimizer, scheduler, TOTAL - end)
+            rates[name] = steps
+        pairs = zip(rates["unbroken"], rates["resumed"], strict=True)
+        first = next((n for n, (a, b) in enumerate(pairs, 1) if a != b), 0)
+        at = (first or TOTAL) - 1
+        found.append(
+            {
+                "schedule": kind,
+                "first different step": first or "none",
+                "unbroken": f"{rates['unbroken'][at]:.3g}",
+                "in phases": f"{rates['resumed'][at]:.3g}",
+            }
+        )
+    return found
+
+
 REAL: dict[str, Callable[[dict[str, Any], int], list[float]]] = {
     "kempnerforge": of_kempnerforge,
     "torchtitan": of_torchtitan,
@@ -153,7 +215,11 @@ def stepped(build: Callable[[Any], Any], total: int) -> list[float]:
     """The rate of every optimizer step of a run."""
     torch: Any = importlib.import_module("torch")
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=PEAK)
-    scheduler = build(optimizer)
+    return walked(optimizer, build(optimizer), total)
+
+
+def walked(optimizer: Any, scheduler: Any, total: int) -> list[float]:
+    """The rates of the next optimizer steps."""
     rates = []
     for _ in range(total):
         rates.append(optimizer.param_groups[0]["lr"])
