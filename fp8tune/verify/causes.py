@@ -346,13 +346,20 @@ def _as_finding(config: Config, found: Diagnosis) -> Diagnostic:
 
 
 def _ordered(found: list[Diagnosis]) -> list[Diagnosis]:
-    """Return diagnoses in order, each consequence with the cause that it follows."""
+    """Return diagnoses in order, each consequence with the cause that it follows.
+
+    Notes that only follow from another cause are left out.
+    """
     ranked = sorted(found, key=_weight)
     after = {
         each.code: next((o.code for o in ranked if _explains(o, each)), "")
         for each in ranked
     }
-    placed = [replace(each, after=_root(each.code, after)) for each in ranked]
+    placed = [
+        replace(each, after=_root(each.code, after))
+        for each in ranked
+        if not (each.severity == "note" and after[each.code])
+    ]
     return sorted(placed, key=lambda each: bool(each.after))
 
 
@@ -380,8 +387,10 @@ def _explains(first: Diagnosis, then: Diagnosis) -> bool:
     names = {then.cause.name, then.cause.of} - {""}
     if names & _implied(first.cause):
         return True
-    if first.severity != "error" or first.cause.role == "symptom" or then.survived:
+    if first.severity != "error" or then.survived:
         return False
+    if first.cause.role == "symptom":
+        return then.cause.role == "symptom" and then.severity == "note"
     if then.cause.role == "exception":
         return first.cause.role == "root" and 0 < first.line < then.line
     return then.cause.role == "symptom"

@@ -200,6 +200,11 @@ def ended(log: Log) -> Value:
     return log.ended
 
 
+def says_end(log: Log) -> Value:
+    """Whether the log shows how the run ended; unknown without a known trainer."""
+    return log.ended is not None if log.trainer else None
+
+
 def checkpoints(log: Log) -> Value:
     """Checkpoints that the log reports as saved; unknown without a known trainer."""
     event = log.events.get("checkpoint")

@@ -151,10 +151,10 @@ STARTED = (
 @each(
     ("lines", "expected"),
     [
-        (["ImportError: no apex", STARTED, *steps(9.0, 8.0)], []),
+        (["ImportError: no apex", STARTED, *steps(9, 8, 7, 6)], []),
         ([STARTED, *steps(9.0, 8.0), "ImportError: no apex"], [("error", False)]),
         (
-            [STARTED, *steps(9, 8, 7), OOM.format("1.10 GiB"), STARTED, *steps(9, 8)],
+            [STARTED, *steps(9, 8, 7), OOM.format("1"), STARTED, *steps(9, 8, 7, 6)],
             [("note", True)],
         ),
         (
@@ -194,6 +194,14 @@ def test_the_rank_that_did_not_come_to_a_collective_is_told(told):
         "ALLREDUCE timed out on the other ranks: rank 2 never came to it"
     )
     assert found.ranks == (0, 1, 3)
+
+
+def test_a_log_that_stops_says_so_unless_an_error_does(told):
+    (found,) = told([STARTED, *steps(9.0, 8.0)])
+    assert found.message == (
+        "the log stops at step 2 of 4, without an end and without an error"
+    )
+    assert found.severity == "note"
 
 
 TROUBLES = {
