@@ -32,6 +32,9 @@ time-out of the ranks that wait for a dead one. ``exception``: an error that fp8
 does not know. ``event``: no cause, only counted by figures.
 """
 
+OF_SIGNS = ("rank", "last_step")
+"""What is known of every text: who printed it, and the step of its last line."""
+
 MAX_TEXT = 160
 """Longest captured text in a message [characters]."""
 
@@ -139,8 +142,8 @@ class Scope:
     """The names of a cause's expressions for one run.
 
     ``log.`` and ``trace.`` are figures, ``text.`` what a pattern captured in the first
-    line, ``text.rank`` the process that printed it; any other name is one of the
-    config's job, if there is a config.
+    line, ``text.rank`` the process that printed it and ``text.last_step`` the step of
+    the last line; any other name is one of the config's job, if there is a config.
     """
 
     def __init__(
@@ -213,7 +216,7 @@ def known_names(cause: Cause) -> Iterator[str]:
     yield from FIGURES
     general = causes().get(cause.of, cause)
     for text in (*cause.texts, *general.texts):
-        yield from (f"text.{name}" for name in ("rank", *text.pattern.groupindex))
+        yield from (f"text.{name}" for name in (*OF_SIGNS, *text.pattern.groupindex))
     yield from (*FIELDS, *FACTS)
     for known in trainers().values():
         for id_ in known.ids:

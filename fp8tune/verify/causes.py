@@ -248,6 +248,8 @@ def _scope(signs: list[Sign], figures: Figures, config: Config | None) -> Scope:
     values = dict(first.values) if first else {}
     if first and first.rank is not None:
         values.setdefault("rank", str(first.rank))
+    if signs:
+        values.setdefault("last_step", signs[-1].values.get("step", ""))
     return Scope(figures, values, config and config.job)
 
 

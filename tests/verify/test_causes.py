@@ -175,6 +175,13 @@ def test_what_the_run_survived_is_a_note_or_nothing(told, lines, expected):
     assert [(one.severity, one.survived) for one in told(lines)] == expected
 
 
+def test_nan_losses_that_are_skipped_are_a_warning(told):
+    (found,) = told([*steps(9.0), NAN.format(2), STEP.format(3, 8.0)])
+    assert (found.code, found.severity) == ("nan-skipped", "warning")
+    (found,) = told([*steps(9.0), STEP.format(2, "nan")])
+    assert (found.code, found.severity) == ("nan-loss", "error")
+
+
 def test_the_rank_with_the_first_nan_is_told(told):
     lines = [*steps(9.0), NAN.format(2).replace("rank 0", "rank 2"), NAN.format(2)]
     (found,) = told(lines)
