@@ -17,6 +17,7 @@ from fp8tune.trainers.about import trainers
 from fp8tune.verify import causes
 from fp8tune.verify.cause import ROLES, Scope, filled, known_names, texts
 from fp8tune.verify.cause import causes as read_causes
+from fp8tune.verify.diagnosis import implied
 from fp8tune.verify.evidence import Log, Sign
 from fp8tune.verify.figures import FIGURES, Figures
 from fp8tune.verify.log import read
@@ -252,7 +253,7 @@ def test_long_lines_made_to_backtrack_are_read():
 
 def test_implications_do_not_go_in_circles():
     for cause in CAUSES:
-        assert cause.name not in causes._implied(cause)
+        assert cause.name not in implied(cause)
 
 
 def test_figures_of_no_run_are_unknown():

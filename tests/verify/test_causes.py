@@ -8,6 +8,7 @@ from fp8tune.job import Target
 from fp8tune.lint.config import read_config
 from fp8tune.verify import causes
 from fp8tune.verify.cause import texts
+from fp8tune.verify.diagnosis import data
 from fp8tune.verify.log import read
 from tests.each import each
 
@@ -253,7 +254,7 @@ def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, 
     assert Path(read_in.path).read_text() == text
     causes.write(read_in, after)
     assert Path(read_in.path).read_bytes() == after
-    shown = causes.data(found[0])
+    shown = data(found[0])
     assert shown["fix"]["safety"] == "unsafe"
     assert shown["fix"]["edits"]
 
@@ -275,7 +276,7 @@ def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
 
 def test_data_for_programs_without_a_config(told):
     found = told(["OSError: [Errno 28] No space left on device"])
-    assert causes.data(found[0]) == {
+    assert data(found[0]) == {
         "code": "disk-full",
         "severity": "error",
         "message": "no space is left on the disk",
