@@ -43,7 +43,7 @@ EVIDENCE = {
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths", "torchtitan_activation_bytes"),
     "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),
-    "Stability": ("stability_aa", "warmups", "first_steps"),
+    "Stability": ("stability_aa", "warmups", "first_steps", "loss_gaps"),
 }
 """Recorded results by subject; each is a page below ``benchmarks/results``."""
 

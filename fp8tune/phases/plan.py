@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
+from fp8tune.lint.engine import check
 from fp8tune.lint.wording import shown
+from fp8tune.lint.written import rules_for
 from fp8tune.phases import CannotPlan
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.phase import Phase, Setting
@@ -57,6 +59,7 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
     ``warmup`` and ``cooldown`` are steps, or a share of the run such as ``5%``.
     """
     _check_trainer(config)
+    _check_runs(config)
     job = config.job
     total = _total(job)
     first, last = (
@@ -115,6 +118,22 @@ def _check_trainer(config: Config) -> None:
         keys = config.job.keys_for({"precision": "fp8"}).items()
         sets = " and ".join(f"{key} = {shown(value)}" for key, value in keys)
         raise CannotPlan(f"this config trains in {precision}, not in FP8: set {sets}")
+
+
+def _check_runs(config: Config) -> None:
+    """Raise ``CannotPlan`` if the trainer refuses the config, or crashes on it."""
+    report = check(
+        config.path,
+        config.data,
+        rules_for(config.path),
+        config.target,
+        only=config.trainer.id,
+        overrides=config.overrides,
+    )
+    for found in report.diagnostics:
+        if found.severity == "error" and found.category in ("rejected", "crash"):
+            see = f"fix that first, see: fp8tune lint {config.path}"
+            raise CannotPlan(f"{found.message} [{found.rule}]; {see}")
 
 
 def _total(job: Job) -> int:

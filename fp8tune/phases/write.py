@@ -67,7 +67,9 @@ def phase_configs(plan: Plan, folder: str) -> Iterator[PhaseConfig]:
 def _head(plan: Plan, phase: Phase, name: str) -> str:
     span = f"steps {phase.start + 1} to {phase.end} of {phase.total}"
     of = f"phase {phase.number} of {len(plan.phases)} of {plain(name)}"
-    return f"{of}: {phase.precision}, {span}"
+    known = plan.config.trainer
+    release = f" ({known.about.title} {known.version})" * bool(known.version)
+    return f"{of}: {phase.precision}, {span}{release}"
 
 
 def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
@@ -158,6 +160,10 @@ def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:
         span = f"steps {phase.start + 1:>{wide},} to {phase.end:>{wide},}"
         yield f"  {phase.number}  {phase.precision:<4}  {span}  {config.path}"
     yield f"learning rate: that of the unbroken run at each of {steps}"
+    known = plan.config.trainer
+    if known.version:
+        other = f"--trainer {known.name}==VERSION names another"
+        yield f"trainer: {known.about.title} {known.version}; {other}"
     sequences = plan.sequences()
     if sequences:
         starts = ", ".join(f"{p.start * sequences:,}" for p in plan.phases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -35,8 +36,9 @@ def smooth(places: Sequence[float], values: Sequence[float]) -> Line:
     pairs = [
         pair for pair in zip(places, values, strict=True) if math.isfinite(pair[1])
     ]
-    size = max(1, math.ceil(len(pairs) / POINTS))
-    parts = [pairs[n : n + size] for n in range(0, len(pairs), size)]
+    count = min(POINTS, len(pairs))
+    ends = [len(pairs) * n // count for n in range(count + 1)] if count else []
+    parts = [pairs[low:high] for low, high in itertools.pairwise(ends)]
     return [
         (statistics.fmean(p for p, _ in part), statistics.fmean(v for _, v in part))
         for part in parts
@@ -109,8 +111,8 @@ def _norms(result: Comparison) -> Lines | None:
 
 
 def _smoothing(result: Comparison) -> str:
-    size = max(1, math.ceil(len(result.aligned) / POINTS))
-    note = f"Each point is the mean of {size} places. " if size > 1 else ""
+    many = len(result.aligned) > POINTS
+    note = f"Neighbouring steps are averaged to {POINTS} points. " if many else ""
     return f"{note}The right panel compares with the mean of the bf16 runs."
 
 

@@ -17,7 +17,8 @@ from fp8tune.verify.unpack import Text
 
 LONGEST = 1 << 20
 """Characters of one event, or of one value beside the events."""
-MOST_KEYS = 200
+KEPT = ("distributedInfo", "deviceProperties")
+"""What is kept of the values beside the events."""
 
 _DECODER = json.JSONDecoder(strict=False)
 _GAP = re.compile(r"[\s,]*")
@@ -33,8 +34,8 @@ class Events:
     """The events of a trace, and what the trace holds beside them.
 
     ``wanted`` says by category and name whether an event matters; an event that does
-    not may be left out. ``header`` has the values beside the events, ``read`` counts
-    the events, ``cut`` says why the trace could not be read to its end.
+    not may be left out. ``header`` has the values of ``KEPT`` beside the events,
+    ``read`` counts the events, ``cut`` says why the trace could not be read to its end.
     """
 
     def __init__(self, text: Text, wanted: Callable[[str, str], bool]) -> None:
@@ -76,8 +77,8 @@ class Events:
                 yield from self._array(open_end=False)
                 continue
             value = cursor.value()
-            if len(self.header) < MOST_KEYS:
-                self.header[key[:200]] = value
+            if key in KEPT:
+                self.header[key] = value
 
     def _array(self, *, open_end: bool) -> Iterator[dict[str, Any]]:
         """Yield the events of an array; ``open_end``: it may lack its bracket."""

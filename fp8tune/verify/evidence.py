@@ -111,8 +111,8 @@ class Log:
     """What a training log says.
 
     ``trainer`` is the trainer whose lines these are, ``""`` if none is known.
-    ``starts`` has a curve for each start of the run in the log; ``began`` is whether the
-    log shows the beginning of one. ``ended`` is whether
+    ``starts`` has a curve for each start of the run in the log; ``began`` is whether
+    the log shows the beginning of one. ``ended`` is whether
     the run said that it reached its end, None if the log does not show it.
     False if it said that it stopped before.
     ``settings`` are values that the log prints of the config, by their names there;

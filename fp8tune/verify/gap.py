@@ -44,6 +44,8 @@ FEWEST = 12
 """Fewest places in the last quarter for a verdict on the gap."""
 POWER = 1.43
 """The gap that is seen in 4 of 5 cases, over half an interval: (1.96 + 0.84) / 1.96."""
+MAX_NORMS = 100_000
+"""Most logged steps of a run, at its end, whose gradient norms are compared."""
 SLOPE_SHARE = 0.5
 """Share of the run, at its end, from which the slope of the loss is read."""
 PROVEN_TOKENS = 200e9
@@ -96,10 +98,12 @@ class Gap:
 class Equal:
     """What FP8 needs to reach the loss of bf16, relative to what bf16 needed.
 
+    The intervals have the spread between seeds only if ``with_seeds``.
     ``speed`` is FP8's tokens/s over bf16's, None if one is not logged.
     """
 
     tokens: Interval
+    with_seeds: bool
     time: Interval | None = None
     speed: float | None = None
 
@@ -262,7 +266,8 @@ def _equal(result: Comparison, gap: Gap) -> Equal | None:
 
     Near its end the loss of bf16 is taken as linear in the logarithm of the tokens. A
     gap g then takes exp(g / slope) times the tokens. The interval has the errors of the
-    gap and of the slope.
+    gap and of the slope. An assumed spread of seeds is left out: it would hide what
+    these runs show.
     """
     aligned, theirs = result.aligned, result.aligned.losses[len(result.fp8) :]
     rows = [
@@ -275,17 +280,17 @@ def _equal(result: Comparison, gap: Gap) -> Equal | None:
     slope, error = _slope(rows)
     if slope + curves.NORMAL * error >= 0:
         return None
-    size = gap.total.value / -slope
+    size, measured = gap.total.value / -slope, gap.steps if gap.assumed else gap.total
     half = math.hypot(
-        (gap.total.high - gap.total.value) / slope,
-        curves.NORMAL * error * gap.total.value / slope**2,
+        (measured.high - measured.value) / slope,
+        curves.NORMAL * error * size / slope,
     )
-    if abs(size) > math.log(BEYOND):
+    if max(abs(size), half) > math.log(BEYOND):
         return None
-    tokens = Interval(*(math.exp(min(50.0, size + d)) for d in (0, -half, half)))
+    tokens = Interval(*(math.exp(size + d) for d in (0, -half, half)))
     speed = speed_ratio(result.fp8, result.bf16)
     time = Interval(*(value / speed for value in tokens)) if speed else None
-    return Equal(tokens=tokens, time=time, speed=speed)
+    return Equal(tokens=tokens, with_seeds=not gap.assumed, time=time, speed=speed)
 
 
 def _slope(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -350,7 +355,8 @@ def _at_least(count: int, total: int, share: float) -> float:
 
 def _norms_of(run: Run, last: float) -> list[float]:
     pairs = zip(run.curve.step, run.curve.grad_norm, strict=True)
-    return [norm for step, norm in pairs if step <= last and math.isfinite(norm)]
+    norms = [norm for step, norm in pairs if step <= last and math.isfinite(norm)]
+    return norms[-MAX_NORMS:]
 
 
 def _ends_in_nan(run: Run) -> bool:

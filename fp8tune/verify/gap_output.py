@@ -25,7 +25,7 @@ Row = tuple[str, str, str, str]
 def text(result: Comparison) -> Iterator[str]:
     """Yield the comparison in lines."""
     first, *others = findings(result)
-    yield str(result.verdict)
+    yield f"verdict: {result.verdict}"
     yield first.message
     yield ""
     yield from _columns([("", "source", "steps", "tokens"), *run_rows(result)])

@@ -34,9 +34,12 @@ ANSI = re.compile(
 CONTROL = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 BINARY = bytes({*range(7), *range(14, 27), *range(28, 32), 127})
 RANK = re.compile(
-    r"\s*(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
-    re.I,
+    r"\s*(?:[\w.-]{1,64}/\d{1,6} )?"  # as NeMo-Run names its jobs
+    r"(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
+    re.IGNORECASE,
 )
+"""What stands before a line of one rank: of torchrun, srun, or the trainer's own."""
+
 TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])\b")
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MESSAGES = ("message", "msg", "text", "event", "log")

@@ -74,8 +74,12 @@ class Reader:
         self._steps: dict[str, Steps] = {}
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._mentioned: set[Any] = set()
-        self._epochs = math.nan
+        self._epochs = 0.0
+        self._pace = math.nan
+        self._step_line = 0
         self._skipped = 0
+        self._last_index: int | None = None
+        self._last: tuple[int, bytes, Wanted] | None = None
 
     def feed(self, block: bytes) -> None:
         """Read on."""
@@ -92,8 +96,9 @@ class Reader:
             self._scan(rest)
             self.log.lines += 1
         self.log.cut = self._decoder.cut
+        self._add_last()
         for steps in self._steps.values():
-            steps.number(lines.number(self._setting_of("max_steps")) / self._epochs)
+            steps.number(self._steps_per_epoch())
         self._choose_trainer()
         if self.log.trainer:
             _fill(self.log, patterns.known()[self.log.trainer])
@@ -116,9 +121,12 @@ class Reader:
         found = [index for index, shape in enumerate(shapes) if shape in wanted]
         if self._every() > 1:
             found = self._thinned(found, shapes, parts, wanted)
+        number_of = numbers.__getitem__ if numbers else first.__add__
         for index in found:
-            number = numbers[index] if numbers else first + index
-            self._line(number, parts[index], wanted[shapes[index]])
+            self._line(number_of(index), parts[index], wanted[shapes[index]])
+        if self._last_index is not None:
+            index = self._last_index
+            self._last = number_of(index), parts[index], wanted[shapes[index]]
 
     def _every(self) -> int:
         return max((steps.every for steps in self._steps.values()), default=1)
@@ -144,7 +152,16 @@ class Reader:
             thinnable = [index for index, rank in pairs if rank in own]
         kept = thinnable[-self._skipped % every :: every]
         self._skipped = (self._skipped + len(thinnable)) % every
+        self._last_index = thinnable[-1] if thinnable else None
         return sorted(kept + others)
+
+    def _add_last(self, before: float = math.inf) -> None:
+        """Add the last step before a line, even if it was left out."""
+        if self._last and self._last[0] < before:
+            number, line, wanted = self._last
+            self._last = self._last_index = None
+            if number > self._step_line:
+                self._line(number, line, wanted)
 
     def _is_of_no_curve(self, rank: int | None, wanted: Wanted) -> bool:
         """Whether a line can only be the step of a rank that has no curve."""
@@ -190,9 +207,12 @@ class Reader:
         for name, factor in hit.line.scale.items():
             if name in values:
                 values[name] *= self._factor(factor)
+        if epoch := values.get("epoch"):  # the progress bar stands at this step
+            self._pace = lines.number(self._setting_of("steps_done")) / epoch
         if hit.line.trainer not in self._steps:
             self._steps[hit.line.trainer] = Steps()
         self._steps[hit.line.trainer].add(hit.number, hit.rank, values)
+        self._step_line = hit.number
 
     def _factor(self, factor: float | str) -> float:
         if not isinstance(factor, str):
@@ -217,6 +237,8 @@ class Reader:
             self.log.mentions.append(mention)
 
     def _started(self, hit: Hit) -> None:
+        self._add_last(hit.number)
+        self._skipped = 0
         for steps in self._steps.values():
             steps.restart()
         self.log.ended = None
@@ -228,7 +250,7 @@ class Reader:
         if self.log.ended is None:
             last = lines.number(values.get("step") or "")
             self.log.ended = not last < lines.number(self._setting_of("max_steps"))
-        self._epochs = lines.number(values.get("epoch") or "")
+        self._epochs = lines.number(values.get("epoch") or "0")
 
     def _stopped(self, _hit: Hit) -> None:
         self.log.ended = False
@@ -236,7 +258,8 @@ class Reader:
     def _settings(self, hit: Hit) -> None:
         values = {key: value for key, value in hit.match.groupdict().items() if value}
         for name, factors in hit.line.product.items():
-            values[name] = str(math.prod(int(values[factor]) for factor in factors))
+            product = math.prod(lines.number(values[factor]) for factor in factors)
+            values[name] = f"{product:.0f}"
         self._set(values)
 
     def _config(self, hit: Hit) -> None:
@@ -253,6 +276,15 @@ class Reader:
     def _event(self, hit: Hit) -> None:
         name, text = hit.line.name, hit.text[:SHOWN]
         self.log.events.setdefault(name, Event(hit.number, text, 0)).count += 1
+
+    def _steps_per_epoch(self) -> float:
+        """Return what turns epochs to steps, from the best that the log has."""
+        known = lines.number(self._setting_of("steps_per_epoch"))
+        if not math.isnan(known):
+            return known
+        if self._epochs:  # of the run's last line
+            return lines.number(self._setting_of("max_steps")) / self._epochs
+        return self._pace
 
     def _setting_of(self, name: str) -> str:
         return self.log.settings.get(name, "")

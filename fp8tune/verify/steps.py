@@ -11,6 +11,9 @@ from fp8tune.verify.evidence import QUANTITIES, Curve
 KEEP = 100_000
 """Steps of a curve; where there are more, every second one is dropped."""
 
+MOST = 1e15
+"""No step has a number as high."""
+
 STARTS = 200
 """Starts of a run that have a curve of their own; further ones continue the last."""
 
@@ -58,20 +61,20 @@ class Steps:
                 return
         if not self.curves or behind or self._restarted:
             if len(self.curves) < STARTS:
-                self.curves.append(Curve(line=line))
+                self.curves.append(Curve(line=line, every=self.every))
             self._restarted = False
         curve = self.curves[-1]
         curve.add(**values)
         if len(curve) > KEEP:
             _halve(curve)
-            self.every = curve.every
+            self.every = max(self.every, curve.every)
 
     def number(self, steps_per_epoch: float) -> None:
         """Turn epochs into numbers of steps; NaN if it is not known how many."""
         for curve in self.curves if self.by_epoch else ():
             for index, epoch in enumerate(curve.step):
                 number = epoch * steps_per_epoch
-                curve.step[index] = number if math.isnan(number) else round(number)
+                curve.step[index] = round(number) if abs(number) < MOST else math.nan
         self.by_epoch = False
 
     def _is_of_rank(self, rank: int | None) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
 from fp8tune.verify import tables
 from fp8tune.verify.events import Events
-from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime, Trace
-from fp8tune.verify.kernels import FP8, GEMMS, Pattern, Source, find
+from fp8tune.verify.evidence import Calls, StepTime, Trace
+from fp8tune.verify.gemms import Tally, decide, shape_of
+from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
 from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
 from fp8tune.verify.unpack import LIMIT, Text
 
@@ -32,12 +33,11 @@ CATEGORIES: dict[str, Source] = {
     "Runtime": "call",
 }
 """Categories of events; those with capitals are from torch before 1.13."""
+RECOMPILED = re.compile(r"^Torch-Compiled Region: \d+/(\d{1,9})$")
 NODE = "autograd::engine::evaluate_function: "
 MOST_ROWS = 3_000_000
 """Events that are kept, with 28 bytes each."""
-MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 100_000, 50_000
-MOST_LEFT = 200
-"""GEMMs by operator and shape that are reported."""
+MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 10_000, 20_000
 LONGEST_SHOWN = 300
 
 
@@ -163,8 +163,8 @@ class _Collector:
                 self._keep(self.data, start, us, meaning)
             case "compiled":
                 self.compiled = True
-                _, _, times = name.partition("/")
-                self.recompiles = max(self.recompiles, int(times or 0))
+                if times := RECOMPILED.search(name):
+                    self.recompiles = max(self.recompiles, int(times[1]))
             case _:
                 if name == "_compile.compile_inner (dynamo_timed)":
                     self.compiling.add(us)
@@ -183,18 +183,18 @@ class _Collector:
             raise _TooMuch(f"more than {MOST_ROWS:,} events that matter")
 
     def _meaning(self, source: Source, name: str) -> int:
-        number = self.numbers.get((source, name))
+        number = self.numbers.get((source, name[:LONGEST_NAME]))
         if number is None:
             number = len(self.meanings)
             if number >= MOST_NAMES:
                 raise _TooMuch(f"more than {MOST_NAMES:,} names")
             short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..."
             self.meanings.append(Meaning(short, find(source, name)))
-            self.numbers[source, name] = number
+            self.numbers[source, name[:LONGEST_NAME]] = number
         return number
 
     def _shape(self, pattern: Pattern, arguments: dict[str, Any]) -> int:
-        shape = _shape(pattern, arguments)
+        shape = shape_of(pattern, arguments)
         number = self.shape_numbers.get(shape)
         if number is None:
             number = len(self.shapes)
@@ -259,7 +259,7 @@ class _Collector:
 
     def _gemms(self, trace: Trace, nested: Nested) -> None:
         """Fill in the GEMMs: of kernels where there are any, else of operators."""
-        tally = _Tally(trace, self.meanings, self.shapes)
+        tally = Tally(trace, self.meanings, self.shapes)
         if not self._kernels(tally, nested):
             for gemm, (calls, us) in nested.gemms.items():
                 pattern = self.meanings[gemm.meaning].pattern
@@ -272,7 +272,7 @@ class _Collector:
         elif self.operators and not trace.cut:
             trace.trains = False
 
-    def _kernels(self, tally: _Tally, nested: Nested) -> bool:
+    def _kernels(self, tally: Tally, nested: Nested) -> bool:
         """Count the kernels of GEMMs; return whether there are any."""
         kernels = self.kernels
         unknown: dict[tuple[Gemm, str], float] = {}
@@ -280,7 +280,9 @@ class _Collector:
         any_gemm = False
         for row, meaning in enumerate(kernels.meaning):
             name, pattern = self.meanings[meaning]
-            phase, gemm = nested.launches.get(kernels.key[row], ("", None))
+            inside = nested.launches.get(kernels.key[row], "")
+            gemm = None if isinstance(inside, str) else inside
+            phase = inside if isinstance(inside, str) else inside.phase
             us = kernels.end[row] - kernels.start[row]
             if phase == "compiling":  # torch.compile tries kernels out
                 continue
@@ -293,7 +295,7 @@ class _Collector:
             kind = pattern.kind
             if gemm is not None:
                 served.add(gemm)
-                kind = _decide(kind, self._kind(gemm.meaning))
+                kind = decide(kind, self._kind(gemm.meaning))
             if not phase and pattern.backward:
                 phase = "backward"
             tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
@@ -349,96 +351,6 @@ class _Collector:
         return (min(starts), max(ends)) if starts else (0.0, 0.0)
 
 
-class _Tally:
-    """Adds up GEMMs by precision, pass, operator and shape."""
-
-    def __init__(
-        self, trace: Trace, meanings: list[Meaning], shapes: list[Shape | None]
-    ) -> None:
-        self._trace = trace
-        self._meanings = meanings
-        self._shapes = shapes
-        self._phases: Counter[str] = Counter()
-        self._each: dict[tuple[bool, str, int, str], list[Any]] = {}
-
-    def add(
-        self,
-        kind: str,
-        engine: str,
-        gemm: Gemm | None,
-        phase: str,
-        calls: int,
-        us: float,
-        kernel: str = "",
-    ) -> None:
-        """Add calls of one kind and pass."""
-        trace = self._trace
-        is_fp8 = kind in FP8
-        shape = self._shapes[gemm.shape] if gemm is not None else None
-        totals = [self._total(kind, phase)]
-        if is_fp8:
-            self._phases[phase] += calls
-            trace.engines[engine] = trace.engines.get(engine, 0) + calls
-            if kind == "fp8-grouped":
-                totals.append(trace.grouped)
-        for total in totals:
-            total.calls += calls
-            total.us += us
-            if shape is not None:
-                total.flops += calls * shape.flops
-                total.with_shapes += calls
-        if kind == "unclear-gemm":
-            return
-        name = self._meanings[gemm.meaning].name if gemm is not None else kernel
-        key = (is_fp8, name, gemm.shape if gemm is not None else 0, phase)
-        entry = self._each.setdefault(key, [0, 0.0, kernel])
-        entry[0] += calls
-        entry[1] += us
-
-    def _total(self, kind: str, phase: str) -> Gemms:
-        trace = self._trace
-        if kind in FP8:
-            return trace.fp8
-        if kind == "unclear-gemm":
-            return trace.unclear
-        if phase == "optimizer":
-            return trace.optimizer
-        return trace.batched if kind == "batched-gemm" else trace.other
-
-    def finish(self) -> None:
-        """Fill in the passes and the lists by operator and shape."""
-        trace, phases = self._trace, self._phases
-        trace.forward = self._ran("forward")
-        trace.backward = self._ran("backward")
-        if trace.fp8.calls and not phases["backward"] and trace.cut:
-            trace.backward = None
-        each = sorted(self._each.items(), key=lambda item: -item[1][1])
-        for (is_fp8, name, number, phase), (calls, us, kernel) in each:
-            into = trace.ran if is_fp8 else trace.left
-            if len(into) < MOST_LEFT:
-                shape = self._shapes[number]
-                mkn, dtype = (shape.mkn, shape.dtype) if shape else (None, "")
-                into.append(Left(name, mkn, calls, us, dtype, phase, kernel))
-
-    def _ran(self, phase: str) -> bool | None:
-        trace, phases = self._trace, self._phases
-        gemms = trace.fp8.calls + trace.other.calls + trace.unclear.calls
-        if not gemms or (trace.unclear.calls and not phases[phase]):
-            return None
-        return True if phases[phase] else None if phases[""] else False
-
-
-def _decide(kernel: str, parent: str) -> str:
-    """Return the kind of a kernel, given that of the operator that launched it."""
-    if kernel == "unclear-gemm":
-        return parent
-    if kernel == "fp8-gemm" and parent == "fp8-grouped":
-        return parent
-    if kernel == "gemm" and parent == "batched-gemm":
-        return parent
-    return kernel
-
-
 def _number(value: Any) -> float | None:
     """Return a finite number of a trace, None for anything else."""
     if type(value) not in (int, float):
@@ -459,27 +371,6 @@ def _casts(arguments: dict[str, Any]) -> bool:
         return False
     into, out = str(types[0])[:LONGEST_SHOWN], str(types[1])[:LONGEST_SHOWN]
     return "Float8" in into and "Float8" not in out
-
-
-def _shape(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
-    """Return the shape of a GEMM from its operator's arguments, None without."""
-    shapes = arguments.get("Input Dims", arguments.get("Input dims"))
-    first, second = pattern.operands
-    if not isinstance(shapes, list) or len(shapes) <= second:
-        return None
-    a, b = shapes[first], shapes[second]
-    for matrix in (a, b):
-        if not isinstance(matrix, list) or len(matrix) not in (2, 3):
-            return None
-        if not all(type(size) is int and 0 <= size < 1 << 40 for size in matrix):
-            return None
-    if a[-1] != b[-2]:
-        return None
-    types = arguments.get("Input type")
-    listed = isinstance(types, list) and len(types) > first
-    dtype = str(types[first])[:LONGEST_SHOWN] if listed else ""  # type: ignore[index]
-    batch = a[0] if len(a) == len(b) == 3 else 1
-    return Shape((a[-2], a[-1], b[-1]), batch, dtype)
 
 
 def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:

@@ -91,6 +91,7 @@ def test_what_is_no_log_is_refused(data, message):
         ("  7: x", ("x", 7)),
         ("1: [default3]: x", ("x", 3)),
         ("\x1b[31m[Rank 2]\x1b[0m x\x07", ("x", 2)),
+        ("retraining/0 [default5]:x", ("x", 5)),
         ("12:34:56 INFO x", ("12:34:56 INFO x", None)),
         ("[step 3] x", ("[step 3] x", None)),
         ("rank: 3 of 8", ("rank: 3 of 8", None)),

@@ -1,14 +1,17 @@
 """Logs of real runs, and of runs made by hand: whole, in blocks, while they grow."""
 
+import contextlib
 import math
 import re
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from fp8tune.verify import steps as steps_module
 from fp8tune.verify.evidence import Event, Mention, Sign
+from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Follower, Reader, read
 from tests.each import each
 from tests.verify.test_lines import STEP
@@ -19,6 +22,8 @@ OUT_OF_MEMORY = SimpleNamespace(
     triggers=(b"OutOfMemoryError",),
     pattern=re.compile(r"OutOfMemoryError: .*allocate (?P<gib>[\d.]+) GiB"),
 )
+
+LAST_LINE = "\r 75%|# | 9/80 [0:01<0:01, 9it/s]\n{'train_runtime': '1', 'epoch': '4'}"
 
 KEMPNERFORGE = ("kempnerforge", True, [1, 2, 3, 4], {"ac": 1, "checkpoint": 1})
 TITAN = ("torchtitan", True, [1, 2, 3, 4], {"ac": 1})
@@ -211,7 +216,7 @@ def test_long_curves_are_thinned(monkeypatch):
     assert (curve.every, log.lines) == (32, 20_001)
     assert 500 <= len(curve) <= 1000
     assert curve.step[0] == 0
-    assert 20_000 - curve.step[-1] <= 32
+    assert curve.step[-1] == 19_999
     assert set(odd) <= set(curve.step)
     assert list(curve.step) == sorted(curve.step)
     assert log.events == {"checkpoint": Event(12_002, log.events["checkpoint"].text)}
@@ -227,7 +232,60 @@ def test_thinned_curve_is_of_one_rank(monkeypatch):
     (curve,) = reader.finish().starts
     assert {int(loss) for loss in curve.loss} == {0}
     assert 50 <= len(curve) <= 100
-    assert 1000 - curve.step[-1] <= curve.every
+    assert curve.step[-1] == 999
+
+
+@each(
+    ("head", "end", "expected"),
+    [
+        ("Num update steps per epoch = 20", "", [5, 10, 15]),
+        ("", LAST_LINE, [5, 10, 15]),
+        ("", "", [math.nan] * 3),
+        ("bar", "", [5, 10, 15]),
+        ("Num update steps per epoch = " + "9" * 5000, "", [math.nan] * 3),
+    ],
+    ids=("said", "last line", "not known", "bar", "hostile"),
+)
+def test_steps_of_a_trainer_that_logs_epochs(head, end, expected):
+    reader = Reader()
+    reader.feed(head.encode() + b"\n")
+    for step, epoch in ((5, "0.25"), (10, "0.5"), (15, "0.75")):
+        if head == "bar":
+            reader.feed(f" {step}%|#  | {step}/80 [00:01<00:01, 2.3s/it]\r".encode())
+        reader.feed(f"{{'loss': '2.5', 'epoch': '{epoch}'}}\n".encode())
+    reader.feed(end.encode())
+    (curve,) = reader.finish().starts
+    assert list(curve.step) == pytest.approx(expected, nan_ok=True)
+
+
+def test_thinned_start_has_its_last_step(monkeypatch):
+    monkeypatch.setattr(steps_module, "KEEP", 100)
+    reader = Reader()
+    start = b"[rank 0] INFO     Starting training: step=0, max_steps=9, batch_size=2, grad_accum=1, world_size=1\n"  # noqa: E501
+    for _ in range(2):
+        reader.feed(start)
+        for step in range(1, 334):
+            reader.feed(STEP.format(step).encode() + b"\n")
+    curves = reader.finish().starts
+    assert [(curve.step[0], curve.step[-1]) for curve in curves] == [(1, 333), (1, 333)]
+
+
+def test_hostile_numbers():
+    """They are more than floats or Python's own limits hold."""
+    reader = Reader()
+    many = "9" * 5000
+    reader.feed(
+        f"Building device mesh with parallelism: pp={many}, dp_replicate=1, "
+        f"dp_shard=1, cp=1, tp=1\n{STEP.format(many)}\n{STEP.format(1)}\n"
+        f"Replaced {many} linear layers with FP8 blockwise linear (skipped 1 by name, "
+        f"0 by 128-divisibility)\n[rank {many}] x\nTraining complete: {many} steps, "
+        f"{many} tokens\nStarting training: step={many}, max_steps={many}, "
+        f"batch_size={many}, grad_accum={many}, world_size={many}\n"
+        f"{{'loss': '{many}', 'epoch': '{many}'}}\n".encode()
+    )
+    log = reader.finish()
+    assert log.settings["world_size"][:9] == "9" * 9
+    assert [list(curve.step) for curve in log.starts] == [[math.inf], [1]]
 
 
 def test_trainer_that_the_caller_names_decides():
@@ -238,6 +296,33 @@ def test_trainer_that_the_caller_names_decides():
         "learning_rate": [2e-05],
         "peak_gib": [38.49],
     }
+
+
+def test_changed_logs_are_read_or_refused():
+    random = Random(5)
+    logs = [path.read_bytes() for path in LOGS.iterdir()]
+    parts = (
+        b"\r",
+        b"\n",
+        bytes(9),
+        b"\x1b[31m",
+        b"9" * 400,
+        b"nan",
+        b"{",
+        b" 3: ",
+        b'"',
+    )
+    for _ in range(200):
+        data = bytearray(random.choice(logs))
+        for _ in range(random.randrange(1, 60)):
+            place = random.randrange(len(data) + 1)
+            change = random.choice([*parts, random.randbytes(3), random.choice(logs)])
+            data[place : place + random.randrange(20)] = change[:500]
+        with contextlib.suppress(Unreadable):
+            reader = Reader()
+            for start in range(0, len(data), 999):
+                reader.feed(bytes(data[start : start + 999]))
+            assert reader.finish().lines <= data.count(b"\n") + 1
 
 
 def test_a_log_of_no_trainer():
