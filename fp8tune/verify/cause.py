@@ -1,7 +1,7 @@
 """A known cause of a failed or poor run: one file, ``rules/run/<name>.toml``.
 
 A cause is found by the texts that it leaves in a log, by a condition over figures of
-the run (``figures.py``), or both. ``docs/guides/rules.md`` explains the fields.
+the run (``figures.py``), or both. ``CONTRIBUTING.md`` explains the fields.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
 
 class Cause:
-    """One cause, as its file defines it; see ``docs/guides/rules.md``."""
+    """One cause, as its file defines it; see ``CONTRIBUTING.md``."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data

@@ -38,14 +38,16 @@ class OneFix(NamedTuple):
 
 @dataclass
 class Shown:
-    """The signs of a cause in one file, how many there were, what became of the run.
+    """The signs of a cause, the file of the first, how many there were in all.
 
-    ``counts`` is whether it is reported.
+    ``several`` is whether other files have some too, ``survived`` whether the run went
+    on, and ``counts`` whether the cause is reported.
     """
 
     path: str = ""
     signs: list[Sign] = field(default_factory=list)
     count: int = 0
+    several: bool = False
     survived: bool = False
     counts: bool = True
 
@@ -139,11 +141,14 @@ def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
-            shown.setdefault(cause.name, Shown(source.path)).signs.append(sign)
+            seen = shown.setdefault(cause.name, Shown(source.path))
+            seen.signs.append(sign)
+            seen.several |= seen.path != source.path
     for name, seen in shown.items():
+        if known[name].role != "exception":  # some of those have another cause
+            seen.count = sum(log.sign_counts.get(name, 0) for log in logs)
         log = next((each for each in logs if each.path == seen.path), None)
-        if log is not None:
-            seen.count = log.sign_counts.get(name, 0)
+        if log is not None and not seen.several:
             seen.survived = _survived(known[name], seen, log)
             seen.counts = not seen.survived or len(log.starts) > 1
     return {name: seen for name, seen in shown.items() if seen.counts}

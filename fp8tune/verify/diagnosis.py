@@ -110,7 +110,8 @@ def _explains(first: Diagnosis, then: Diagnosis) -> bool:
     if first.cause.role == "symptom":
         return then.cause.role == "symptom" and then.severity == "note"
     if then.cause.role == "exception":
-        return first.cause.role == "root" and 0 < first.line < then.line
+        earlier = first.path == then.path and 0 < first.line < then.line
+        return first.cause.role == "root" and earlier
     return then.cause.role == "symptom"
 
 

@@ -7,11 +7,15 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.config import read_config
 from fp8tune.verify import causes
+from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.cause import texts
 from fp8tune.verify.diagnosis import data
+from fp8tune.verify.figures import Figures
 from fp8tune.verify.log import read
 from tests.each import each
 
+KNOWN = read_causes()
+NONE = Figures([], [])
 STEP = (
     "[rank 0] INFO     [step {}] loss={} | lr=3.00e-05 | grad_norm=1.2 | "
     "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
@@ -176,6 +180,23 @@ def test_what_the_run_survived_is_a_note_or_nothing(told, lines, expected):
     assert [(one.severity, one.survived) for one in told(lines)] == expected
 
 
+def test_logs_of_several_ranks_are_one_run(tmp_path):
+    lines = {
+        "0.log": [STARTED, *steps(9, 8, 7, 6), NCCL.replace("ank 3", "ank 0")],
+        "1.log": ["RuntimeError: the size of tensor a must match", CHILD],
+        "2.log": [NCCL.replace("ank 3", "ank 2"), CHILD],
+    }
+    for name, each_line in lines.items():
+        (tmp_path / name).write_text("\n".join([*each_line, ""]))
+    logs = [read(str(tmp_path / name), causes=texts()) for name in lines]
+    found = causes.diagnose(logs, [])
+    assert [(one.code, one.count, one.after) for one in found] == [
+        ("unknown-exception", 1, ""),
+        ("child-failed", 2, "unknown-exception"),
+        ("nccl-timeout", 2, "unknown-exception"),
+    ]
+
+
 def test_nan_losses_that_are_skipped_are_a_warning(told):
     (found,) = told([*steps(9.0), NAN.format(2), STEP.format(3, 8.0)])
     assert (found.code, found.severity) == ("nan-skipped", "warning")
@@ -257,6 +278,34 @@ def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, 
     shown = data(found[0])
     assert shown["fix"]["safety"] == "unsafe"
     assert shown["fix"]["edits"]
+
+
+def test_of_two_fixes_of_one_value_the_first_is_applied(config):
+    read_in = config("[data]\nnum_workers = 6\n")
+    found = [
+        causes.diagnosis(KNOWN[name], "", [], NONE, read_in)
+        for name in ("dataloader-worker-killed", "data-stalls")
+    ]
+    assert [one.fix is None for one in found] == [False, False]
+    after = causes.fixed(read_in, found, unsafe=True)
+    assert after == b"[data]\nnum_workers = 3\n"
+    causes.write(read_in, read_in.data)  # nothing changed: nothing is written
+    assert Path(read_in.path).read_bytes() == read_in.data
+
+
+def test_a_fix_of_out_of_memory_fits_the_gpu(config):
+    text = (
+        "# fp8tune: gpu=h100 world-size=8\n[model]\nn_kv_heads = 8\n"
+        "vocab_size = 128256\nmax_seq_len = 8192\n[train]\nbatch_size = 32\n"
+        'seq_len = 8192\nactivation_checkpointing = "none"\n'
+    )
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(text))
+    assert (
+        "train.batch_size = 1`" in found.fix.title
+    )  # full checkpointing is too little
+    small = text.replace("batch_size = 32", "batch_size = 1")
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(small))
+    assert found.fix.title == 'set `train.activation_checkpointing = "full"`'
 
 
 def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
