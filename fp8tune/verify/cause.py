@@ -79,6 +79,7 @@ class Cause:
         self.trainers = _listed(data.get("trainer", ()))
         self.implies: tuple[str, ...] = tuple(data.get("implies", ()))
         self.rules: tuple[str, ...] = tuple(data.get("rules", ()))
+        self.help: str = data.get("help", "")
         self.why: str = data.get("why", "").strip()
         self.references: tuple[str, ...] = tuple(data.get("references", ()))
 
@@ -105,12 +106,8 @@ class Cause:
     @cached_property
     def messages(self) -> tuple[Template, ...]:
         """The compiled messages; the first whose names are all known is taken."""
-        return self._templates("message")
-
-    @cached_property
-    def helps(self) -> tuple[Template, ...]:
-        """The compiled lines that say what to do; as for messages."""
-        return self._templates("help")
+        sources = _listed(self.data.get("message", ()))
+        return tuple(compile_template(each, self.compiled) for each in sources)
 
     @cached_property
     def fixes(self) -> list[Repair]:
@@ -132,10 +129,6 @@ class Cause:
     def compiled(self, source: str) -> Expression:
         """Return an expression that may name figures, captured texts and the job."""
         return compile_expression(source, _anything, ON_SCOPE)
-
-    def _templates(self, key: str) -> tuple[Template, ...]:
-        sources = _listed(self.data.get(key, ()))
-        return tuple(compile_template(each, self.compiled) for each in sources)
 
 
 class Scope:

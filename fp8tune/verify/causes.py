@@ -233,7 +233,7 @@ def diagnosis(
     found = Diagnosis(
         cause,
         filled(cause.messages, scope) or cause.title,
-        filled(cause.helps, scope),
+        cause.help,
         path,
         signs[0].line if signs else 0,
         len(signs),

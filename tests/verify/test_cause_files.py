@@ -81,7 +81,7 @@ def test_a_file_is_whole(cause):
     assert set(cause.trainers) <= trainers().keys()
     if cause.role != "event":
         assert cause.messages
-        assert cause.helps
+        assert re.fullmatch(r"[^{}]+[^.]", cause.help)
     if cause.of:
         assert not cause.texts
         assert cause.when
@@ -94,9 +94,7 @@ def test_a_file_is_whole(cause):
 @each("cause", CAUSES)
 def test_expressions_name_only_what_there_is(cause):
     known = {*known_names(cause), *FIELDS, *FACTS}
-    used = {
-        name for template in (*cause.messages, *cause.helps) for name in template.names
-    }
+    used = {name for template in cause.messages for name in template.names}
     if cause.when:
         used |= set(cause.when.names)
     for fix in cause.fixes:
