@@ -296,6 +296,7 @@ def _cause(cause: Cause) -> Iterator[str]:
     yield f"(cause-{cause.name})="
     yield f"## {cause.name}"
     yield f"{cause.title}. {cause.why}"
+    yield f"What to do: {cause.help}."
     examples = cause_page.examples(cause)
     if examples:
         yield f"In a log:\n\n{_fence(chr(10).join(examples))}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.verify import causes, patterns
-from fp8tune.verify.causes import Diagnosis
+from fp8tune.verify import diagnosis, patterns
+from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
@@ -93,7 +93,7 @@ def _headline(answer: Answer) -> str:
     line = HEADLINES[answer.verdict.word]
     if answer.trainer:
         line += f"  ({title(answer.trainer)})"
-    codes = [one.code for one in answer.causes if one.cause.severity == "error"]
+    codes = [one.code for one in answer.causes if one.severity == "error"]
     return f"{line}: the run failed, {codes[0]}" if codes else line
 
 
@@ -166,7 +166,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
             }
             for one in verdict.reasons
         ],
-        "causes": _contradictions(verdict) + list(map(causes.data, answer.causes)),
+        "causes": _contradictions(verdict) + list(map(diagnosis.data, answer.causes)),
         "missing": list(dict.fromkeys(verdict.missing)),
         "calibrate": answer.calibrate or None,
     }

@@ -200,6 +200,16 @@ def ended(log: Log) -> Value:
     return log.ended
 
 
+def trainer(log: Log) -> Value:
+    """The trainer whose lines the log has."""
+    return log.trainer or None
+
+
+def says_end(log: Log) -> Value:
+    """Whether the log shows how the run ended; unknown without a known trainer."""
+    return log.ended is not None if log.trainer else None
+
+
 def checkpoints(log: Log) -> Value:
     """Checkpoints that the log reports as saved; unknown without a known trainer."""
     event = log.events.get("checkpoint")

@@ -17,6 +17,7 @@ from fp8tune.trainers.about import trainers
 from fp8tune.verify import causes
 from fp8tune.verify.cause import ROLES, Scope, filled, known_names, texts
 from fp8tune.verify.cause import causes as read_causes
+from fp8tune.verify.diagnosis import implied
 from fp8tune.verify.evidence import Log, Sign
 from fp8tune.verify.figures import FIGURES, Figures
 from fp8tune.verify.log import read
@@ -80,7 +81,7 @@ def test_a_file_is_whole(cause):
     assert set(cause.trainers) <= trainers().keys()
     if cause.role != "event":
         assert cause.messages
-        assert cause.helps
+        assert re.fullmatch(r"[^{}]+[^.]", cause.help)
     if cause.of:
         assert not cause.texts
         assert cause.when
@@ -93,9 +94,7 @@ def test_a_file_is_whole(cause):
 @each("cause", CAUSES)
 def test_expressions_name_only_what_there_is(cause):
     known = {*known_names(cause), *FIELDS, *FACTS}
-    used = {
-        name for template in (*cause.messages, *cause.helps) for name in template.names
-    }
+    used = {name for template in cause.messages for name in template.names}
     if cause.when:
         used |= set(cause.when.names)
     for fix in cause.fixes:
@@ -252,7 +251,7 @@ def test_long_lines_made_to_backtrack_are_read():
 
 def test_implications_do_not_go_in_circles():
     for cause in CAUSES:
-        assert cause.name not in causes._implied(cause)
+        assert cause.name not in implied(cause)
 
 
 def test_figures_of_no_run_are_unknown():

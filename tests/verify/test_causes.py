@@ -7,10 +7,15 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.config import read_config
 from fp8tune.verify import causes
+from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.cause import texts
+from fp8tune.verify.diagnosis import data
+from fp8tune.verify.figures import Figures
 from fp8tune.verify.log import read
 from tests.each import each
 
+KNOWN = read_causes()
+NONE = Figures([], [])
 STEP = (
     "[rank 0] INFO     [step {}] loss={} | lr=3.00e-05 | grad_norm=1.2 | "
     "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
@@ -151,10 +156,10 @@ STARTED = (
 @each(
     ("lines", "expected"),
     [
-        (["ImportError: no apex", STARTED, *steps(9.0, 8.0)], []),
+        (["ImportError: no apex", STARTED, *steps(9, 8, 7, 6)], []),
         ([STARTED, *steps(9.0, 8.0), "ImportError: no apex"], [("error", False)]),
         (
-            [STARTED, *steps(9, 8, 7), OOM.format("1.10 GiB"), STARTED, *steps(9, 8)],
+            [STARTED, *steps(9, 8, 7), OOM.format("1"), STARTED, *steps(9, 8, 7, 6)],
             [("note", True)],
         ),
         (
@@ -173,6 +178,30 @@ STARTED = (
 )
 def test_what_the_run_survived_is_a_note_or_nothing(told, lines, expected):
     assert [(one.severity, one.survived) for one in told(lines)] == expected
+
+
+def test_logs_of_several_ranks_are_one_run(tmp_path):
+    lines = {
+        "0.log": [STARTED, *steps(9, 8, 7, 6), NCCL.replace("ank 3", "ank 0")],
+        "1.log": ["RuntimeError: the size of tensor a must match", CHILD],
+        "2.log": [NCCL.replace("ank 3", "ank 2"), CHILD],
+    }
+    for name, each_line in lines.items():
+        (tmp_path / name).write_text("\n".join([*each_line, ""]))
+    logs = [read(str(tmp_path / name), causes=texts()) for name in lines]
+    found = causes.diagnose(logs, [])
+    assert [(one.code, one.count, one.after) for one in found] == [
+        ("unknown-exception", 1, ""),
+        ("child-failed", 2, "unknown-exception"),
+        ("nccl-timeout", 2, "unknown-exception"),
+    ]
+
+
+def test_nan_losses_that_are_skipped_are_a_warning(told):
+    (found,) = told([*steps(9.0), NAN.format(2), STEP.format(3, 8.0)])
+    assert (found.code, found.severity) == ("nan-skipped", "warning")
+    (found,) = told([*steps(9.0), STEP.format(2, "nan")])
+    assert (found.code, found.severity) == ("nan-loss", "error")
 
 
 def test_the_rank_with_the_first_nan_is_told(told):
@@ -194,6 +223,14 @@ def test_the_rank_that_did_not_come_to_a_collective_is_told(told):
         "ALLREDUCE timed out on the other ranks: rank 2 never came to it"
     )
     assert found.ranks == (0, 1, 3)
+
+
+def test_a_log_that_stops_says_so_unless_an_error_does(told):
+    (found,) = told([STARTED, *steps(9.0, 8.0)])
+    assert found.message == (
+        "the log stops at step 2 of 4, without an end and without an error"
+    )
+    assert found.severity == "note"
 
 
 TROUBLES = {
@@ -238,9 +275,37 @@ def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, 
     assert Path(read_in.path).read_text() == text
     causes.write(read_in, after)
     assert Path(read_in.path).read_bytes() == after
-    shown = causes.data(found[0])
+    shown = data(found[0])
     assert shown["fix"]["safety"] == "unsafe"
     assert shown["fix"]["edits"]
+
+
+def test_of_two_fixes_of_one_value_the_first_is_applied(config):
+    read_in = config("[data]\nnum_workers = 6\n")
+    found = [
+        causes.diagnosis(KNOWN[name], "", [], NONE, read_in)
+        for name in ("dataloader-worker-killed", "data-stalls")
+    ]
+    assert [one.fix is None for one in found] == [False, False]
+    after = causes.fixed(read_in, found, unsafe=True)
+    assert after == b"[data]\nnum_workers = 3\n"
+    causes.write(read_in, read_in.data)  # nothing changed: nothing is written
+    assert Path(read_in.path).read_bytes() == read_in.data
+
+
+def test_a_fix_of_out_of_memory_fits_the_gpu(config):
+    text = (
+        "# fp8tune: gpu=h100 world-size=8\n[model]\nn_kv_heads = 8\n"
+        "vocab_size = 128256\nmax_seq_len = 8192\n[train]\nbatch_size = 32\n"
+        'seq_len = 8192\nactivation_checkpointing = "none"\n'
+    )
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(text))
+    assert (
+        "train.batch_size = 1`" in found.fix.title
+    )  # full checkpointing is too little
+    small = text.replace("batch_size = 32", "batch_size = 1")
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(small))
+    assert found.fix.title == 'set `train.activation_checkpointing = "full"`'
 
 
 def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
@@ -260,7 +325,7 @@ def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
 
 def test_data_for_programs_without_a_config(told):
     found = told(["OSError: [Errno 28] No space left on device"])
-    assert causes.data(found[0]) == {
+    assert data(found[0]) == {
         "code": "disk-full",
         "severity": "error",
         "message": "no space is left on the disk",

@@ -87,7 +87,16 @@ def other_size(folder):
     checkpoint.load({"a": torch.ones(5)}, checkpoint_id=folder, no_dist=True)
 
 
+def half():
+    return torch.ones(2, 2).to(FP8)
+
+
 RAISED = {
+    "operator-without-fp8": [
+        lambda _: half() + half(),
+        lambda _: half() + torch.ones(2, 2, dtype=torch.bfloat16),
+        lambda _: torch.nn.functional.layer_norm(half(), (2,)),
+    ],
     "fp8-size-not-16": [
         lambda _: scaled_mm(32, 50, 64),
         lambda _: scaled_mm(32, 64, 50),
