@@ -105,7 +105,7 @@ class _Collector:
     def wanted(self, category: str, name: str) -> bool:
         """Return whether an event matters, by its category and name."""
         source = CATEGORIES.get(category)
-        if source == "operator":
+        if source == "operator" and category != "user_annotation":
             self.operators = True
         return source == "kernel" or (
             source is not None and find(source, name) is not None
@@ -275,7 +275,7 @@ class _Collector:
     def _kernels(self, tally: Tally, nested: Nested) -> bool:
         """Count the kernels of GEMMs; return whether there are any."""
         kernels = self.kernels
-        unknown: dict[tuple[Gemm, str], float] = {}
+        unknown: dict[Gemm, float] = {}
         served: set[Gemm] = set()
         any_gemm = False
         for row, meaning in enumerate(kernels.meaning):
@@ -288,8 +288,7 @@ class _Collector:
                 continue
             if pattern is None or pattern.kind not in GEMMS:
                 if gemm is not None:
-                    key = (gemm, phase)
-                    unknown[key] = unknown.get(key, 0.0) + us
+                    unknown[gemm] = unknown.get(gemm, 0.0) + us
                 continue
             any_gemm = True
             kind = pattern.kind
@@ -299,12 +298,12 @@ class _Collector:
             if not phase and pattern.backward:
                 phase = "backward"
             tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
-        for (gemm, phase), us in unknown.items():
+        for gemm, us in unknown.items():
             if gemm in nested.gemms and gemm not in served:
                 any_gemm = True
                 calls, _ = nested.gemms[gemm]
                 kind = self._kind(gemm.meaning)
-                tally.add(kind, "unknown", gemm, phase, calls, us)
+                tally.add(kind, "unknown", gemm, gemm.phase, calls, us)
         return any_gemm
 
     def _times(self, trace: Trace) -> None:

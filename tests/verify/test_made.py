@@ -223,3 +223,13 @@ def test_old_categories_and_rounded_times(tmp_path):
     (tmp_path / "old.json").write_text(text.replace("cuda_runtime", "Runtime"))
     old, new = read(tmp_path / "old.json"), read(tmp_path / "new.json")
     assert replace(old, path="") == replace(new, path="")
+
+
+def test_traces_with_wrong_or_missing_correlations(tmp_path):
+    """Without a correlation a kernel belongs to no operator, and counts by its name."""
+    write(tmp_path / "trace.json", *linear(NVJET8), *HEAD)
+    text = (tmp_path / "trace.json").read_text()
+    (tmp_path / "trace.json").write_text(text.replace('"correlation"', '"other"'))
+    found = read(tmp_path / "trace.json")
+    assert summary(found) == (3, 2, 0, None, None, False, "cuBLASLt")
+    assert found.fp8.with_shapes == 0
