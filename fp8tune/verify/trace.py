@@ -15,7 +15,16 @@ from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, StepTime, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
 from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
-from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
+from fp8tune.verify.timeline import (
+    ROUNDING_US,
+    Gemm,
+    Meaning,
+    Nested,
+    Nesting,
+    Rows,
+    Shape,
+    busy,
+)
 from fp8tune.verify.unpack import LIMIT, Text
 
 CATEGORIES: dict[str, Source] = {
@@ -93,7 +102,9 @@ class _Collector:
         self.shapes: list[Shape | None] = [None]
         self.shape_numbers: dict[Shape | None, int] = {None: 0}
         self.threads: dict[Any, Rows] = {}
-        self.kernels, self.waits, self.data = Rows(), Rows(), Rows()
+        self.kernels, self.data = Rows(), Rows()
+        self.waits: dict[Any, Rows] = {}
+        self.reads: dict[Any, Rows] = {}
         self.steps: list[tuple[float, float, int]] = []
         self.rows = 0
         self.casts = self.copies = 0
@@ -139,10 +150,11 @@ class _Collector:
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
     ) -> None:
         if self.meanings[meaning].kind == "wait":
-            self._keep(self.waits, start, us, meaning)
+            self._keep(self._of(self.waits, thread), start, us, meaning)
         else:
             correlation = _correlation(arguments)
-            self._keep(self._thread(thread), start, us, meaning, correlation)
+            rows = self._of(self.threads, thread)
+            self._keep(rows, start, us, meaning, correlation)
 
     def _operator(
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
@@ -158,7 +170,7 @@ class _Collector:
             case "copy":
                 self.copies += _casts(arguments)
             case "wait":
-                self._keep(self.waits, start, us, meaning)
+                self._keep(self._of(self.reads, thread), start, us, meaning)
             case "data":
                 self._keep(self.data, start, us, meaning)
             case "compiled":
@@ -169,7 +181,8 @@ class _Collector:
                 if name == "_compile.compile_inner (dynamo_timed)":
                     self.compiling.add(us)
                 shape = self._shape(pattern, arguments) if pattern.operands else 0
-                self._keep(self._thread(thread), start, us, meaning, shape)
+                rows = self._of(self.threads, thread)
+                self._keep(rows, start, us, meaning, shape)
 
     def _keep(
         self, rows: Rows, start: float, us: float, meaning: int, key: int = 0
@@ -204,13 +217,14 @@ class _Collector:
             self.shape_numbers[shape] = number
         return number
 
-    def _thread(self, thread: tuple[Any, Any]) -> Rows:
+    def _of(self, threads: dict[Any, Rows], thread: tuple[Any, Any]) -> Rows:
+        """Return the rows of a thread."""
         key = thread if all(type(part) in (int, str) for part in thread) else None
-        rows = self.threads.get(key)
+        rows = threads.get(key)
         if rows is None:
-            if len(self.threads) >= MOST_THREADS:
+            if len(threads) >= MOST_THREADS:
                 raise _TooMuch(f"more than {MOST_THREADS:,} threads")
-            rows = self.threads[key] = Rows()
+            rows = threads[key] = Rows()
         return rows
 
     def finish(self, trace: Trace) -> Trace:
@@ -334,12 +348,25 @@ class _Collector:
             StepTime(number, end - begin, us)
             for (begin, end, number), us in zip(steps, times, strict=True)
         ]
-        for row in _inside(self.waits, windows):
-            name = self.meanings[self.waits.meaning[row]].name
-            calls = trace.waits.setdefault(name, Calls())
-            calls.add(self.waits.end[row] - self.waits.start[row])
+        for thread, rows in (self.waits if len(kernels) else self.reads).items():
+            for row in _inside(rows, windows):
+                name = self._name_of_wait(thread, rows, row)
+                calls = trace.waits.setdefault(name, Calls())
+                calls.add(rows.end[row] - rows.start[row])
         for row in _inside(self.data, windows):
             trace.data.add(self.data.end[row] - self.data.start[row])
+
+    def _name_of_wait(self, thread: Any, rows: Rows, row: int) -> str:
+        """Return the name of a wait, and the operator that it is inside of."""
+        name = self.meanings[rows.meaning[row]].name
+        reads = self.reads.get(thread)
+        if reads is None or reads is rows:
+            return name
+        begin, end = rows.start[row], rows.end[row] - ROUNDING_US
+        at = bisect_right(reads.start, begin) - 1
+        if at < 0 or not (reads.start[at] <= begin and end <= reads.end[at]):
+            return name
+        return f"{name} in {self.meanings[reads.meaning[at]].name}"
 
     def _span(self, windows: list[tuple[float, float]]) -> tuple[float, float]:
         if windows:
