@@ -278,7 +278,14 @@ class _Collector:
             for gemm, (calls, us) in nested.gemms.items():
                 pattern = self.meanings[gemm.meaning].pattern
                 assert pattern is not None
-                tally.add(pattern.kind, pattern.engine, gemm, gemm.phase, calls, us)
+                tally.add(
+                    pattern.kind,
+                    pattern.engine,
+                    gemm,
+                    phase=gemm.phase,
+                    us=us,
+                    calls=calls,
+                )
         tally.finish()
         ran_backward = any(meaning.kind == "backward" for meaning in self.meanings)
         if ran_backward:
@@ -311,13 +318,13 @@ class _Collector:
                 kind = decide(kind, self._kind(gemm.meaning))
             if not phase and pattern.backward:
                 phase = "backward"
-            tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
+            tally.add(kind, pattern.engine, gemm, phase=phase, us=us, kernel=name)
         for gemm, us in unknown.items():
             if gemm in nested.gemms and gemm not in served:
                 any_gemm = True
                 calls, _ = nested.gemms[gemm]
                 kind = self._kind(gemm.meaning)
-                tally.add(kind, "unknown", gemm, gemm.phase, calls, us)
+                tally.add(kind, "unknown", gemm, phase=gemm.phase, us=us, calls=calls)
         return any_gemm
 
     def _times(self, trace: Trace) -> None:
