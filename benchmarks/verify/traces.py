@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import re
 import resource
 import statistics
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 def compare(trace: Path, folder: Path, size: float, rounds: int) -> dict[str, Any]:
     """Return the measurements of all readers on all layouts."""
     entries = []
+    load = [os.getloadavg()[0]]
     for layout, write in LAYOUTS.items():
         path = folder / layout.replace(" ", "-")
         unpacked = write(trace.read_text(), path, size)
@@ -78,10 +80,12 @@ def compare(trace: Path, folder: Path, size: float, rounds: int) -> dict[str, An
         path.unlink()
         entries += [_entry(layout, name, unpacked, runs[name]) for name in names]
     ratios = {layout: _ratio(entries, layout) for layout in LAYOUTS}
+    load.append(os.getloadavg()[0])
+    loads = {"load before and after": " ".join(f"{value:.1f}" for value in load)}
     most = max(each["peak_mib"] for each in entries if each["reader"] == "fp8tune")
     slowest = max(ratios.values())
     return {
-        "environment": machine.describe("ijson", "json-stream"),
+        "environment": machine.describe("ijson", "json-stream") | loads,
         "measurements": entries,
         "ratios": ratios,
         "targets": [

@@ -67,18 +67,21 @@ class Events:
             raise _Malformed("no JSON of a trace")
 
     def _object(self) -> Iterator[dict[str, Any]]:
-        cursor = self._cursor
+        cursor, has_events = self._cursor, False
         while cursor.next_character() != "}":
             key = cursor.value()
             if not isinstance(key, str) or not cursor.skip(_COLON):
                 raise _Malformed(f"not valid JSON at character {cursor.position:,}")
             if key == "traceEvents" and cursor.next_character() == "[":
                 cursor.at += 1
+                has_events = True
                 yield from self._array(open_end=False)
                 continue
             value = cursor.value()
             if key in KEPT:
                 self.header[key] = value
+        if not has_events:
+            raise _Malformed("JSON without traceEvents")
 
     def _array(self, *, open_end: bool) -> Iterator[dict[str, Any]]:
         """Yield the events of an array; ``open_end``: it may lack its bracket."""

@@ -31,12 +31,13 @@ class Tally:
         kind: str,
         engine: str,
         gemm: Gemm | None,
+        *,
         phase: str,
-        calls: int,
         us: float,
+        calls: int = 1,
         kernel: str = "",
     ) -> None:
-        """Add calls of one kind and pass."""
+        """Add calls of one kind and pass, of an operator or of a kernel alone."""
         trace = self._trace
         is_fp8 = kind in FP8
         shape = self._shapes[gemm.shape] if gemm is not None else None

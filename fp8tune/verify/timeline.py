@@ -148,7 +148,7 @@ class Nesting:
             top, kind = stack[-1], self._meanings[meaning].kind
             if kind == "launch":
                 key = rows.key[row]
-                if top.gemm is not None or key in self._correlations:
+                if key >= 0 and (top.gemm is not None or key in self._correlations):
                     self._into.launches[key] = top.gemm or top.phase
             elif top.phase == "compiling" or len(stack) > DEEPEST:
                 continue

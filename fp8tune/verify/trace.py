@@ -15,7 +15,16 @@ from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, StepTime, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
 from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
-from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
+from fp8tune.verify.timeline import (
+    ROUNDING_US,
+    Gemm,
+    Meaning,
+    Nested,
+    Nesting,
+    Rows,
+    Shape,
+    busy,
+)
 from fp8tune.verify.unpack import LIMIT, Text
 
 CATEGORIES: dict[str, Source] = {
@@ -93,7 +102,9 @@ class _Collector:
         self.shapes: list[Shape | None] = [None]
         self.shape_numbers: dict[Shape | None, int] = {None: 0}
         self.threads: dict[Any, Rows] = {}
-        self.kernels, self.waits, self.data = Rows(), Rows(), Rows()
+        self.kernels, self.data = Rows(), Rows()
+        self.waits: dict[Any, Rows] = {}
+        self.reads: dict[Any, Rows] = {}
         self.steps: list[tuple[float, float, int]] = []
         self.rows = 0
         self.casts = self.copies = 0
@@ -105,7 +116,7 @@ class _Collector:
     def wanted(self, category: str, name: str) -> bool:
         """Return whether an event matters, by its category and name."""
         source = CATEGORIES.get(category)
-        if source == "operator":
+        if source == "operator" and category != "user_annotation":
             self.operators = True
         return source == "kernel" or (
             source is not None and find(source, name) is not None
@@ -139,10 +150,11 @@ class _Collector:
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
     ) -> None:
         if self.meanings[meaning].kind == "wait":
-            self._keep(self.waits, start, us, meaning)
+            self._keep(self._of(self.waits, thread), start, us, meaning)
         else:
             correlation = _correlation(arguments)
-            self._keep(self._thread(thread), start, us, meaning, correlation)
+            rows = self._of(self.threads, thread)
+            self._keep(rows, start, us, meaning, correlation)
 
     def _operator(
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
@@ -158,7 +170,7 @@ class _Collector:
             case "copy":
                 self.copies += _casts(arguments)
             case "wait":
-                self._keep(self.waits, start, us, meaning)
+                self._keep(self._of(self.reads, thread), start, us, meaning)
             case "data":
                 self._keep(self.data, start, us, meaning)
             case "compiled":
@@ -169,7 +181,8 @@ class _Collector:
                 if name == "_compile.compile_inner (dynamo_timed)":
                     self.compiling.add(us)
                 shape = self._shape(pattern, arguments) if pattern.operands else 0
-                self._keep(self._thread(thread), start, us, meaning, shape)
+                rows = self._of(self.threads, thread)
+                self._keep(rows, start, us, meaning, shape)
 
     def _keep(
         self, rows: Rows, start: float, us: float, meaning: int, key: int = 0
@@ -204,13 +217,14 @@ class _Collector:
             self.shape_numbers[shape] = number
         return number
 
-    def _thread(self, thread: tuple[Any, Any]) -> Rows:
+    def _of(self, threads: dict[Any, Rows], thread: tuple[Any, Any]) -> Rows:
+        """Return the rows of a thread."""
         key = thread if all(type(part) in (int, str) for part in thread) else None
-        rows = self.threads.get(key)
+        rows = threads.get(key)
         if rows is None:
-            if len(self.threads) >= MOST_THREADS:
+            if len(threads) >= MOST_THREADS:
                 raise _TooMuch(f"more than {MOST_THREADS:,} threads")
-            rows = self.threads[key] = Rows()
+            rows = threads[key] = Rows()
         return rows
 
     def finish(self, trace: Trace) -> Trace:
@@ -264,7 +278,14 @@ class _Collector:
             for gemm, (calls, us) in nested.gemms.items():
                 pattern = self.meanings[gemm.meaning].pattern
                 assert pattern is not None
-                tally.add(pattern.kind, pattern.engine, gemm, gemm.phase, calls, us)
+                tally.add(
+                    pattern.kind,
+                    pattern.engine,
+                    gemm,
+                    phase=gemm.phase,
+                    us=us,
+                    calls=calls,
+                )
         tally.finish()
         ran_backward = any(meaning.kind == "backward" for meaning in self.meanings)
         if ran_backward:
@@ -275,7 +296,7 @@ class _Collector:
     def _kernels(self, tally: Tally, nested: Nested) -> bool:
         """Count the kernels of GEMMs; return whether there are any."""
         kernels = self.kernels
-        unknown: dict[tuple[Gemm, str], float] = {}
+        unknown: dict[Gemm, float] = {}
         served: set[Gemm] = set()
         any_gemm = False
         for row, meaning in enumerate(kernels.meaning):
@@ -288,8 +309,7 @@ class _Collector:
                 continue
             if pattern is None or pattern.kind not in GEMMS:
                 if gemm is not None:
-                    key = (gemm, phase)
-                    unknown[key] = unknown.get(key, 0.0) + us
+                    unknown[gemm] = unknown.get(gemm, 0.0) + us
                 continue
             any_gemm = True
             kind = pattern.kind
@@ -298,13 +318,13 @@ class _Collector:
                 kind = decide(kind, self._kind(gemm.meaning))
             if not phase and pattern.backward:
                 phase = "backward"
-            tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
-        for (gemm, phase), us in unknown.items():
+            tally.add(kind, pattern.engine, gemm, phase=phase, us=us, kernel=name)
+        for gemm, us in unknown.items():
             if gemm in nested.gemms and gemm not in served:
                 any_gemm = True
                 calls, _ = nested.gemms[gemm]
                 kind = self._kind(gemm.meaning)
-                tally.add(kind, "unknown", gemm, phase, calls, us)
+                tally.add(kind, "unknown", gemm, phase=gemm.phase, us=us, calls=calls)
         return any_gemm
 
     def _times(self, trace: Trace) -> None:
@@ -335,12 +355,25 @@ class _Collector:
             StepTime(number, end - begin, us)
             for (begin, end, number), us in zip(steps, times, strict=True)
         ]
-        for row in _inside(self.waits, windows):
-            name = self.meanings[self.waits.meaning[row]].name
-            calls = trace.waits.setdefault(name, Calls())
-            calls.add(self.waits.end[row] - self.waits.start[row])
+        for thread, rows in (self.waits if len(kernels) else self.reads).items():
+            for row in _inside(rows, windows):
+                name = self._name_of_wait(thread, rows, row)
+                calls = trace.waits.setdefault(name, Calls())
+                calls.add(rows.end[row] - rows.start[row])
         for row in _inside(self.data, windows):
             trace.data.add(self.data.end[row] - self.data.start[row])
+
+    def _name_of_wait(self, thread: Any, rows: Rows, row: int) -> str:
+        """Return the name of a wait, and the operator that it is inside of."""
+        name = self.meanings[rows.meaning[row]].name
+        reads = self.reads.get(thread)
+        if reads is None or reads is rows:
+            return name
+        begin, end = rows.start[row], rows.end[row] - ROUNDING_US
+        at = bisect_right(reads.start, begin) - 1
+        if at < 0 or not (reads.start[at] <= begin and end <= reads.end[at]):
+            return name
+        return f"{name} in {self.meanings[reads.meaning[at]].name}"
 
     def _span(self, windows: list[tuple[float, float]]) -> tuple[float, float]:
         if windows:

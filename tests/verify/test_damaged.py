@@ -53,7 +53,10 @@ TEXTS = {
     "no colon": ('{"a" 1, "b": 2}', (0, "not valid JSON at character 4")),
     "a key that is none": ("{[1]: 2}", (0, "not valid JSON at character 4")),
     "events that are none": (f'[1, "a", null, [[]], {{}}, {GOOD}]', (1, "")),
-    "traceEvents of another type": ('{"traceEvents": 5, "a": [1]}', (0, "")),
+    "traceEvents of another type": (
+        '{"traceEvents": 5, "a": [1]}',
+        (0, "JSON without traceEvents"),
+    ),
     "header behind": (f'{{"traceEvents": [{GOOD}], "a": {{"b": [1, 2]}}}}', (1, "")),
     "NaN": (f"[{GOOD}, {GOOD.replace('1,', 'NaN,')}]", (1, "")),
     "infinite": (f"[{GOOD}, {GOOD.replace(': 2', ': -Infinity')}]", (1, "")),
