@@ -25,6 +25,8 @@ from fp8tune.lint.wording import plain, shown
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import trainer
+from fp8tune.verify import cause_page
+from fp8tune.verify.cause import Cause, causes
 
 FOLDERS = ("rules", "facts", "evidence")
 """Folders below ``docs/`` that hold generated pages alone."""
@@ -77,6 +79,7 @@ def pages(repository: Path) -> dict[str, str]:
     found["keys.md"] = _text(_keys())
     found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
     found["myths.md"] = _text(_myths())
+    found["reference/causes.md"] = _text(_causes())
     found["concepts/glossary.md"] = _text(_glossary())
     found |= _evidence(repository)
     found["start.md"] = _start(_read(repository / "README.md"))
@@ -269,6 +272,39 @@ def _myths() -> Iterator[str]:
         yield f'## "{myth.claim}"'
         yield f"**{myth.verdict.capitalize()}.** {myth.answer.strip()}"
         yield _listed(myth.sources)
+
+
+def _causes() -> Iterator[str]:
+    """The causes of failed runs by category, and a section for each."""
+    listed = [cause for cause in causes().values() if cause.role != "event"]
+    yield "# Causes of failed runs"
+    yield (
+        "What `fp8tune verify` finds in the log or the trace of a run that failed or "
+        "went wrong. `fp8tune explain CAUSE` prints a section."
+    )
+    for category, consequence in CONSEQUENCES.items():
+        own = [cause for cause in listed if cause.category == category]
+        if own:
+            yield f"## {category.capitalize()}: {consequence}"
+            rows = ((f"[{c.name}](#cause-{c.name})", c.severity, c.title) for c in own)
+            yield _table(("Cause", "Severity", "What it is"), rows)
+    for cause in listed:
+        yield from _cause(cause)
+
+
+def _cause(cause: Cause) -> Iterator[str]:
+    yield f"(cause-{cause.name})="
+    yield f"## {cause.name}"
+    yield f"{cause.title}. {cause.why}"
+    examples = cause_page.examples(cause)
+    if examples:
+        yield f"In a log:\n\n{_fence(chr(10).join(examples))}"
+    if cause.data.get("when"):
+        yield f"Found if:\n\n{_fence(cause.data['when'])}"
+    if cause.rules:
+        links = ", ".join(f"[{name}](#rule-{name})" for name in cause.rules)
+        yield f"Rules of lint on the same: {links}"
+    yield f"Sources:\n\n{_listed(cause.references)}"
 
 
 def _glossary() -> Iterator[str]:

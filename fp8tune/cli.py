@@ -21,11 +21,13 @@ COMMANDS = (
     "explain",
     "init",
     "lint",
+    "phases",
     "report",
     "rules",
     "schema",
     "search",
     "studies",
+    "verify",
 )
 
 
@@ -89,7 +91,9 @@ gpus_per_node_option = click.option(
 def named_trainer(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
     """Return the name of ``--trainer``; a file that describes one is read first."""
     if "/" not in value and not value.endswith(".toml"):
-        return value
+        from fp8tune.trainers.about import named
+
+        return named(value)
     from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 
     try:

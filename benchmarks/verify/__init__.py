@@ -1,1 +1,1 @@
-"""What measures and records for ``fp8tune verify``."""
+"""What `fp8tune verify`, `compare` and `phases` claim, measured."""

@@ -53,8 +53,10 @@ def command(
     """Explain a rule (name or code), a config key, a fact, a claim or a word.
 
     With CONFIG (- for stdin) it says whether the rule fires there, or derives the
-    value. A section, a category of rules, a group of facts or `myths` is listed. A word
-    of the glossary is explained, and any other lists the pages that contain it.
+    value. Without it the keys are those of --trainer, of the trainer that
+    [tool.fp8tune] in pyproject.toml names, or of all trainers. A section, a category of
+    rules, a group of facts or `myths` is listed. A word of the glossary is explained,
+    and any other lists the pages that contain it.
 
     \b
     Examples:
@@ -74,6 +76,8 @@ def command(
         known = read_config(config, gpu, world_size, nodes, overrides, trainer)
     elif trainer and (wrong := misnamed(trainer)):
         raise Failure(wrong)
+    else:
+        trainer = trainer or _usual()
     if known is None:
         page = explain(name, whose=trainer)
     else:
@@ -85,6 +89,8 @@ def command(
             page = explain(name, known, on_its_gpus, read(calibration), whole=whole)
         except BadCalibration as error:
             raise Failure(str(error)) from None
+    if page is None and _explains_cause(name, output_format):
+        return
     if page is None and not (nearest(name) and _is_name(name)):
         page = search(name)
     if page is None:
@@ -99,6 +105,18 @@ def command(
     _print(page, whole=whole)
 
 
+def _usual() -> str:
+    """Return the trainer of the project's settings, ``""`` if they name none."""
+    import os
+
+    from fp8tune.lint.settings import BadSettings, settings_for
+
+    try:
+        return settings_for(os.getcwd()).trainer
+    except BadSettings as error:
+        raise Failure(str(error)) from None
+
+
 def _print(page: Page, *, whole: bool) -> None:
     """Print a page as text; if a derivation is shortened, say how to see all of it."""
     from fp8tune.lint.explain.derivation import is_cut
@@ -110,6 +128,23 @@ def _print(page: Page, *, whole: bool) -> None:
     value = page.derivation if isinstance(page, FactPage) else None
     if value and not whole and is_cut(value):
         click.echo("\n--all derives each value down to the lines of the config.")
+
+
+def _explains_cause(name: str, output_format: str) -> bool:
+    """Print the page of a cause of failed runs; return whether there is one."""
+    from fp8tune.lint.show import wants_colour
+    from fp8tune.verify import cause_page
+    from fp8tune.verify.cause import causes
+
+    cause = causes().get(name)
+    if cause is None:
+        return False
+    if output_format == "json":
+        click.echo(cause_page.data(cause))
+    else:
+        shown = cause_page.text(cause, colour=wants_colour(sys.stdout))
+        click.echo(shown, color=True)
+    return True
 
 
 def _is_name(word: str) -> bool:

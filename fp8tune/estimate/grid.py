@@ -184,8 +184,11 @@ class Saving(NamedTuple):
 
 
 def savings(variants: Variants, said: Prediction, precision: str = "") -> list[Saving]:
-    """Return changes that free memory, largest first; in ``precision`` if named."""
-    if said.memory is None:
+    """Return changes that free memory, largest first; in ``precision`` if named.
+
+    None where the number of micro-batches is unknown, as the changes keep the tokens.
+    """
+    if said.memory is None or variants.job.find("grad_accum") is None:
         return []
     found: dict[str, Saving] = {}
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}

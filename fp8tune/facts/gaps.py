@@ -29,6 +29,7 @@ GAPS = {
     "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
     "shards.product": "parallel degrees whose product is not the number of GPUs",
+    "shards.deployment": "a number of GPUs other than that of `[deployment]`",
     "shards.hybrid": "replicas of sharded groups",
     "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
     "if queries and keys are normalised",
@@ -38,8 +39,10 @@ GAPS = {
     "the FFN is not gated",
     "activation_bytes.compiled": "activations of compiled blocks without full AC in "
     "mixtures of experts and vision-language models",
-    "activation_bytes.ac": "activations with a memory budget, or of eager blocks that "
-    "are not computed again",
+    "activation_bytes.budget": "activations with a memory budget",
+    "activation_bytes.eager": "activations of eager blocks that are not computed again",
+    "activation_bytes.full": "activations of this trainer other than with full AC and "
+    "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
     "memory.offload": "the memory of this trainer with weights on the host",
@@ -48,9 +51,12 @@ GAPS = {
     "speed.offload": "the speed of this trainer with weights on the host",
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
+    "ffn_size.experts": "mixtures of experts without a dense FFN",
+    "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
+    "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines",
-    "vocab_size": "a vocabulary that only the tokenizer tells",
+    "vocab_size": "a vocabulary whose size depends on the tokenizer",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
@@ -65,8 +71,8 @@ GAPS = {
     "model.sizes": "this model, whose sizes are not known: give a known one of the "
     "same sizes on the trainer's command line, behind --",
     "model.plain": "adapters and vision-language models",
-    "grad_accum.packed": "the micro-batches of an RL step, whose number its rollouts "
-    "tell",
+    "grad_accum.packed": "the micro-batches of an RL step, whose number depends on its "
+    "rollouts",
     "speed.trainer": "the speed of this trainer, to which no model was fitted",
     "speed.experts": "mixtures of experts",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
@@ -87,10 +93,13 @@ GAPS = {
 
 
 UNSAID = "unsaid."
-"""Beginning of the name of a field that the file of a user's trainer does not say."""
+"""Beginning of fields, with commas, that the file of a user's trainer does not say."""
 
 OTHER = "other."
 """Beginning of a field and its value, ``other.ac=block``, that is none of these."""
+
+FEW = "few."
+"""Beginning of a count and its value, ``few.grad_accum=0``, that is below 1."""
 
 MEANT = {
     "precision": ("bf16", "fp8", "fp16", "fp32"),
@@ -103,8 +112,9 @@ MEANT = {
 def _gap(name: str) -> str:
     """What is not covered, in words; empty if the name is of no gap."""
     if name.startswith(UNSAID):
-        field = name.removeprefix(UNSAID)
-        return f"[job] of the trainer's file does not say `{field}`"
+        *fields, last = name.removeprefix(UNSAID).split(",")
+        listed = f"{', '.join(f'`{field}`' for field in fields)} and " if fields else ""
+        return f"[job] of the trainer's file does not say {listed}`{last}`"
     if name.startswith(OTHER):
         field, _, value = name.removeprefix(OTHER).partition("=")
         *most, last = MEANT[field]
@@ -112,6 +122,9 @@ def _gap(name: str) -> str:
             f'`{field}` is "{value}" here; fp8tune knows {", ".join(most)} and {last}: '
             "if it is one of them, write an expression in [job]"
         )
+    if name.startswith(FEW):
+        field, _, value = name.removeprefix(FEW).partition("=")
+        return f"`{field}` is {value} here, and it is at least 1 in a run"
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
 
 

@@ -13,6 +13,9 @@ from fp8tune.lint.syntax import KNOWN
 _HEAD = r"""(?m)^(name|code|severity|trainer|fault|when|same|differs) = (["'])(.*)\2$"""
 _LISTS = r"(?m)^(trainer|versions) = \[(.*)\]$"
 
+CAUSES = "run"
+"""Folder beside the rules with the causes of failed runs; they are no rules."""
+
 
 def builtin_folder() -> str:
     """Return the folder of built-in rules: in the wheel, else next to the package."""

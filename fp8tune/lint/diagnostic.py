@@ -109,7 +109,7 @@ class Report(NamedTuple):
     - ``compared``: for rules on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not checked
-    - ``told``: the trainer's version, ``torchtitan==0.2.2``, if the keys told it
+    - ``told``: the trainer's version, ``torchtitan==0.2.2``, if only the keys show it
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 

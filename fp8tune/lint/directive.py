@@ -132,8 +132,9 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name == "gpus-per-node":
         return found._replace(gpus_per_node=parse_world_size(value, name))
     if name == "trainer":
-        from fp8tune.trainers.about import misnamed
+        from fp8tune.trainers.about import misnamed, named
 
+        value = named(value)
         if wrong := misnamed(value):
             raise BadTarget(wrong)
         return found._replace(trainer=value)

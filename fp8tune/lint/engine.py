@@ -75,7 +75,7 @@ def check(
     if overrides:
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
-    if known.version and not any("==" in name for name in names):
+    if known.version and known.id not in names:
         report = report._replace(told=known.id)
     return _with_owner(report, document, known) if any(names) else report
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fp8tune.document import ConfigDocument, InvalidText, Path
 from fp8tune.edits import CannotEdit, Edit, apply, in_order
@@ -11,7 +11,6 @@ from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.repair import Repair
-from fp8tune.lint.rules import Rule
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.trainer import DEGREES, Trainer
 
@@ -31,12 +30,24 @@ class Offer(NamedTuple):
     kept: str = ""
 
 
+class Fixable(Protocol):
+    """What has fixes: a rule, or a cause of failed runs."""
+
+    @property
+    def category(self) -> str:
+        """What it means for the run, by the names of the rules' folders."""
+
+    @property
+    def fixes(self) -> Sequence[Repair]:
+        """The compiled fixes; the first that applies is taken."""
+
+
 class Overridden(Exception):
     """The value that a fix would change is set by this command-line argument."""
 
 
 def find_fix(
-    rule: Rule,
+    rule: Fixable,
     scope: Any,
     job: Job,
     fault: Fault | None,

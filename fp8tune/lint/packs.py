@@ -11,7 +11,7 @@ from typing import Any
 
 from fp8tune.document import Path, Unreadable
 from fp8tune.lint import experiment
-from fp8tune.lint.builtin import rule_files
+from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.pack_fix import meant, mistakes
 from fp8tune.lint.repair import parts
@@ -114,9 +114,15 @@ def read_pack(folder: str) -> list[Rule]:
 
 
 def _stray(folder: str) -> None:
-    """Refuse rules in a folder whose name is not a category."""
+    """Refuse rules in a folder whose name is not a category.
+
+    Beside the built-in rules are the causes of failed runs, which ``verify`` reads.
+    """
+    own = os.path.samefile(folder, builtin_folder())
     for name in sorted(os.listdir(folder)):
         place = os.path.join(folder, name)
+        if own and name == CAUSES:
+            continue
         if name in CATEGORIES or name.startswith(".") or not os.path.isdir(place):
             continue
         if any(file.endswith(".toml") for file in os.listdir(place)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Prose, Unknown, Words
+from fp8tune.lint.wording import shown
 from fp8tune.trainers.faults import Fault
 
 
@@ -55,9 +56,26 @@ def _defined(scope: Any, name: str) -> bool:
     return True
 
 
+def _setting(scope: Any, name: str) -> Prose:
+    """Return a field and its value as the user can find it in the config.
+
+    As the key that says it by itself (``train.batch = 8``). Else by its own name, with
+    the keys that it follows from, those in the file if there are any.
+    """
+    job, value = _job(scope), scope[name]
+    key = job.key(name)
+    if key in job.words.keys and job.find(key) == value:
+        return Prose(f"`{key} = {shown(value)}`")
+    keys = [each for each in job.keys_of(name) if each in job.words.keys]
+    keys = [each for each in keys if each in job.written] or keys[:1]
+    origin = f" (from {', '.join(f'`{each}`' for each in keys[:4])})" if keys else ""
+    return Prose(f"`{name} = {shown(value)}`{origin}")
+
+
 ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
     "defined": _defined,
     "written": lambda scope, name: _job(scope).writes(name),
     "key": lambda scope, name: Words(_job(scope).key(name)),
+    "setting": _setting,
 }
-"""Functions of a name: is it known, does it stand in the file, what is its key."""
+"""Functions of a name: is it known, is it in the file, its key, its key and value."""

@@ -13,7 +13,7 @@ from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
-from fp8tune.trainers.about import misnamed
+from fp8tune.trainers.about import misnamed, named
 
 
 class BadSettings(Exception):
@@ -240,9 +240,10 @@ class _Reader:
                 return add_trainer(value, os.path.dirname(self.path))
             except BadTrainer as error:
                 raise self.fail(f"`trainer`: {error}") from None
-        if "trainer" in self.table and (wrong := misnamed(str(value))):
+        value = named(str(value))
+        if "trainer" in self.table and (wrong := misnamed(value)):
             raise self.fail(f"`trainer`: {wrong}")
-        return str(value)
+        return value
 
     def severity(self) -> tuple[tuple[str, str], ...]:
         table = self.table.get("severity", {})

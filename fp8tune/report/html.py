@@ -108,17 +108,9 @@ def draw_plots(report: Report) -> list[Plot]:
 
 def render(report: Report, plots: Sequence[Plot]) -> str:
     """Return the page: it loads nothing, and all text from outside is escaped."""
-    pages = Environment(
-        loader=PackageLoader("fp8tune.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    pages = environment_of_pages()
     diff, tuned_text, why_no_diff = _diff(report)
-    script = pages.get_template(SCRIPT).render()
-    digest = hashlib.sha256(script.encode()).digest()
+    script, digest = script_of(pages)
     return pages.get_template(NAME).render(
         report=report,
         headline=headline(report),
@@ -134,11 +126,30 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         why_no_diff=why_no_diff,
         tuned=tuned_text,
         script=script,
-        script_hash=base64.b64encode(digest).decode(),
+        script_hash=digest,
         max_rows=MAX_ROWS,
         max_lines=MAX_LINES,
         version=__version__,
     )
+
+
+def environment_of_pages() -> Environment:
+    """Return what renders the templates: all text from outside is escaped."""
+    return Environment(
+        loader=PackageLoader("fp8tune.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def script_of(pages: Environment) -> tuple[str, str]:
+    """Return the script of a page, and its digest for the page's policy."""
+    script = pages.get_template(SCRIPT).render()
+    digest = hashlib.sha256(script.encode()).digest()
+    return script, base64.b64encode(digest).decode()
 
 
 def next_commands(report: Report) -> Iterator[str]:

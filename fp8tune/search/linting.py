@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -12,13 +10,11 @@ from typing import Any
 from fp8tune.edits import apply
 from fp8tune.formats import parse
 from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.selection import selected
-from fp8tune.lint.settings import BadSettings, settings_for
+from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
@@ -110,38 +106,8 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
     ``path`` is where it will be written; findings that the project ignores are left
     out.
     """
-    rules = rules_for(path)
-    old, new = (
-        {(found.rule, _line(data, found)): found for found in reversed(report)}
-        for data in (before, after)
-        for report in [check(path, data, rules, target).diagnostics]
-    )
-    # a finding that was there before is not new, even on a changed line
-    moved = Counter(rule for rule, line in old if (rule, line) not in new)
-    for (rule, line), found in sorted(new.items(), key=lambda item: item[1].region):
-        if (rule, line) in old:
-            continue
-        if moved[rule]:
-            moved[rule] -= 1
-        else:
-            yield f"{path}:{found.region.line}: {found.message} [{rule}]"
-
-
-def rules_for(path: str) -> Rules:
-    """Return the rules for a file at ``path``, without those its project ignores."""
-    try:
-        ignored = settings_for(os.path.dirname(os.path.abspath(path))).ignore
-    except BadSettings:
-        ignored = ()
-    every = read_builtin()
-    kept = [r for r in every if not any(selected(r, by) for by in ignored)]
-    return Rules(kept, {}, every)
-
-
-def _line(data: bytes, found: Diagnostic) -> bytes:
-    """Return the text of the line that a finding points at."""
-    lines = data.split(b"\n")
-    return lines[found.region.line - 1] if found.region.line <= len(lines) else b""
+    for found in new_findings(path, before, after, target):
+        yield f"{path}:{found.region.line}: {found.message} [{found.rule}]"
 
 
 def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:

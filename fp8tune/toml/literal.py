@@ -26,6 +26,9 @@ def literal(value: Any, quote: str = '"') -> str:
         return _quoted(value, quote)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(literal(item, quote) for item in value)}]"
+    if isinstance(value, dict) and value:
+        pairs = (f"{key_text(k)} = {literal(v, quote)}" for k, v in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     raise CannotEdit(f"{type(value).__name__} has no one-line form")
 
 

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
-WORDS = ["job", "memory", "gemms"]
-"""The modules of a trainer that is data alone, in the package ``described``."""
+COMMAND = r"\.[a-z_]+$"
+"""The command of a version, where a trainer has files of several: ``0.8.1.sft``."""
+
+ALONE = {"shared": ["dense"], "words": ["job", "memory", "gemms"]}
+"""The modules of a trainer that is data alone, its words in ``described``."""
 
 
 class Own:
@@ -43,15 +46,18 @@ class About:
 
     ``versions`` are those that have a schema, the oldest first; a trainer with one
     ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
-    ``torchtitan==0.2.2``. ``package`` has its modules: a trainer without ``words`` has
-    none of its own. ``own`` is set for a trainer that a user describes in a file.
+    ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
+    has none. ``modules`` say the fields of its job, each replacing those before it.
+    ``own`` is set for a trainer that a user describes in a file.
     """
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
         self.name = name
         self.title: str = data["title"]
         self.package = PACKAGE + (name if "words" in data else DESCRIBED)
-        self.words: list[str] = data.get("words", WORDS)
+        words = data if "words" in data else ALONE
+        shared = [PACKAGE + name for name in words.get("shared", ())]
+        self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
         self.data: str = data.get("data", "")
@@ -64,8 +70,20 @@ class About:
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
+        self.phases: dict[str, Any] = data.get("phases", {})
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
+
+    def among(self, name: str) -> list[str]:
+        """The ids that a name may mean, the newest first.
+
+        The trainer's name means all, a version without the command (``0.8.1`` of
+        ``0.8.1.sft``) those of all its commands.
+        """
+        if name == self.name:
+            return self.ids
+        plain = [each for each in self.ids if re.sub(COMMAND, "", each) == name]
+        return [name] if name in self.ids else plain
 
 
 @cache
@@ -118,6 +136,25 @@ def _order(version: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdigit() else -1, part) for part in parts]
 
 
+def named(name: str) -> str:
+    """The name of a trainer as fp8tune writes it: ``torch-titan`` is ``torchtitan``.
+
+    By its title too; other names stay as they are.
+    """
+    known, (plain, *version) = trainers(), name.split("==", 1)
+    alike = (a.name for a in known.values() if _letters(plain) in _spellings(a))
+    found = plain if plain in known else next(alike, plain)
+    return "==".join((found, *version))
+
+
+def _spellings(about: About) -> set[str]:
+    return {_letters(about.name), _letters(about.title)}
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()
+
+
 def misnamed(name: str) -> str:
     """Why there is no such trainer or version, and what there is; ``""`` if there is.
 
@@ -130,15 +167,23 @@ def misnamed(name: str) -> str:
         hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
         return f"no trainer named {plain!r}{hint}"
     about = known[plain]
-    if plain == name or name in about.ids:
+    if about.among(name):
         return ""
     if about.versions == [""]:
         return f"{about.title} has one version here: write {plain}"
-    if about.unlisted and _order(version) > _order(about.versions[-1]):
+    releases = [*dict.fromkeys(re.sub(COMMAND, "", v) for v in about.versions)]
+    near = _nearest(version, releases)
+    if not near and about.unlisted and _order(version) > _order(about.versions[-1]):
         return f"no {about.title} {version} here: {about.unlisted}"
-    near = next((v for v in reversed(about.versions) if v.startswith(version)), "")
-    hint = f"did you mean {plain}=={near}? " if near and version else ""
-    return f"no {about.title} {version}; {hint}known: {', '.join(about.versions)}"
+    hint = f"did you mean {plain}=={near}? " if near else ""
+    return f"no {about.title} {version}; {hint}known: {', '.join(releases)}"
+
+
+def _nearest(version: str, versions: list[str]) -> str:
+    """The newest version that begins so, or that has the same first two numbers."""
+    first = _order(version)[:2]
+    near = [v for v in versions if v.startswith(version) or _order(v)[:2] == first]
+    return near[-1] if near and version else ""
 
 
 def module_of(trainer: str) -> str:

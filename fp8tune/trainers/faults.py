@@ -31,7 +31,10 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
+    "unknown-key": (
+        *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
+        *("instead", "becomes"),
+    ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason", "hint", "meant"),

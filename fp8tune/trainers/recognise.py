@@ -1,4 +1,4 @@
-"""Whose config a TOML file is: told by the tables and keys that a trainer knows."""
+"""Whose config a TOML file is, by the tables and keys that a trainer knows."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import re
@@ -145,7 +145,7 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
     for about in abouts:
         if values.keys().isdisjoint(about.tables):
             continue
-        for name in about.ids:
+        for name in about.among(only or about.name):
             if _at_most(values, about) <= most:
                 break
             match = _Match(values, trainer(name))
@@ -155,7 +155,8 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
 
 
 def _by_name(only: str) -> list[About]:
-    return [trainers()[only]] if only else list(trainers().values())
+    known = trainers()
+    return [known[only.partition("==")[0]]] if only else list(known.values())
 
 
 def _at_most(values: dict[str, Any], about: About) -> tuple[int, int]:
@@ -196,15 +197,14 @@ def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
 
 
 def version_of(name: str, values: dict[str, Any]) -> str:
-    """The trainer's version that a file is of, where only the trainer is named.
+    """The trainer's version that a file is of, where the name leaves it open.
 
     The newest of those that know most of its keys.
     """
-    if "==" in name or trainers()[name].versions == [""]:
-        return name
-    ranked = list(_ranked(values, name))
+    open_ = trainers()[name.partition("==")[0]].among(name)
+    ranked = list(_ranked(values, name)) if len(open_) > 1 else []
     if not ranked:
-        return trainers()[name].ids[0]
+        return open_[0]
     best = max(ranked, key=lambda match: (match.known, match.tables))
     return best.trainer.id
 

@@ -46,8 +46,8 @@ class Trainer:
         """
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         computed, facts = dict(FACTS), {name.replace(".", "_"): name for name in FACTS}
-        for module in self.about.words:
-            for name, source in sources(self._module(module)).items():
+        for module in self.about.modules:
+            for name, source in sources(import_module(module)).items():
                 computed[facts.get(name, name)] = source
         if self.about.own:
             computed |= self.about.own.computed
@@ -124,6 +124,11 @@ class Trainer:
         """How this trainer reads its command line."""
         return self._module("command_line")
 
+    @property
+    def phases(self) -> ModuleType:
+        """How this trainer schedules, saves and resumes a run in phases."""
+        return self._module("phases")
+
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.
 
@@ -145,5 +150,5 @@ class Trainer:
 @cache
 def trainer(name: str) -> Trainer:
     """The trainer of that name: the version that it names, or the newest."""
-    newest = trainers()[name.partition("==")[0]].ids[0]
-    return trainer(newest) if "==" not in name and newest != name else Trainer(name)
+    newest = trainers()[name.partition("==")[0]].among(name)[0]
+    return trainer(newest) if newest != name else Trainer(name)

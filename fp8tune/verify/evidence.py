@@ -111,7 +111,8 @@ class Log:
     """What a training log says.
 
     ``trainer`` is the trainer whose lines these are, ``""`` if none is known.
-    ``starts`` has a curve for each start of the run in the log. ``ended`` is whether
+    ``starts`` has a curve for each start of the run in the log; ``began`` is whether the
+    log shows the beginning of one. ``ended`` is whether
     the run said that it reached its end, None if the log does not show it.
     False if it said that it stopped before.
     ``settings`` are values that the log prints of the config, by their names there;
@@ -136,55 +137,130 @@ class Log:
     settings: dict[str, str] = field(default_factory=dict)
     per_gpu: bool = False
     ranks: set[int] = field(default_factory=set)
+    began: bool = False
     ended: bool | None = None
     cut: str = ""
     """Why the log could not be read to its end, ``""`` if it was."""
 
 
 @dataclass
-class Gemms:
-    """Matrix multiplications of one kind in a trace: calls, and their time [us]."""
+class Calls:
+    """How often something ran in a trace, and its time [us]."""
 
     calls: int = 0
     us: float = 0.0
+
+    def add(self, us: float) -> None:
+        """Count one more call."""
+        self.calls += 1
+        self.us += us
+
+
+@dataclass
+class Gemms(Calls):
+    """Matrix multiplications of one kind: calls, time [us] and FLOPs.
+
+    On a GPU the calls are kernels, else operators. ``flops`` counts 2 M K N for those
+    whose shapes are in the trace; ``with_shapes`` is their number.
+    """
+
     flops: float = 0.0
+    with_shapes: int = 0
 
 
 @dataclass(frozen=True)
 class Left:
-    """A GEMM that ran in 16 bit: M, K and N where the trace has shapes, its calls."""
+    """GEMMs of one operator and shape that ran in 16 or 32 bit, or in FP8.
+
+    ``name`` is the operator, or the kernel if no operator is known. ``shape`` is M, K
+    and N where the trace has shapes (of one matrix of a batch), ``dtype`` the type of
+    the first operand as torch names it (``c10::BFloat16``). ``phase`` is ``forward``,
+    ``backward``, ``optimizer`` or, if the trace does not tell, ``""``.
+    """
 
     name: str
     shape: tuple[int, int, int] | None
     calls: int
     us: float
+    dtype: str = ""
+    phase: str = ""
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A step of the profiler's schedule: number, time, time with a busy GPU [us]."""
+
+    number: int
+    us: float
+    busy_us: float = 0.0
 
 
 @dataclass
 class Trace:
     """What a profiler trace shows.
 
-    ``device`` is ``cuda`` if it holds GPU kernels, else ``cpu``. ``backward`` and
-    ``forward`` are whether FP8 GEMMs ran in that pass, None if the trace does not tell.
-    ``casts`` counts FP8 casts, ``left`` has the GEMMs that ran in 16 bit.
+    ``device`` is ``cuda`` if it holds GPU kernels, else ``cpu``, ``""`` if neither;
+    ``gpu`` is the GPU's name. ``table`` is whether the file is an exported table of
+    totals, which has no order of events: nesting and phases are unknown there.
+
+    ``fp8``, ``other`` and ``unclear`` are the GEMMs in FP8, in 16 or 32 bit, and those
+    whose precision neither kernel nor operator shows. Those of the optimizer (Muon)
+    are in ``optimizer`` instead, and those of batches (``aten::bmm``, as of attention),
+    which are never converted, in ``batched``. ``grouped`` is the part of ``fp8`` that
+    is grouped. ``engines`` counts the calls of ``fp8`` by library.
+
+    ``forward`` and ``backward`` are whether FP8 GEMMs ran in that pass, None if the
+    trace does not tell. ``trains`` is whether anything ran backward. ``casts`` counts
+    casts to FP8. ``compiled`` is whether torch.compile generated what ran;
+    ``recompiles`` is how often the frame was recompiled that was so most often,
+    ``compiling`` what torch.compile compiled while the trace was recorded.
+
+    ``left`` has the GEMMs in 16 or 32 bit and ``ran`` those in FP8, by operator and
+    shape, those with the most time first.
+
+    Times [us]: ``gpu_us`` is the sum over all kernels and copies, ``kinds`` the same by
+    kind; ``busy_us`` is when the GPU did anything, ``span_us`` from the first to the
+    last event of the steps (of everything, if no step was annotated); ``nccl_us`` the
+    sum of communication, ``nccl_alone_us`` when nothing else ran beside it. ``waits``
+    has the calls in which the host waited for the GPU, by name, ``data`` the waits for
+    a batch; both count only what is inside a step, if there are steps.
     """
 
     path: str
     device: str = ""
+    gpu: str = ""
     rank: int | None = None
+    world_size: int | None = None
+    table: bool = False
     steps: int = 0
+    step_times: list[StepTime] = field(default_factory=list)
     fp8: Gemms = field(default_factory=Gemms)
+    grouped: Gemms = field(default_factory=Gemms)
     other: Gemms = field(default_factory=Gemms)
+    unclear: Gemms = field(default_factory=Gemms)
+    optimizer: Gemms = field(default_factory=Gemms)
+    batched: Gemms = field(default_factory=Gemms)
+    engines: dict[str, int] = field(default_factory=dict)
     forward: bool | None = None
     backward: bool | None = None
+    trains: bool | None = None
     casts: int = 0
     compiled: bool | None = None
+    recompiles: int = 0
+    compiling: Calls = field(default_factory=Calls)
     left: list[Left] = field(default_factory=list)
+    ran: list[Left] = field(default_factory=list)
     signs: list[Sign] = field(default_factory=list)
+    kernels: int = 0
     gpu_us: float = 0.0
+    kinds: dict[str, float] = field(default_factory=dict)
     busy_us: float = 0.0
     span_us: float = 0.0
     nccl_us: float = 0.0
+    nccl_alone_us: float = 0.0
+    waits: dict[str, Calls] = field(default_factory=dict)
+    data: Calls = field(default_factory=Calls)
     events: int = 0
     cut: str = ""
     """Why the trace could not be read to its end, ``""`` if it was."""

@@ -242,6 +242,7 @@ class Reader:
         for steps in self._steps.values():
             steps.restart()
         self.log.ended = None
+        self.log.began = True
         self._settings(hit)
 
     def _ended(self, hit: Hit) -> None:

@@ -41,6 +41,7 @@ class Line:
     ``fields`` find further quantities in a line that ``pattern`` matches. ``scale`` has
     factors to the units of the curve: numbers, or settings that the log prints before.
     ``product`` names settings that are products of those that the line prints.
+    ``always`` is set for a line that every run prints in which FP8 was turned on.
     """
 
     trainer: str
@@ -51,6 +52,7 @@ class Line:
     fields: dict[str, re.Pattern[str]]
     scale: dict[str, float | str]
     product: dict[str, list[str]]
+    always: bool
     examples: list[dict[str, Any]]
 
 
@@ -62,6 +64,8 @@ class Trainer:
     ``includes`` names programs that print into this one's. The product of the settings
     ``tokens``, divided by those of ``tokens_over``, is the number of tokens in a step
     over all ranks. ``settings`` gives its own names of settings of any trainer.
+    ``peak`` is ``allocated`` or ``reserved``: what its peak memory is of. ``profile``
+    says which lines of the config make it write a profile.
     """
 
     name: str
@@ -72,6 +76,8 @@ class Trainer:
     tokens: tuple[str, ...]
     tokens_over: tuple[str, ...]
     settings: dict[str, str]
+    peak: str = ""
+    profile: str = ""
 
 
 @cache
@@ -101,6 +107,8 @@ def load(name: str, path: str) -> Trainer:
         tokens=tuple(data.get("tokens", ())),
         tokens_over=tuple(data.get("tokens_over", ())),
         settings=data.get("settings", {}),
+        peak=data.get("peak", ""),
+        profile=data.get("profile", "").strip(),
     )
 
 
@@ -115,6 +123,7 @@ def _line(
     fields: dict[str, str] | None = None,
     scale: dict[str, float | str] | None = None,
     product: dict[str, list[str]] | None = None,
+    always: bool = False,
 ) -> Line:
     return Line(
         trainer=trainer,
@@ -125,5 +134,6 @@ def _line(
         fields={key: re.compile(text) for key, text in (fields or {}).items()},
         scale=scale or {},
         product=product or {},
+        always=always,
         examples=examples,
     )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.sample import ERROR, GOOD
 
 
@@ -65,3 +66,15 @@ def test_explain_is_plain_unless_it_may_be_coloured(
 ):
     monkeypatch.setenv("FORCE_COLOR", force)
     assert ("\x1b[1m" in fp8tune("explain", "FP8101").out) is coloured
+
+
+def test_without_a_config_the_project_names_the_trainer(fp8tune, project):
+    ours = (REPOSITORY / "docs/own_trainer/ours.toml").read_text(encoding="utf-8")
+    settings = '[tool.fp8tune]\ntrainer = "ours.toml"\n'
+    project({"ours.toml": ours, "pyproject.toml": settings})
+    for name in ("train.context", "seq_len"):
+        assert "(Ours)" in fp8tune("explain", name).out
+    assert "(Ours)" not in fp8tune("explain", "seq_len", "--trainer", "torchtitan").out
+    project({"pyproject.toml": '[tool.fp8tune]\ntrainer = "theirs"\n'})
+    found = fp8tune("explain", "seq_len")
+    assert (found.code, "no trainer named 'theirs'" in found.err) == (2, True)

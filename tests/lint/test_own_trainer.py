@@ -113,6 +113,7 @@ names = { type = "list[str]", default = ["a"] }
 weights = { type = "dict[str, float]", default = { a = inf } }
 parts = { type = "list[Part]" }
 inner = { type = "Part" }
+sizes = { type = "list[int]", default = [1], min = 1 }
 shift = { type = "int", default = -1, min = -1, nonzero = true }
 old = { type = "int", default = 3, deprecated = true }
 [classes.Part]
@@ -136,6 +137,8 @@ ac = ["full"]
         ('run = { n = "0" }', "value-out-of-range"),
         ("run = { x = 2 }", "value-out-of-range"),
         ("run = { shift = 0 }", "value-out-of-range"),
+        ("run = { sizes = [2, 0] }", "value-out-of-range"),
+        ("run = { sizes = [2] }", {"run.sizes": [2]}),
         ("run = { nn = 1 }", "ignored-key"),
         ("run = { names = [1] }", "wrong-type"),
         ('run = { weights = { a = "b" } }', "wrong-type"),
@@ -205,6 +208,7 @@ def test_the_schema_follows_what_the_trainer_does(ours):
     assert keys["on"]["type"] == ["boolean", "string"]
     assert keys["names"]["items"] == {"type": "string"}
     assert keys["weights"]["additionalProperties"] == {"type": "number"}
+    assert keys["sizes"]["items"] == {"type": "integer", "minimum": 1}
     assert keys["old"]["deprecated"] is True
     assert keys["parts"]["items"]["properties"]["k"]["default"] == 2
     strict = json_schema(ours())
@@ -262,6 +266,32 @@ def test_what_the_file_does_not_say_is_unknown(ours):
             assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
 
 
+def test_all_fields_that_an_estimate_lacks_are_named_at_once(fp8tune, project):
+    pattern = "(?m)^(optimizer|ac|weight_bytes|fused) = .*\n"
+    file = project / "trainers/ours.toml"
+    file.write_text(re.sub(pattern, "", OURS), encoding="utf-8")
+    found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
+    said = "does not say `optimizer`, `ac`, `weight_bytes` and `fused`"
+    assert " ".join(found.out.split()).count(said) == 3
+
+
+def test_a_message_names_what_the_user_can_edit(fp8tune, project):
+    fields = {"hidden_size": "model.heads * 65", "vocab_size": "model.vocab"}
+    text = OURS
+    for field, value in fields.items():
+        text = re.sub(f"(?m)^{field} = .*", f'{field} = "{value}"', text)
+    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
+    config = FIXED.replace("heads = 32", "heads = 33\nkv_heads = 3")
+    (project / "a.toml").write_text(config.replace("50304", "50257"), encoding="utf-8")
+    named = ("a.toml", "--trainer", "trainers/ours.toml", "--output-format", "json")
+    found = {
+        d["rule"]: d["message"] for d in fp8tune("lint", *named).json["diagnostics"]
+    }
+    hidden = "`hidden_size = 2145` (from `model.heads`) is not a multiple of 16"
+    assert found["fp8-hidden-size-not-16"].startswith(hidden)
+    assert found["fp8-vocab-size-not-16"].startswith("`model.vocab = 50257` is not")
+
+
 def saying(field, value):
     """The file with another value of a field of the job."""
     return re.sub(f"(?m)^{field} = .*", lambda _: f"{field} = '{value}'", OURS)
@@ -288,7 +318,8 @@ def saying(field, value):
         ),
         ("fp8_recipe", '"rowwise_with_gw_hp"', "recipe rowwise_with_gw_hp, of which"),
         ("ac", '"none"', "activations without full AC, of a trainer that only a file"),
-        ("weight_bytes", "1 - 5", "`weight_bytes` is unknown"),
+        ("weight_bytes", "1 - 5", "`weight_bytes` is -4 here, and it is at least 1"),
+        ("layers", "model.depth // 100", "`layers` is 0 here, and it is at least 1"),
     ],
 )
 def test_values_without_an_estimate_are_named(fp8tune, project, field, value, said):
@@ -431,6 +462,12 @@ MISTAKES = [
     ("(context = .*)min = 1, ", r"\1", "`seq_len` is a whole number from 1 on, but"),
     ("^fused = .*", "tp = 0", "`tp` is a whole number from 1 on"),
     ("^weight_bytes = .*", "weight_bytes = -4", "`weight_bytes` is a whole number"),
+    ("^fused = .*", "gradient_bytes = -4", "`gradient_bytes` is a number from 0 on"),
+    (
+        "(?s)(warmup = [^\n]*)min = 0, (.*)fused = true",
+        r'\1\2reduce_bytes = "train.warmup"',
+        "`reduce_bytes` is a number from 0 on, but `train.warmup` need not be",
+    ),
     ("^ffn_matrices = .*", "ffn_matrices = 0", "`ffn_matrices` is a whole number"),
     ("^seq_len = .*", 'seq_len = "train.lr"', "add min = 1 to the key, or write an"),
     ("^precision = .*", 'precision = "fp8"', "for the text write '\"fp8\"'"),

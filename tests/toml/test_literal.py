@@ -19,6 +19,7 @@ from tests.each import each
         (float("inf"), "inf"),
         ("a\\b", '"a\\\\b"'),
         ((), "[]"),
+        ({"a b": 1, "type": "fp8"}, '{ "a b" = 1, type = "fp8" }'),
     ],
 )
 def test_literal(value, text):

@@ -17,9 +17,9 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.recorded import changes_learning
 from fp8tune.search.writeback import Choice, write_back
-from fp8tune.trainers.about import misnamed, trainers
+from fp8tune.trainers.about import misnamed, named, trainers
 from fp8tune.trainers.faults import kinds
-from fp8tune.trainers.recognise import Kind, chosen, recognise
+from fp8tune.trainers.recognise import Kind, chosen, recognise, version_of
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -66,7 +66,7 @@ def toy(repository, monkeypatch):
     """Add a second trainer, with two versions, to those that are found."""
     folder = str(repository / "tests" / "data" / "trainers")
     places = [*fp8tune.trainers.__path__, folder]
-    caches = (trainers, trainer, keys)
+    caches = (trainers, trainer)
     monkeypatch.setattr(fp8tune.trainers, "__path__", places)
     for cached in caches:
         cached.cache_clear()
@@ -111,8 +111,36 @@ def test_versions_are_told_by_their_name(toy):
     assert misnamed("toy==3.1") == later
     near = "no Toy 1; did you mean toy==1.0? known: 1.0, 2.0"
     assert misnamed("toy==1") == near
+    near = "no Toy 2.0.5; did you mean toy==2.0? known: 1.0, 2.0"
+    assert misnamed("toy==2.0.5") == near
     assert misnamed("toys").endswith("did you mean toy?")
     assert misnamed("kempnerforge==1").endswith("write kempnerforge")
+
+
+@each(
+    ("given", "name"),
+    [
+        ("prime-rl", "prime_rl"),
+        ("Prime.RL==0.8.1.dev67.sft", "prime_rl==0.8.1.dev67.sft"),
+        ("Kempner Forge", "kempnerforge"),
+        ("torch-titan==0.2.2", "torchtitan==0.2.2"),
+        ("other", "other"),
+    ],
+)
+def test_a_trainer_is_named_by_its_letters(given, name):
+    assert named(given) == name
+
+
+def test_keys_choose_the_command_of_a_version():
+    version = "prime_rl==0.8.1.dev67"
+    whole = [f"{version}.{command}" for command in ("sft", "rl_trainer", "rl")]
+    about = trainers()["prime_rl"]
+    assert about.among(version) == about.among("prime_rl") == whole
+    assert about.among(whole[0]) == [whole[0]]
+    assert about.among("prime_rl==0.8.1") == []
+    assert version_of(version, {"orchestrator": {}, "trainer": {}}) == whole[2]
+    assert version_of(version, {"data": {"batch_size": 8}}) == whole[0]
+    assert version_of(version, {}) == trainer(version).id == whole[0]
 
 
 @each(

@@ -167,14 +167,18 @@ def every() -> list[str]:
     return [name for about in trainers().values() for name in about.ids]
 
 
-@cache
 def keys() -> dict[str, dict[str, Key]]:
     """Every key by the trainers' versions that have it.
 
     Those of list entries as ``data.datasets[].path``.
     """
+    return _keys_of(tuple(every()))
+
+
+@cache
+def _keys_of(owners: tuple[str, ...]) -> dict[str, dict[str, Key]]:
     found: dict[str, dict[str, Key]] = {}
-    for owner in every():
+    for owner in owners:
         schema = trainer(owner).schema
         for name, key in (*schema.dotted_keys(), *schema.entry_keys()):
             found.setdefault(name, {})[owner] = key

@@ -179,7 +179,7 @@ class _Derivation:
         spelled = self.words.spelled
         told = "" if required else unknown_if(source.call, arguments, spelled)
         if told:
-            return f"unknown if {told}"
+            return self.gap(name) or f"unknown if {told}"
         if lacks:
             wanted = (required or lacks)[0]
             return f"needs {spelled.get(wanted, wanted)}"

@@ -37,9 +37,14 @@ class Block(NamedTuple):
 
 def text(page: Page, *, colour: bool = False) -> str:
     """Return a page as text; control characters are escaped."""
+    return rendered(_blocks(page), colour=colour)
+
+
+def rendered(blocks: Iterable[Block], *, colour: bool = False) -> str:
+    """Return the blocks of a page as text; empty ones after the first are left out."""
     painter = Painter(colour=colour)
     parts = []
-    for number, block in enumerate(_blocks(page)):
+    for number, block in enumerate(blocks):
         if block.lines or not number:
             heading = painter.paint(plain(block.heading), "1")
             lines = [plain(line) for line in block.lines]

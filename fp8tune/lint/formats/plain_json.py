@@ -69,7 +69,7 @@ def _finding(found: Diagnostic) -> dict[str, Any]:
         "message": found.message,
         "labels": list(map(_label, found.labels)),
         "help": found.help,
-        "fix": found.fix and _fix(found.fix),
+        "fix": found.fix and fix_data(found.fix),
         "url": found.url,
     }
 
@@ -85,7 +85,8 @@ def _label(label: Label) -> dict[str, Any]:
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def fix_data(fix: Fix) -> dict[str, Any]:
+    """Return a fix for programs."""
     changes = {"changes": fix.changes} if fix.changes else {}
     not_applied = {"not_applied": fix.not_applied} if fix.not_applied else {}
     return {

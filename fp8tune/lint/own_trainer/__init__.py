@@ -41,7 +41,7 @@ def add_trainer(path: str, folder: str = "") -> str:
     sections = [*schema.sections]
     head = {"title": file.values["title"], "tables": sections, "harmless": sections}
     about = About(name, {**head, "versions": [""], "values": fields.tried()})
-    renamed, computed = fields.job()
+    renamed, computed = fields.job(about)
     about.own = Own(place, whole(file, renamed), computed)
     add(about)
     try:

@@ -5,21 +5,22 @@ A field is a key, a constant, or an expression in the language of rules.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from fp8tune.facts import FACTS
-from fp8tune.facts.gaps import MEANT, OTHER, UNSAID
+from fp8tune.facts.gaps import FEW, MEANT, OTHER, UNSAID
 from fp8tune.fields import FIELDS
 from fp8tune.job import TARGETS, Job, Source, Unknown, Vocabulary, sources
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.own_trainer.file import File, meant
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.syntax import ExpressionError
-from fp8tune.trainers.about import DESCRIBED, PACKAGE, WORDS
+from fp8tune.trainers.about import About
 from fp8tune.trainers.described.loader import LARGEST
 from fp8tune.trainers.schema import Key
 
@@ -42,6 +43,11 @@ _COUNTS = (
 )
 """Fields that are whole numbers from 1 on."""
 
+_BYTES = tuple(
+    name for name in FIELDS if name.endswith("_bytes") and name not in _COUNTS
+)
+"""Fields that are numbers from 0 on."""
+
 _NOT_SAID = (
     *TARGETS,
     *("is_run", "trial_refusal", "moe_refusal", "estimate_family"),
@@ -50,6 +56,10 @@ _NOT_SAID = (
     *("init", "rotary", "reshards", "ac_saves", "bf16_linears"),
 )
 """Fields that no file says: they come from elsewhere, or have parts."""
+
+
+_ESTIMATES = (("memory.peak_gib", "speed.tokens_per_second"), ("fp8.pays",))
+"""Facts whose missing fields are named together."""
 
 
 class Fields:
@@ -76,7 +86,7 @@ class Fields:
             hint = meant(name, known) or "; docs/guides/own-trainer.md lists them"
             raise self.file.fail(f"no field `{name}`{hint}", table, name)
 
-    def job(self) -> tuple[dict[str, str], dict[str, Source]]:
+    def job(self, about: About) -> tuple[dict[str, str], dict[str, Source]]:
         """Return the fields that are a key, and those that are computed."""
         table = self.file.values["job"]
         accumulates = "reduces_each_micro_batch"
@@ -84,8 +94,9 @@ class Fields:
             reason = f"`{accumulates}` needs `grad_accum`, which is not in [job]"
             raise self.file.fail(reason, "job", accumulates)
         renamed: dict[str, str] = {}
-        follow = _follow()
-        computed = {name: _unsaid(name) for name in FIELDS if name not in follow}
+        follow = {*_follow(about), *table}
+        unsaid = [name for name in FIELDS if name not in follow]
+        computed = {name: _unsaid(name, unsaid) for name in unsaid}
         for name, said in table.items():
             self.field(name, "job")
             if reason := self.refusal(name, said):
@@ -120,9 +131,14 @@ class Fields:
             return "is text: write '\"...\"' or an expression"
         elif name in _COUNTS and not (isinstance(said, int) and said >= 1):
             return "is a whole number from 1 on"
+        elif name in _BYTES and said < 0:
+            return "is a number from 0 on"
         if key is not None and name in _COUNTS and not _counts(key):
             need = "add min = 1 to the key, or write an expression"
             return f"is a whole number from 1 on, but `{said}` need not be: {need}"
+        if key is not None and name in _BYTES and _least(key) < 0:
+            need = "add min = 0 to the key, or write an expression"
+            return f"is a number from 0 on, but `{said}` need not be: {need}"
         return ""
 
     def expression(self, name: str, source: str) -> Expression:
@@ -180,18 +196,33 @@ def _source(
     return Source(call, (), of_job=True, reads=reads)
 
 
-def _follow() -> set[str]:
+def _follow(about: About) -> set[str]:
     """The fields that nobody has to say, and those that are given otherwise."""
-    modules = (import_module(f"{PACKAGE}{DESCRIBED}.{name}") for name in WORDS)
+    modules = map(import_module, about.modules)
     return {*_NOT_SAID, *(name for module in modules for name in sources(module))}
 
 
-def _unsaid(field: str) -> Source:
-    def call(_: Job) -> Any:
-        raise Unknown(UNSAID + field)
+def _unsaid(field: str, unsaid: list[str]) -> Source:
+    def call(job: Job) -> Any:
+        groups = (_needed(job.words, names) for names in _ESTIMATES)
+        needed = next((group for group in groups if field in group), {field})
+        raise Unknown(UNSAID + ",".join(name for name in unsaid if name in needed))
 
     call.__doc__ = "The trainer's file does not say it."
     return Source(call, (), of_job=True)
+
+
+def _needed(words: Vocabulary, names: Iterable[str]) -> set[str]:
+    """The names without which some others cannot be computed, and those."""
+    found: set[str] = set()
+    open_ = list(names)
+    while open_:
+        name = words.spelled.get(name := open_.pop(), name)
+        if name not in found and name not in words.renamed:
+            source = words.computed.get(name)
+            open_ += source.required if source else ()
+        found.add(name)
+    return found
 
 
 def _constant(value: Any, _: Job) -> Any:
@@ -200,9 +231,20 @@ def _constant(value: Any, _: Job) -> Any:
 
 def _counts(key: Key) -> bool:
     """Whether a key is a whole number from 1 on, or refused."""
-    low = max(key.min or 0, 0 if key.above is None else key.above + 1)
-    least = min(key.allowed) if key.allowed else low
-    return bool(key.base == "int" and least >= 1 and not key.only_if)
+    above = key.base == "int" and key.above is not None and key.above >= 0
+    return key.base == "int" and (above or _least(key) >= 1)
+
+
+def _least(key: Key) -> float:
+    """The least value of a key that is a number, -inf if there is none."""
+    if key.only_if:
+        return -math.inf
+    if key.allowed:
+        return float(min(key.allowed))
+    edges = [edge for edge in (key.min, key.above) if edge is not None]
+    if key.within:
+        edges.append(float(key.within[1:].partition(",")[0]))
+    return max(edges, default=-math.inf)
 
 
 def _checked(name: str, compute: Callable[[Job], Any], job: Job) -> Any:
@@ -212,7 +254,9 @@ def _checked(name: str, compute: Callable[[Job], Any], job: Job) -> Any:
         fine = isinstance(value, str)
     else:
         fine = isinstance(value, (int, float)) and abs(value) < LARGEST
-        fine = fine and (name not in _COUNTS or value >= 1)
+        if fine and name in _COUNTS and value < 1:
+            raise Unknown(f"{FEW}{name}={value:g}")
+        fine = fine and (name not in _BYTES or value >= 0)
     if not fine:
         raise Unknown(name)
     if value and name in MEANT and value not in MEANT[name]:

@@ -18,10 +18,9 @@ from fp8tune.runners.sampling import (
     micro_batches,
     whole_step_ms,
 )
+from fp8tune.verify.kernels import kind
 
 GIB = 2**30
-FLOAT8_MATMULS = ("aten::_scaled_mm", "aten::_scaled_mm_v2")
-"""Operators that torchao's linears call, eager or compiled."""
 
 
 class Device:
@@ -214,6 +213,9 @@ def count_float8_matmuls(training: Training) -> int:
 
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         training.try_micro_batch()
-    counted = {event.key: event.count for event in seen.key_averages()}
-    each: int = sum(counted.get(name, 0) for name in FLOAT8_MATMULS)
-    return each * training.spec.grad_accum
+    each = sum(
+        event.count
+        for event in seen.key_averages()
+        if kind("operator", event.key) == "fp8-gemm"
+    )
+    return int(each) * training.spec.grad_accum

@@ -17,22 +17,13 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from fp8tune import curves
 from fp8tune.trials.record import LossRun, Record
 
 SEEDS, MAX_SEEDS = 3, 6  # seeds of each precision; the most while inconclusive
-STUDENT_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
-"""Student's t of a 95 % interval, by degrees of freedom."""
 MAX_DEVIATION = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
 """How many times the measured deviation the true one is at most, in 9 of 10 cases, by
 degrees of freedom: the root of these over the lowest tenth of chi-square."""
-FINAL_SHARE = 0.25  # share of a run, at its end, over which its loss is averaged
-LOSS_NOISE = 7.0  # deviations from step to step that a change of the loss must exceed
-LOST_SHARE = 0.5  # share of the learned loss that is lost again: the run diverged
-CLIMBED_SHARE = 0.05  # the same if bf16 on the same seed kept it: 0.35 of 7 nats
-CLIMB_WINDOW = 0.125  # of a run, over which losses are averaged to see a climb
-SPIKE = 7.0  # deviations above the steps before, as in OLMo 2 (arXiv 2501.00656)
-NORM_WINDOW, MIN_NORM_WINDOW = 16, 8  # steps before, and the fewest, for a norm
-MIN_NORM_NOISE = 0.05  # smallest deviation assumed of gradient norms (log)
 SPIKES_UNLIKELY, SPIKES_IMPOSSIBLE = 0.03, 0.005
 """Probability of FP8's spikes, if a spike were as likely in bf16, at or below which the
 verdict is inconclusive, and at or below which it is outside."""
@@ -134,8 +125,8 @@ def _compare_losses(
     """Return gap, spread, spikes and verdict of runs of which none diverged."""
     noise = norm_noise(bf16_seeds)
     fp8_spikes, bf16_spikes = (
-        sum(count_spikes(curve.grad_norms, noise) for curve in curves)
-        for curves in zip(*pairs, strict=True)
+        sum(curves.count_spikes(curve.grad_norms, noise) for curve in runs)
+        for runs in zip(*pairs, strict=True)
     )
     result = result._replace(spikes=(fp8_spikes, bf16_spikes))
     mean_loss = statistics.fmean(final_loss(bf16) for _, bf16 in pairs)
@@ -159,8 +150,7 @@ def _interval(mean: float, values: Sequence[float]) -> tuple[float, float] | Non
     freedom = len(values) - 1
     if not freedom:
         return None
-    t = STUDENT_T[min(freedom, max(STUDENT_T))]
-    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    half = curves.student_t(freedom) * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half
 
 
@@ -176,9 +166,7 @@ def _gap_verdict(result: Comparison, seeds: int) -> LossVerdict:
 
 def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
     """Judge gradient spikes by the probability of so many in FP8 if both were alike."""
-    spikes = fp8 + bf16
-    ways = sum(math.comb(spikes, count) for count in range(fp8, spikes + 1))
-    chance = ways / float(2**spikes)
+    chance = curves.spikes_by_chance(fp8, bf16)
     if chance > SPIKES_UNLIKELY:
         return LossVerdict.INSIDE
     return (
@@ -186,88 +174,23 @@ def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
     )
 
 
-def norm_noise(curves: Iterable[LossCurve]) -> float:
+def norm_noise(runs: Iterable[LossCurve]) -> float:
     """Return the typical change of gradient norms relative to preceding ones (log)."""
-    rises = [abs(rise) for curve in curves for rise in _norm_rises(curve.grad_norms)]
-    noise = 1.4826 * statistics.median(rises) if rises else 0.0
-    return max(MIN_NORM_NOISE, noise)
-
-
-def count_spikes(grad_norms: Sequence[float], noise: float) -> int:
-    """Count how often the gradient norm spikes; neighbouring steps are one spike."""
-    high = [rise > SPIKE * noise for rise in _norm_rises(grad_norms)]
-    return sum(now and not before for before, now in itertools.pairwise([False, *high]))
-
-
-def _norm_rises(grad_norms: Sequence[float]) -> list[float]:
-    """Return each norm relative to the median of the steps before it (log)."""
-    logs = [math.log(max(norm, 1e-30)) for norm in grad_norms]
-    return [
-        logs[i] - statistics.median(logs[max(0, i - NORM_WINDOW) : i])
-        for i in range(MIN_NORM_WINDOW, len(logs))
-    ]
+    return curves.norm_noise(run.grad_norms for run in runs)
 
 
 def final_loss(curve: LossCurve) -> float:
     """Return the mean loss over the last quarter of a run."""
-    return statistics.fmean(curve.losses[-_final_steps(curve.losses) :])
+    return curves.final_mean(curve.losses)
 
 
 def fp8_diverged(fp8: LossCurve, bf16: LossCurve) -> bool:
     """Return whether FP8 diverged, climbs, or learned less than half of bf16's gain."""
     if diverged(fp8) or diverged(bf16):
         return diverged(fp8)
-    if _climbs(fp8, bf16):
-        return True
-    fp8_gain, bf16_gain = (run.losses[0] - final_loss(run) for run in (fp8, bf16))
-    bf16_learns = bf16_gain > LOSS_NOISE * _step_noise(bf16.losses)
-    return bf16_learns and fp8_gain < LOST_SHARE * bf16_gain
+    return curves.fell_behind(fp8.losses, bf16.losses)
 
 
 def diverged(curve: LossCurve) -> bool:
-    """Return whether a run ended in NaN, or clearly worse than it once was.
-
-    Losses are averaged over windows as wide as the final one. A run diverged if it lost
-    half of its best progress by the end. It also diverged if its loss rose above that
-    of the untrained model and ended below it by less than this rise. A rise within the
-    noise does not count.
-    """
-    if curve.nan:
-        return True
-    width = _final_steps(curve.losses)
-    first, means = curve.losses[0], _moving_means(curve.losses, width)
-    best, last = min(means), means[-1]
-    noise = LOSS_NOISE * _step_noise(curve.losses)
-    rise = max(means) - first
-    if rise > noise and last > first - rise:
-        return True
-    return last - best > max(LOST_SHARE * (first - best), noise / math.sqrt(width))
-
-
-def _climbs(fp8: LossCurve, bf16: LossCurve) -> bool:
-    """Return whether FP8 ends above its best while bf16 on the same data does not."""
-    width = max(1, round(CLIMB_WINDOW * len(fp8.losses)))
-    gaps = [a - b for a, b in zip(fp8.losses, bf16.losses, strict=False)]
-    losses, gap_means = _moving_means(fp8.losses, width), _moving_means(gaps, width)
-    best = losses.index(min(losses))
-    rise = min(means[-1] - means[best] for means in (losses, gap_means))
-    noise = LOSS_NOISE * _step_noise(gaps) * math.sqrt(2 / width)
-    return rise > max(CLIMBED_SHARE * (fp8.losses[0] - losses[best]), noise)
-
-
-def _moving_means(values: Sequence[float], width: int) -> list[float]:
-    starts = range(len(values) - width + 1)
-    return [statistics.fmean(values[i : i + width]) for i in starts]
-
-
-def _final_steps(losses: Sequence[float]) -> int:
-    return max(1, round(FINAL_SHARE * len(losses)))
-
-
-def _step_noise(values: Sequence[float]) -> float:
-    """Return the deviation of steps from a smooth line, by their second differences."""
-    bends = [
-        abs(a - 2 * b + c)
-        for a, b, c in zip(values, values[1:], values[2:], strict=False)
-    ]
-    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
+    """Return whether a run ended in NaN, or clearly worse than it once was."""
+    return curve.nan or curves.diverged(curve.losses)

@@ -8,12 +8,7 @@ does not say is unknown.
 from __future__ import annotations
 
 from fp8tune.facts.gaps import UNSAID
-from fp8tune.job import Job, Unknown, Words
-
-
-def is_run(job: Job) -> bool:
-    """Whether the file describes a run: if it sets anything."""
-    return bool(job.written)
+from fp8tune.job import Unknown
 
 
 def grad_accum() -> int:
@@ -26,16 +21,6 @@ def reduces_each_micro_batch(grad_accum: int) -> bool:
     if grad_accum > 1:
         raise Unknown("reduces_each_micro_batch")
     return True
-
-
-def tp() -> int:
-    """Tensor-parallel degree: none, if no key says it."""
-    return 1
-
-
-def pp() -> int:
-    """Pipeline stages: one, if no key says it."""
-    return 1
 
 
 def cp() -> int:
@@ -113,11 +98,6 @@ def dense_ffn_layers(layers: int, experts: int) -> int:
     return layers
 
 
-def moe_layers(layers: int, dense_ffn_layers: int) -> int:
-    """Blocks with a mixture of experts as their FFN."""
-    return layers - dense_ffn_layers
-
-
 def kv_heads(heads: int) -> int:
     """Key/value heads: one for each query head, if no key says it."""
     return heads
@@ -131,21 +111,6 @@ def head_dim(hidden_size: int, heads: int) -> int:
 def ac_modes() -> tuple[str, ...]:
     """AC modes whose memory is known."""
     return ("none", "full")
-
-
-def ac_usable(ac_modes: tuple[str, ...]) -> tuple[str, ...]:
-    """AC modes with which the backward pass works."""
-    return ac_modes
-
-
-def ac_applied(ac: str) -> str:
-    """AC mode that is applied."""
-    return Words(ac)
-
-
-def ac_attention_only() -> bool:
-    """Whether AC wraps only the attention modules: never."""
-    return False
 
 
 def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:

@@ -94,7 +94,10 @@ def in_words(base: str) -> str:
 
 
 def in_range(spec: Key, value: Any) -> bool:
-    """Whether a number is within the bounds of its key."""
+    """Whether a number, or each one of an array or a table, is within the bounds."""
+    if isinstance(value, (list, dict)):
+        parts = value.values() if isinstance(value, dict) else value
+        return all(in_range(spec, part) for part in parts)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return True
     if spec.within:

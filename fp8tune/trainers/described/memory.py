@@ -10,8 +10,6 @@ keeps and computes again (benchmarks/activation_bytes.py).
 
 from __future__ import annotations
 
-from typing import Any
-
 from fp8tune.job import Job, Unknown, known
 
 BF16 = 2
@@ -30,54 +28,11 @@ def compute_bytes(precision: str) -> int:
     return known("compute_bytes", sizes.get(precision))
 
 
-def gradient_bytes(weight_bytes: int) -> int:
-    """Bytes per parameter of reduced gradients: the weights' dtype."""
-    return weight_bytes
-
-
-def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
-    """Bytes per parameter of Adam's two moments, in the weights' dtype."""
-    if str(optimizer).lower() not in ("adam", "adamw"):
-        raise Unknown("optimizer_bytes")
-    return 2 * weight_bytes
-
-
-def optimizer_temporary_bytes(fused: bool) -> int:
-    """Bytes that a step allocates for one matrix: none with the fused kernel."""
-    if not fused:
-        raise Unknown("optimizer_temporary_bytes", 0)
-    return 0
-
-
-def stage_layers(layers: int, pp: int) -> int:
-    """Blocks of the first pipeline stage; not known with a pipeline."""
-    if pp > 1:
-        raise Unknown("stage_layers")
-    return layers
-
-
-def in_flight(pp: int) -> int:
-    """Micro-batches with activations on the first stage."""
-    if pp > 1:
-        raise Unknown("stage_layers")
-    return 1
-
-
 def block_tokens(micro_batch: int, seq_len: int, cp: int) -> int:
     """Tokens of one micro-batch in the residual stream."""
     if cp > 1:
         raise Unknown("shards.cp")
     return micro_batch * seq_len
-
-
-def head_tokens(block_tokens: int) -> int:
-    """Tokens of one micro-batch with logits."""
-    return block_tokens
-
-
-def kept_gradient_bytes() -> int:
-    """Bytes per parameter of gradients that outlive the step: none."""
-    return 0
 
 
 def accumulated_gradient_bytes(
@@ -96,16 +51,6 @@ def unsharded_gradient_bytes(
     if not sharded:
         return gradient_bytes
     return 0 if reduces_each_micro_batch else 4
-
-
-def init_bytes() -> int:
-    """Bytes per parameter before sharding: the model is built on the meta device."""
-    return 0
-
-
-def reduce_bytes() -> int:
-    """Bytes per parameter of a buffer for the reduce-scatter: in ``gathered_bytes``."""
-    return 0
 
 
 def gathered_bytes(sharded: bool, tp: int) -> float:
@@ -147,16 +92,6 @@ def logit_bytes(head_shards: int) -> float:
     return 12 / head_shards
 
 
-def held_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry after the loss: none."""
-    return 0
-
-
-def new_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry of new logits: less than in the loss."""
-    return 0
-
-
 def head_bytes(
     params_embedding: int,
     params_block: float,
@@ -180,21 +115,6 @@ def head_bytes(
     return (old + 2 * table + table * tp / shards + block) / head_tokens
 
 
-def norm_bytes() -> float:
-    """Bytes per token that one norm keeps: counted with its block."""
-    return 0
-
-
-def spare_bytes() -> int:
-    """Bytes per token of the peak that may not be kept."""
-    return 0
-
-
-def lower_bounds() -> dict[str, Any]:
-    """Values of unknown facts with which the peak is a lower bound: none."""
-    return {}
-
-
 def estimate_family(job: Job) -> str:
     """The group of measured runs: those of this trainer; its error is ``BAND``."""
     return f"trainer {job.words.trainer}"
@@ -208,68 +128,3 @@ def memory_low_gib(memory_peak_gib: float) -> float:
 def memory_high_gib(memory_peak_gib: float) -> float:
     """Upper end of the peak's band [GiB]."""
     return memory_peak_gib * (1 + BAND)
-
-
-def extra_parameters() -> int:
-    """Parameters outside the decoder: none."""
-    return 0
-
-
-def block_copies() -> int:
-    """Copies of a block's weights: one."""
-    return 1
-
-
-def cross_blocks() -> int:
-    """Number of cross-attention blocks: none."""
-    return 0
-
-
-def cross_bytes() -> int:
-    """Bytes per token that cross-attention blocks keep: none."""
-    return 0
-
-
-def moe_every() -> int:
-    """Every how many blocks one has experts; there are none."""
-    return 1
-
-
-def router_bytes() -> int:
-    """Bytes per token that an MoE block keeps: there is none."""
-    return 0
-
-
-def expert_copies() -> int:
-    """Copies of expert weights: none."""
-    return 0
-
-
-def stacked_bytes() -> int:
-    """Bytes of stacked expert weights: none."""
-    return 0
-
-
-def expert_padding() -> int:
-    """Padding of packed experts: none."""
-    return 0
-
-
-def expert_block_bytes() -> int:
-    """Bytes per token that a block with experts keeps: there is none."""
-    return 0
-
-
-def dense_block_bytes(activation_bytes: float) -> float:
-    """Bytes per token that a dense block keeps."""
-    return activation_bytes
-
-
-def expert_work() -> dict[str, float]:
-    """Bytes per token of a block with experts beyond what it keeps: there is none."""
-    return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)
-
-
-def balanced_routing() -> dict[str, int]:
-    """Facts of balanced routing: there is none."""
-    return {}

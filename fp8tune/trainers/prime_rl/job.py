@@ -57,94 +57,9 @@ def plain_model(vlm: Any = None, lora: Any = None) -> bool:
     return known("model.plain", True if vlm is None and lora is None else None)
 
 
-def hidden_size(sizes: dict[str, Any]) -> int:
-    """Width of the residual stream."""
-    return int(sizes["dim"])
-
-
 def layers(sizes: dict[str, Any], num_layers: int | None = None) -> int:
     """Transformer blocks; a debugging key may cut some off."""
     return int(sizes["layers"] if num_layers is None else num_layers)
-
-
-def heads(sizes: dict[str, Any]) -> int:
-    """Query heads."""
-    return int(sizes["heads"])
-
-
-def kv_heads(sizes: dict[str, Any]) -> int:
-    """Key/value heads."""
-    return int(sizes["kv_heads"])
-
-
-def head_dim(sizes: dict[str, Any]) -> int:
-    """Size of one attention head."""
-    return int(sizes["head_dim"])
-
-
-def ffn_size(sizes: dict[str, Any]) -> int:
-    """Width of a dense FFN."""
-    return int(known("ffn_size", sizes.get("ffn")))
-
-
-def ffn_matrices() -> int:
-    """Linears of one FFN: gated in every model of the table."""
-    return 3
-
-
-def activation() -> str:
-    """Activation of the FFN."""
-    return Words("silu")
-
-
-def vocab_size(sizes: dict[str, Any]) -> int:
-    """Rows of the embedding."""
-    return int(sizes["vocab"])
-
-
-def max_seq_len(seq_len: int) -> int:
-    """Length of the position table: rotary positions have none."""
-    return seq_len
-
-
-def rope_theta(sizes: dict[str, Any]) -> float:
-    """Base of the rotary positions."""
-    return float(known("rope_theta", sizes.get("rope_theta")))
-
-
-def norm_eps(sizes: dict[str, Any]) -> float:
-    """Epsilon of the norms."""
-    return float(sizes["norm_eps"])
-
-
-def qk_norm(sizes: dict[str, Any]) -> bool:
-    """Whether queries and keys are normalised per head."""
-    return bool(sizes.get("qk_norm", False))
-
-
-def tied_embeddings(sizes: dict[str, Any]) -> bool:
-    """Whether head and embedding share one weight."""
-    return bool(sizes.get("tied", False))
-
-
-def experts(sizes: dict[str, Any]) -> int:
-    """Experts per MoE block, 0 for a dense model."""
-    return int(sizes.get("experts", 0))
-
-
-def expert_size(sizes: dict[str, Any]) -> int:
-    """Width of one expert's FFN."""
-    return int(sizes.get("expert", 0))
-
-
-def shared_experts() -> int:
-    """Experts per MoE block that process every token: none in the table's models."""
-    return 0
-
-
-def top_k(sizes: dict[str, Any]) -> int:
-    """Experts per token."""
-    return int(sizes.get("top_k", 0))
 
 
 def dense_ffn_layers(layers: int, experts: int) -> int:
@@ -152,33 +67,8 @@ def dense_ffn_layers(layers: int, experts: int) -> int:
     return 0 if experts else layers
 
 
-def moe_layers(layers: int, experts: int) -> int:
-    """Blocks with a mixture of experts as their FFN."""
-    return layers if experts else 0
-
-
 def micro_batch() -> int:
     """Sequences per micro-batch: RL packs samples into one row of ``seq_len``."""
-    return 1
-
-
-def tp() -> int:
-    """Tensor-parallel degree: the trainer has none."""
-    return 1
-
-
-def pp() -> int:
-    """Pipeline stages: the trainer has none."""
-    return 1
-
-
-def sequence_parallel() -> bool:
-    """Whether TP also splits norms: there is no TP."""
-    return False
-
-
-def head_shards() -> int:
-    """Ranks over which the output head is split."""
     return 1
 
 
@@ -191,8 +81,18 @@ def dp_replicate(
     return replicas
 
 
-def dp_shard(dp_replicate: int, cp: int, world_size: int | None = None) -> int:
-    """FSDP shards: all ranks that replicas and CP leave (parallel_dims.py)."""
+def dp_shard(
+    dp_replicate: int,
+    cp: int,
+    world_size: int | None = None,
+    declared_gpus: int | None = None,
+) -> int:
+    """FSDP shards: all ranks that replicas and CP leave (parallel_dims.py).
+
+    Unknown if ``[deployment]`` gives the trainer another number of GPUs.
+    """
+    if world_size is not None and declared_gpus not in (None, world_size):
+        raise Unknown("shards.deployment")
     shards, rest = divmod(known("world_size", world_size), dp_replicate * cp)
     if rest or not shards:
         raise Unknown("dp_shard")
@@ -206,22 +106,12 @@ def declared_gpus(job: Job) -> int:
         return int(nodes * job["node_gpus"])
     if job.writes("train_gpus") and gpus:
         return int(gpus)
-    raise Unknown("world_size")
-
-
-def shards(dp_shard: int, cp: int) -> int:
-    """Ranks that share one copy of the weights: FSDP shards over CP ranks too."""
-    return dp_shard * cp
+    raise Unknown("declared_gpus")
 
 
 def sharded() -> bool:
     """Whether FSDP wraps the model: always, on one GPU too."""
     return True
-
-
-def dp_ranks(dp_replicate: int, dp_shard: int) -> int:
-    """Ranks that get different sequences."""
-    return dp_replicate * dp_shard
 
 
 def ep(experts: int, dp_shard: int, cp: int, experts_parallel: Any) -> int:
@@ -246,13 +136,8 @@ def grad_accum(
 ) -> int:
     """Micro-batches per optimizer step."""
     if batch_rest:
-        raise Unknown("grad_accum")
+        raise Unknown("grad_accum.rest")
     return global_batch // (micro_batch * dp_ranks)
-
-
-def reduces_each_micro_batch() -> bool:
-    """FSDP reduces the gradients of each micro-batch."""
-    return True
 
 
 def compile(compiled: Any = None) -> bool:  # noqa: A001
@@ -282,21 +167,6 @@ def ac_is_null(ac_table: Any = None) -> bool:
 def ac_modes() -> tuple[str, ...]:
     """AC modes that wrap some module, including none."""
     return ("none", "selective", "full")
-
-
-def ac_usable(ac_modes: tuple[str, ...]) -> tuple[str, ...]:
-    """AC modes with which the backward pass works."""
-    return ac_modes
-
-
-def ac_applied(ac: str) -> str:
-    """AC mode that is applied."""
-    return ac
-
-
-def ac_attention_only() -> bool:
-    """Whether AC wraps only the attention modules: never."""
-    return False
 
 
 def weight_bytes(optimization_dtype: str) -> int:
@@ -344,11 +214,6 @@ def fp8_tp_refused() -> bool:
 def fp8_unaligned_tokens() -> int:
     """Tokens are padded to 128 for the weight gradient, so any number works."""
     return 0
-
-
-def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:
-    """M of the FP8 linears on one rank [tokens]."""
-    return (micro_batch * seq_len // cp,)
 
 
 def kept_names(kept_patterns: Any = None) -> list[str]:

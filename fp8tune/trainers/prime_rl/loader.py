@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fp8tune.document import Path
+from fp8tune.job import Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -42,10 +43,14 @@ DIGITS = 4300
 OPEN = ("VllmConfig",)
 """Classes that hand unknown keys on, here to vLLM."""
 
-REMOVED = {
-    "fp8": 'since July 2026 `quantization = { type = "fp8" }` in this table says this',
+REPLACED: dict[str, tuple[str, dict[str, str], str]] = {
+    "fp8": ("quantization", {"type": "fp8"}, 'quantization = { type = "fp8" }')
 }
-"""Keys that earlier releases had, and what says the same now."""
+"""Switches that earlier releases had: the key and value that say the same now, as text.
+
+FP8 has the same filters and grouped GEMMs by default
+(https://github.com/PrimeIntellect-ai/prime-rl/pull/2910).
+"""
 
 NOTHING = object()
 """What a value is that has no value of the wanted type."""
@@ -135,7 +140,7 @@ class _Run:
         keys = self.schema.classes[name]
         for key in raw:
             if key not in keys and name not in OPEN:
-                self.unknown((*path, key), keys)
+                self.unknown((*path, key), keys, raw)
         for key, spec in keys.items():
             value = self.held(spec, raw, (*path, key))
             if value is not NOTHING:
@@ -172,10 +177,15 @@ class _Run:
             return variants.classes[value]
         return ""
 
-    def unknown(self, path: Path, keys: dict[str, Key]) -> None:
+    def unknown(self, path: Path, keys: dict[str, Key], raw: dict[str, Any]) -> None:
         """Note a key that the class does not have."""
-        facts: dict[str, Any] = {"hint": REMOVED.get(str(path[-1]), "")}
-        if not facts["hint"] and len(self.faults) < HINTS:
+        facts: dict[str, Any] = {"hint": ""}
+        instead, becomes, text = REPLACED.get(str(path[-1]), ("", {}, ""))
+        if instead in keys:
+            facts["hint"] = f"since July 2026 `{text}` in this table says this"
+            if raw[str(path[-1])] is True and instead not in raw:
+                facts |= {"instead": Words(instead), "becomes": becomes}
+        elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)
             facts |= key_meant(facts["hint"], path, keys)
         table = (

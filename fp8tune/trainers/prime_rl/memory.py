@@ -31,16 +31,6 @@ with a chunked loss.
 """
 
 
-def stage_layers(layers: int) -> int:
-    """Blocks of the first pipeline stage: there is no pipeline."""
-    return layers
-
-
-def in_flight() -> int:
-    """Micro-batches with activations."""
-    return 1
-
-
 def dense_only(moe_layers: int, ep: int, plain_model: bool) -> bool:
     """True for dense models that are trained whole; unknown for others."""
     if moe_layers or ep > 1:
@@ -51,31 +41,6 @@ def dense_only(moe_layers: int, ep: int, plain_model: bool) -> bool:
 def block_tokens(micro_batch: int, seq_len: int, cp: int) -> int:
     """Tokens of one micro-batch on a rank."""
     return micro_batch * seq_len // cp
-
-
-def head_tokens(block_tokens: int) -> int:
-    """Tokens of one micro-batch with logits."""
-    return block_tokens
-
-
-def block_copies() -> int:
-    """Copies of a block's weights."""
-    return 1
-
-
-def cross_blocks() -> int:
-    """Number of cross-attention blocks."""
-    return 0
-
-
-def cross_bytes() -> int:
-    """Bytes per token that cross-attention blocks keep."""
-    return 0
-
-
-def extra_parameters() -> int:
-    """Parameters outside the decoder."""
-    return 0
 
 
 def state_bytes(optimizer: str, weight_bytes: int) -> int:
@@ -110,21 +75,6 @@ def optimizer_temporary_bytes(
     return (state_bytes * params_rank + 2 * FP32 * params_embedding) / shards
 
 
-def gradient_bytes(weight_bytes: int) -> int:
-    """Bytes per parameter of reduced gradients, in the weights' dtype."""
-    return weight_bytes
-
-
-def kept_gradient_bytes() -> int:
-    """Bytes per parameter of gradients that outlive the step: none."""
-    return 0
-
-
-def reduce_bytes() -> int:
-    """Bytes per parameter of a buffer for the reduce-scatter: in ``gathered_bytes``."""
-    return 0
-
-
 def accumulated_gradient_bytes(
     gradient_bytes: int, grad_accum: int | None = None
 ) -> int:
@@ -140,27 +90,12 @@ def unsharded_gradient_bytes() -> int:
     return 0
 
 
-def init_bytes() -> int:
-    """Bytes per parameter before sharding: the model is built on the meta device."""
-    return 0
-
-
 def gathered_bytes() -> float:
     """Bytes per parameter of a block that FSDP holds in its backward pass.
 
     Weights of two blocks in bf16, and a gradient in bf16 that is reduced.
     """
     return 3 * BF16
-
-
-def held_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry after the loss: none."""
-    return 0
-
-
-def new_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry of new logits: less than in the loss."""
-    return 0
 
 
 def loss_chunk(fused_head: Any) -> int:
@@ -198,7 +133,7 @@ def kept_bytes(
     and values before and after their norms, and of the FFN three gradients too.
     """
     if not dense_only or ac_applied != "full" or not compile:
-        raise Unknown("activation_bytes.ac", BF16 * hidden_size)
+        raise Unknown("activation_bytes.full", (BF16 * hidden_size, 0.0))
     queries, pairs = heads * head_dim, 2 * kv_heads * head_dim
     norms = queries + pairs / 2 if qk_norm else 0
     whole = BF16 * (4 * hidden_size + 2 * queries + pairs + norms + 7 * ffn_size)
@@ -244,19 +179,8 @@ def offloaded_state_gb(state_bytes: int, params_rank: float, shards: int) -> flo
     return 2 * state_bytes * params_rank / shards / 1e9
 
 
-def spare_bytes() -> int:
-    """Bytes per token of the peak that may not be kept."""
-    return 0
-
-
 def memory_queued_gib() -> float:
     """Memory of a pipeline for other micro-batches: there is no pipeline [GiB]."""
-    return 0.0
-
-
-def memory_experts_gib(dense_only: bool) -> float:
-    """Backward pass of a block with experts: there is none in a dense model [GiB]."""
-    del dense_only  # known to be true
     return 0.0
 
 
@@ -308,11 +232,6 @@ def head_bytes(
     return 3 * BF16 * hidden_size + tables / head_tokens
 
 
-def norm_bytes() -> float:
-    """Bytes per token that one norm keeps: counted with its block."""
-    return 0
-
-
 def estimate_family(loss_chunk: int) -> str:
     """The group of published runs from which the estimate's error is taken."""
     return Words("chunked loss" if loss_chunk else "whole logits")
@@ -326,48 +245,3 @@ def memory_low_gib(memory_peak_gib: float, estimate_family: str) -> float:
 def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
     """Upper end of the peak's band, by the errors of published runs [GiB]."""
     return memory_peak_gib * (1 + BANDS[estimate_family][1])
-
-
-def router_bytes() -> int:
-    """Bytes per token that an MoE block keeps after its backward pass."""
-    return 0
-
-
-def balanced_routing() -> dict[str, int]:
-    """Facts of balanced routing: none for dense models."""
-    return {}
-
-
-def moe_every() -> int:
-    """Every how many blocks one has experts: memory is for dense models."""
-    return 1
-
-
-def expert_copies() -> int:
-    """Copies of expert weights."""
-    return 0
-
-
-def stacked_bytes() -> int:
-    """Bytes of stacked expert weights."""
-    return 0
-
-
-def expert_padding() -> int:
-    """Padding of packed experts."""
-    return 0
-
-
-def expert_block_bytes() -> int:
-    """Bytes per token that a block with experts keeps."""
-    return 0
-
-
-def dense_block_bytes(activation_bytes: float) -> float:
-    """Bytes per token that a dense block keeps."""
-    return activation_bytes
-
-
-def expert_work() -> dict[str, float]:
-    """Bytes per token of a block with experts beyond what it keeps."""
-    return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Unknown, Words, known
 from fp8tune.trainers.torchtitan import models
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
@@ -24,12 +24,7 @@ LLAMA_3_TOKENS = 128256
 """Words of Llama 3's tokenizer (https://huggingface.co/meta-llama/Llama-3.1-8B)."""
 
 
-def is_run(job: Job) -> bool:
-    """Whether the file describes a run: always, it names its model by two words."""
-    return bool(job.written)
-
-
-def flavor(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
+def sizes(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
     """Sizes of the model; unknown for models of one's own and of other kinds."""
     found = models.flavors(trainer_version, model_name).get(model_flavor)
     return known("model.flavor", found)
@@ -45,116 +40,24 @@ def can_pipeline(trainer_version: str, model_name: str) -> bool:
     return known("model.name", models.names(trainer_version).get(model_name))
 
 
-def hidden_size(flavor: dict[str, Any]) -> int:
-    """Width of the residual stream."""
-    return int(flavor["dim"])
-
-
-def layers(flavor: dict[str, Any]) -> int:
-    """Transformer blocks."""
-    return int(flavor["layers"])
-
-
-def heads(flavor: dict[str, Any]) -> int:
-    """Query heads."""
-    return int(flavor["heads"])
-
-
-def kv_heads(flavor: dict[str, Any]) -> int:
-    """Key/value heads; unknown with latent attention, which has none."""
-    if "mla" in flavor:
-        raise Unknown("kv_heads")
-    return int(flavor["kv_heads"])
-
-
-def head_dim(flavor: dict[str, Any]) -> int:
-    """Size of one attention head."""
-    return int(known("head_dim", flavor.get("head_dim")))
-
-
-def ffn_size(flavor: dict[str, Any]) -> int:
-    """Width of a dense FFN."""
-    return int(known("ffn_size", flavor.get("ffn")))
-
-
-def ffn_matrices() -> int:
-    """Linears of one FFN: gated in every model."""
-    return 3
-
-
-def activation() -> str:
-    """Activation of the FFN."""
-    return "silu"
-
-
-def vocab_size(flavor: dict[str, Any], model_tokenizer_path: Any = None) -> int:
+def vocab_size(sizes: dict[str, Any], model_tokenizer_path: Any = None) -> int:
     """Rows of the embedding; in 0.1.0 those of the tokenizer.
 
     A tokenizer of Llama 3 is known by its path, as the download script names it.
     """
-    if "vocab" not in flavor and "llama-3" in str(model_tokenizer_path).lower():
+    if "vocab" not in sizes and "llama-3" in str(model_tokenizer_path).lower():
         return LLAMA_3_TOKENS
-    return int(known("vocab_size", flavor.get("vocab")))
+    return int(known("vocab_size", sizes.get("vocab")))
 
 
-def max_seq_len(seq_len: int) -> int:
-    """Length of the position table: that of the run (update_from_config)."""
-    return seq_len
-
-
-def rope_theta(flavor: dict[str, Any]) -> float:
-    """Base of the rotary positions."""
-    return float(flavor["rope_theta"])
-
-
-def norm_eps(flavor: dict[str, Any]) -> float:
-    """Epsilon of the norms."""
-    return float(flavor["norm_eps"])
-
-
-def qk_norm(flavor: dict[str, Any]) -> bool:
-    """Whether queries and keys are normalised per head."""
-    return bool(flavor.get("qk_norm", False))
-
-
-def tied_embeddings(flavor: dict[str, Any]) -> bool:
-    """Whether head and embedding share one weight."""
-    return bool(flavor.get("tied", False))
-
-
-def experts(flavor: dict[str, Any]) -> int:
-    """Experts per MoE block, 0 for a dense model."""
-    return int(flavor.get("experts", 0))
-
-
-def expert_size(flavor: dict[str, Any]) -> int:
-    """Width of one expert's FFN."""
-    return int(flavor.get("expert", 0))
-
-
-def shared_experts(flavor: dict[str, Any]) -> int:
-    """Experts per MoE block that process every token."""
-    return int(flavor.get("shared", 0))
-
-
-def top_k(flavor: dict[str, Any]) -> int:
-    """Experts per token."""
-    return int(flavor.get("top_k", 0))
-
-
-def dense_ffn_layers(flavor: dict[str, Any]) -> int:
+def dense_ffn_layers(sizes: dict[str, Any]) -> int:
     """Blocks with a dense FFN."""
-    return int(flavor.get("dense", flavor["layers"]))
+    return int(sizes.get("dense", sizes["layers"]))
 
 
-def moe_layers(layers: int, dense_ffn_layers: int) -> int:
-    """Blocks with a mixture of experts as their FFN."""
-    return layers - dense_ffn_layers
-
-
-def attention_kind(flavor: dict[str, Any]) -> str:
+def attention_kind(sizes: dict[str, Any]) -> str:
     """How attention is computed: sdpa, or flex or varlen with a mask."""
-    return Words(flavor.get("attention", "sdpa"))
+    return Words(sizes.get("attention", "sdpa"))
 
 
 def ep(experts: int, parallelism_expert_parallel_degree: int = 1) -> int:
@@ -196,16 +99,6 @@ def declared_gpus(parallelism_data_parallel_shard_degree: int, other_ranks: int)
     if parallelism_data_parallel_shard_degree < 1:
         raise Unknown("world_size")
     return parallelism_data_parallel_shard_degree * other_ranks
-
-
-def dp_ranks(dp_replicate: int, dp_shard: int) -> int:
-    """Ranks that get different sequences."""
-    return dp_replicate * dp_shard
-
-
-def shards(dp_shard: int, cp: int) -> int:
-    """Ranks that share one copy of the weights: FSDP shards over CP ranks too."""
-    return dp_shard * cp
 
 
 def sharded(shards: int, model_name: str, expert_degree: int) -> bool:
@@ -271,7 +164,7 @@ def grad_accum(training_global_batch_size: int, micro_batch: int, dp_ranks: int)
         return 1
     steps, rest = divmod(training_global_batch_size, micro_batch * dp_ranks)
     if rest or not steps:
-        raise Unknown("grad_accum")
+        raise Unknown("grad_accum.rest")
     return steps
 
 
@@ -311,31 +204,6 @@ def ac(
 def ac_modes() -> tuple[str, ...]:
     """AC modes that wrap some module, including none."""
     return ("none", "op", "full")
-
-
-def ac_usable(ac_modes: tuple[str, ...]) -> tuple[str, ...]:
-    """AC modes with which the backward pass works."""
-    return ac_modes
-
-
-def ac_applied(ac: str) -> str:
-    """AC mode that is applied: every mode wraps blocks."""
-    return ac
-
-
-def ac_attention_only() -> bool:
-    """Whether AC wraps only the attention modules: never."""
-    return False
-
-
-def sequence_parallel(tp: int) -> bool:
-    """Whether TP also splits norms and residual stream: always."""
-    return tp > 1
-
-
-def head_shards(tp: int) -> int:
-    """Ranks over which the output head is split."""
-    return tp
 
 
 def optimizer(optimizer_name: str) -> str:

@@ -12,8 +12,6 @@ distributed/activation_checkpoint.py, components/loss.py; torch.distributed.fsdp
 
 from __future__ import annotations
 
-from typing import Any
-
 from fp8tune.job import Job, Unknown, Words
 
 FIRST = "0.1.0"
@@ -29,25 +27,6 @@ benchmarks.torchtitan.published`` prints them.
 """
 UNSHOWN = (0.20, 0.20)
 """The same where no run is published."""
-
-
-def lower_bounds() -> dict[str, Any]:
-    """Values of unknown facts with which the peak is a lower bound: none."""
-    return {}
-
-
-def stage_layers(layers: int, pp: int) -> int:
-    """Blocks of the first pipeline stage; not known with a pipeline."""
-    if pp > 1:
-        raise Unknown("stage_layers")
-    return layers
-
-
-def in_flight(pp: int) -> int:
-    """Micro-batches with activations on the first stage."""
-    if pp > 1:
-        raise Unknown("in_flight")
-    return 1
 
 
 def dense_only(moe_layers: int, ep: int) -> bool:
@@ -68,66 +47,12 @@ def block_tokens(micro_batch: int, seq_len: int, cp: int, attention_kind: str) -
     return tokens
 
 
-def head_tokens(block_tokens: int) -> int:
-    """Tokens of one micro-batch with logits."""
-    return block_tokens
-
-
-def block_copies() -> int:
-    """Copies of a block's weights."""
-    return 1
-
-
-def cross_blocks() -> int:
-    """Number of cross-attention blocks."""
-    return 0
-
-
-def cross_bytes() -> int:
-    """Bytes per token that cross-attention blocks keep."""
-    return 0
-
-
-def extra_parameters() -> int:
-    """Parameters outside the decoder."""
-    return 0
-
-
-def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
-    """Bytes per parameter of Adam's two moments, in the weights' dtype."""
-    if optimizer not in ("adam", "adamw"):
-        raise Unknown("optimizer_bytes")
-    return 2 * weight_bytes
-
-
-def optimizer_temporary_bytes(fused: bool) -> int:
-    """Bytes that a step allocates for one matrix: none with the fused kernel."""
-    if not fused:
-        raise Unknown("optimizer_temporary_bytes", 0)
-    return 0
-
-
-def gradient_bytes(weight_bytes: int) -> int:
-    """Bytes per parameter of reduced gradients, in the weights' dtype."""
-    return weight_bytes
-
-
-def kept_gradient_bytes() -> int:
-    """Bytes per parameter of gradients that outlive the step: none."""
-    return 0
-
-
 def reserved_gradient_bytes(grad_accum: int, gradient_bytes: int) -> int:
     """Bytes per parameter that the allocator keeps in the place of old gradients.
 
     None if gradients are summed: then they are still there.
     """
     return gradient_bytes if grad_accum == 1 else 0
-
-
-def reduce_bytes() -> int:
-    """Bytes per parameter of a buffer for the reduce-scatter: in ``gathered_bytes``."""
-    return 0
 
 
 def accumulated_gradient_bytes(grad_accum: int, gradient_bytes: int) -> int:
@@ -147,11 +72,6 @@ def unsharded_gradient_bytes(
     return 0
 
 
-def init_bytes() -> int:
-    """Bytes per parameter before sharding: the model is built on the meta device."""
-    return 0
-
-
 def gathered_bytes(
     sharded: bool,
     tp: int,
@@ -168,16 +88,6 @@ def gathered_bytes(
     if sharded and parallelism_fsdp_reshard_after_forward == "never":
         raise Unknown("memory.gathered", 8 / tp)
     return 8 / tp if sharded else 0
-
-
-def held_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry after the loss: it deletes the logits."""
-    return 0
-
-
-def new_logit_bytes() -> int:
-    """Bytes per token and vocabulary entry of new logits: less than in the loss."""
-    return 0
 
 
 def logit_bytes(
@@ -240,7 +150,8 @@ def kept_bytes(
         share = every_nth(ac_applied, layers) / layers
         mean = share * kept["full"] + (1 - share) * kept["none"]
         return mean, whole - kept["full"]
-    raise Unknown("activation_bytes.ac", least)
+    kind = "budget" if ac_applied == "memory_budget" else "eager"
+    raise Unknown(f"activation_bytes.{kind}", least)
 
 
 def every_nth(ac_applied: str, layers: int) -> int:
@@ -256,11 +167,6 @@ def activation_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
 def recompute_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
     """Bytes per token of one block in its backward pass, beyond what it kept."""
     return kept_bytes[1] / tp
-
-
-def spare_bytes() -> int:
-    """Bytes per token of the peak that may not be kept."""
-    return 0
 
 
 def head_bytes(
@@ -290,11 +196,6 @@ def head_bytes(
     return kept + (group + cached) / head_tokens
 
 
-def norm_bytes() -> float:
-    """Bytes per token that one norm keeps: counted with its block."""
-    return 0
-
-
 def estimate_family(tp: int, ac_applied: str) -> str:
     """The group of published runs from which the estimate's error is taken.
 
@@ -318,48 +219,3 @@ def memory_low_gib(job: Job, memory_peak_gib: float, estimate_family: str) -> fl
 def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
     """Upper end of the peak's band, by the errors of published runs [GiB]."""
     return memory_peak_gib * (1 + BANDS.get(estimate_family, UNSHOWN)[1])
-
-
-def router_bytes() -> int:
-    """Bytes per token that an MoE block keeps after its backward pass."""
-    return 0
-
-
-def balanced_routing() -> dict[str, int]:
-    """Facts of balanced routing: none for dense models."""
-    return {}
-
-
-def moe_every() -> int:
-    """Every how many blocks one has experts: memory is for dense models."""
-    return 1
-
-
-def expert_copies() -> int:
-    """Copies of expert weights."""
-    return 0
-
-
-def stacked_bytes() -> int:
-    """Bytes of stacked expert weights."""
-    return 0
-
-
-def expert_padding() -> int:
-    """Padding of packed experts."""
-    return 0
-
-
-def expert_block_bytes() -> int:
-    """Bytes per token that a block with experts keeps."""
-    return 0
-
-
-def dense_block_bytes(activation_bytes: float) -> float:
-    """Bytes per token that a dense block keeps."""
-    return activation_bytes
-
-
-def expert_work() -> dict[str, float]:
-    """Bytes per token of a block with experts beyond what it keeps."""
-    return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)

@@ -205,11 +205,6 @@ def fp8_skips(fp8_filters: tuple[str, ...], auto_filter: bool) -> list[str]:
     return [name for name in fp8_filters if not auto_filter or name != AUTO]
 
 
-def reduces_each_micro_batch() -> bool:
-    """FSDP reduces the gradients of each micro-batch: no release turns that off."""
-    return True
-
-
 def fp8_tp_refused() -> bool:
     """Whether it refuses FP8 with tensor parallelism: never."""
     return False
@@ -220,11 +215,11 @@ def fp8_converts_head(float8_linears: bool, fp8_skips: list[str]) -> bool:
     return float8_linears and not any(name in "output" for name in fp8_skips)
 
 
-def linear_names(flavor: dict[str, Any]) -> tuple[str, ...]:
+def linear_names(sizes: dict[str, Any]) -> tuple[str, ...]:
     """Names of all linears of a dense model; unknown for others."""
-    if "mla" in flavor or flavor.get("experts"):
+    if "mla" in sizes or sizes.get("experts"):
         raise Unknown("linear_names")
-    count = int(flavor["layers"])
+    count = int(sizes["layers"])
     blocks = (f"layers.{i}.{name}" for i in range(count) for name in BLOCK)
     return (*blocks, "output")
 
@@ -249,8 +244,3 @@ def small_linears(gemms: tuple[Gemm, ...], tp: int, fp8_recipe: str) -> str:
         raise Unknown("small_linears")
     small = (g.name for g in gemms if g.fp8 and is_small(fp8_recipe, g.k, g.n))
     return Words(", ".join(small))
-
-
-def fp8_tokens(micro_batch: int, seq_len: int, cp: int) -> tuple[int, ...]:
-    """M of the FP8 linears on one rank [tokens]."""
-    return (micro_batch * seq_len // cp,)

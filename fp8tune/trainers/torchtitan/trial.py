@@ -66,11 +66,6 @@ def ac_saves(trainer_version: str) -> list[str]:
     return first if trainer_version in EARLY else [*first, "cudnn", "math"]
 
 
-def ac_attention_only() -> bool:
-    """AC wraps whole blocks."""
-    return False
-
-
 def ac_budget(activation_checkpoint_memory_budget: float = 1.0) -> float:
     """Share of activations that a compiled block may keep."""
     return activation_checkpoint_memory_budget

@@ -2,11 +2,11 @@
 
 import pytest
 
+from fp8tune.curves import count_spikes
 from fp8tune.search.stability.compare import (
     SEEDS,
     LossCurve,
     compare,
-    count_spikes,
     diverged,
     final_loss,
     fp8_diverged,

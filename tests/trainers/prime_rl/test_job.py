@@ -64,6 +64,18 @@ def test_an_rl_file(job):
     assert fields.find("grad_accum") is None
 
 
+def test_gpus_that_no_deployment_names_are_not_asked_for_again(fp8tune, project):
+    project({"a.toml": FP8})
+    found = fp8tune("lint", "a.toml", "--gpu", "h100", "--world-size", "8")
+    assert "number of GPUs is unknown" not in found.out
+
+
+def test_gpus_that_contradict_the_deployment_have_no_estimate(job):
+    fields = job(RL, "rl", size=8)
+    with pytest.raises(Unknown, match=r"shards\.deployment"):
+        fields["memory.peak_gib"]
+
+
 @each(
     ("text", "fields"),
     [
@@ -100,6 +112,29 @@ def test_precision_and_sizes_that_are_not_known(job):
         job('[model]\nname = "me/mine"')["memory.peak_gib"]
     with pytest.raises(Unknown, match=r"speed\.trainer"):
         job(FP8)["speed.tokens_per_second"]
+
+
+def test_an_rl_run_has_an_upper_bound_though_its_micro_batches_are_unknown(
+    fp8tune, project
+):
+    project({"a.toml": RL})
+    found = fp8tune("estimate", "a.toml", "--gpu", "h100", "--output-format", "json")
+    memory = found.json["memory"]
+    assert (memory["at"], found.json["fit"]) == ("optimizer step", "fits")
+    assert 28 < memory["low_gib"] < memory["peak_gib"] < memory["high_gib"] < 38
+
+
+def test_without_full_ac_memory_has_a_lower_bound(job):
+    fields = job('[model]\nname = "Qwen/Qwen3-8B"\n[model.ac]\nmode = "selective"')
+    whole = job('[model]\nname = "Qwen/Qwen3-8B"')
+    assert fields.find("memory.peak_gib") is None
+    assert 0 < fields["memory.least_peak_gib"] <= whole["memory.peak_gib"]
+    with pytest.raises(Unknown, match=r"activation_bytes\.full"):
+        fields["memory.fit"]
+    big = job(
+        '[model]\nname = "Qwen/Qwen3-32B"\n[model.ac]\nmode = "selective"', size=1
+    )
+    assert big["memory.fit"] == "out-of-memory"
 
 
 @each("run", runs(), ids=lambda run: run.name)

@@ -136,3 +136,18 @@ def test_defaults_are_accepted(kind):
     known = trainer(f"prime_rl==0.8.1.dev67.{kind}")
     text = RL if kind == "rl" else ""
     assert known.load(tomllib.loads(text)).faults == []
+
+
+@each(
+    ("text", "kind", "becomes"),
+    [
+        ("[model]\nfp8 = true", "sft", {"type": "fp8"}),
+        ("[trainer.model]\nfp8 = true\n[orchestrator]", "rl", {"type": "fp8"}),
+        ("[model]\nfp8 = false", "sft", None),
+        ('[model]\nfp8 = true\nquantization = { type = "mxfp8" }', "sft", None),
+        ("[model]\nfp8 = true\n[trainer]\n[orchestrator]", "rl", None),
+    ],
+)
+def test_the_old_switch_of_fp8_has_one_meaning(load, text, kind, becomes):
+    fault = next(f for f in load(text, kind).faults if f.kind == "unknown-key")
+    assert fault.facts.get("becomes") == becomes

@@ -188,3 +188,18 @@ def test_linears_that_fp8_converts(job):
 def test_linears_have_the_names_that_filters_take(job):
     names = [gemm.name for gemm in job(FP8 + "[training]\nseq_len = 8192\n")["gemms"]]
     assert names == ["wq", "wk", "wv", "wo", "w1", "w3", "w2", "output"]
+
+
+@each(
+    ("name", "flavor", "reason"),
+    [
+        ("deepseek_v3", "16B", "latent attention"),
+        ("gpt_oss", "20b", "mixtures of experts without a dense FFN"),
+        ("llama4", "17bx16e", "the memory of this trainer's mixtures of experts"),
+    ],
+)
+def test_lint_says_why_memory_is_not_checked(fp8tune, project, name, flavor, reason):
+    project({"a.toml": f'[model]\nname = "{name}"\nflavor = "{flavor}"\n'})
+    found = fp8tune("lint", "a.toml", "--gpu", "h100", "--world-size", "64")
+    memory = next(line for line in found.out.splitlines() if line.startswith("memory"))
+    assert memory.endswith(f"not checked because no estimate covers {reason}")

@@ -1,0 +1,36 @@
+"""A phase of a run, in the words of all trainers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Phase(NamedTuple):
+    """Steps of a run in one precision: those after ``start``, up to ``end``.
+
+    ``number`` counts from 1; ``total`` is the last step of the whole run.
+    """
+
+    number: int
+    precision: str
+    start: int
+    end: int
+    total: int
+
+    @property
+    def name(self) -> str:
+        """Its name in the names of files."""
+        return f"{self.number}-{self.precision}"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the run ends with it."""
+        return self.end == self.total
+
+
+class Setting(NamedTuple):
+    """A config key, its value in a phase, and why."""
+
+    key: str
+    value: Any
+    reason: str

@@ -1,0 +1,113 @@
+"""What a config asks of FP8: whether, and which GEMMs should run in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from fp8tune.job import Job, Unknown
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
+    from fp8tune.lint.config import Config
+
+T = TypeVar("T")
+
+KEEPS_WEIGHT_GRADIENT = "rowwise_with_gw_hp"
+"""The recipe of torchao that computes one of three GEMMs in high precision."""
+
+PEAK_RATIO = 2.0
+"""Peak of FP8 over that of bf16 on Hopper: 1979 and 989 TFLOPS (H100 data sheet)."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a config asks, in which file and line; all else may be unknown (None).
+
+    ``asked`` is whether the config asks for FP8. ``flop_share`` is the share of the
+    linears' FLOPs that should run in FP8, attention left out; ``gemms`` are the linears
+    of one micro-batch. ``modules`` is the number of linears that are converted.
+    """
+
+    path: str = ""
+    line: int = 0
+    asked: bool | None = None
+    compile: bool | None = None
+    flop_share: float | None = None
+    gemms: tuple[Gemm, ...] = ()
+    modules: int | None = None
+
+    @property
+    def least_time_share(self) -> float | None:
+        """The smallest share of GEMM time that FP8 should take.
+
+        FP8 GEMMs are at most twice as fast as those in bf16, the ratio of the peaks.
+        """
+        share = self.flop_share
+        if share is None:
+            return None
+        fast = share / PEAK_RATIO
+        return fast / (fast + 1 - share)
+
+    def names(self, shape: tuple[int, int, int]) -> list[str]:
+        """The linears that should run in FP8 and have a GEMM of this shape.
+
+        Forward and both backward GEMMs of a linear have its M, K and N in turn.
+        """
+        sizes = sorted(shape)
+        return [
+            g.name for g in self.gemms if g.fp8 and sorted((g.m, g.k, g.n)) == sizes
+        ]
+
+
+NOTHING = Expected()
+
+
+def expected(config: Config) -> Expected:
+    """Return what a config asks."""
+    job = config.job
+    precision = _find(job, "precision", str)
+    if precision is None:
+        return Expected(config.path)
+    key = job.key("precision")
+    fp8 = precision == "fp8"
+    gemms = _find(job, "gemms", tuple) or ()
+    return Expected(
+        config.path,
+        config.line(key) if key else 0,
+        fp8,
+        _find(job, "compile", bool),
+        _flop_share(job, gemms) if fp8 and gemms else None,
+        gemms if fp8 else (),
+        _modules(job, gemms) if fp8 else None,
+    )
+
+
+def _find(job: Job, name: str, kind: type[T]) -> T | None:
+    """Return a field of the job, None if it is unknown or of another type."""
+    try:
+        value = job[name]
+    except Unknown:
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _flop_share(job: Job, gemms: tuple[Gemm, ...]) -> float:
+    one_kept = _find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT
+    reached = sum(
+        g.flops * ((g.passes - 1) / g.passes if one_kept else 1) for g in gemms if g.fp8
+    )
+    return reached / sum(g.flops for g in gemms)
+
+
+def _modules(job: Job, gemms: tuple[Gemm, ...]) -> int | None:
+    """Return how many linears are converted.
+
+    A trainer may name those of one block (``converted``), where its GEMMs are unknown.
+    """
+    if gemms:
+        return sum(g.copies for g in gemms if g.fp8)
+    try:
+        return int(job["converted"]) * int(job["layers"])
+    except (Unknown, KeyError):
+        return None

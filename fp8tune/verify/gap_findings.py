@@ -1,0 +1,315 @@
+"""Say what a comparison of runs found, as findings with codes and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.lint.wording import plain
+from fp8tune.verify.gap import (
+    FEWEST,
+    PROVEN_TOKENS,
+    SEEDS,
+    SPIKES_UNLIKELY,
+    TOLERANCE,
+    Comparison,
+    Gap,
+    Interval,
+    Verdict,
+)
+from fp8tune.verify.runs import Run
+
+MIN_SHARE = 0.98
+"""Share of the longest run that the others must have for nothing to be said of it."""
+SHOWN_SCALES = 5
+
+
+class Finding(NamedTuple):
+    """One statement of the answer: its code, its sentence, its numbers."""
+
+    code: str
+    message: str
+    numbers: dict[str, Any] = {}
+
+
+def findings(result: Comparison) -> Iterator[Finding]:
+    """Yield every statement, the verdict first."""
+    yield _verdict(result)
+    yield from _settles(result)
+    if result.verdict != Verdict.DIVERGED:
+        yield from _equal(result)
+    yield from _norms(result)
+    yield from _support(result)
+    yield from _alignment(result)
+    for run in result.runs:
+        yield from _run(run)
+    yield from _scales(result)
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """Return a share with its sign: ``+0.58 %``."""
+    return f"{100 * value:+.{digits}f} %"
+
+
+def amount(value: float) -> str:
+    """Return a number of tokens or steps: ``3.3M``, ``12,000``, ``200B``."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:,.0f}"
+
+
+def place(result: Comparison, value: float) -> str:
+    """Return a place of the alignment in words: ``step 20 (20,480 tokens)``."""
+    size = result.aligned.tokens_per_step
+    if result.aligned.unit == "steps" or not size:
+        return f"step {value:,.0f}"
+    return f"step {value / size:,.0f} ({amount(value)} tokens)"
+
+
+def relative(gap: Gap, interval: Interval) -> Interval:
+    """Return a gap relative to bf16's loss."""
+    return Interval(*(value / gap.bf16 for value in interval))
+
+
+def _verdict(result: Comparison) -> Finding:
+    gap, verdict = result.gap, result.verdict
+    if verdict == Verdict.DIVERGED:
+        assert result.diverged_at is not None
+        where = place(result, result.diverged_at)
+        how = (
+            f"FP8's loss is NaN or infinite from {where} on"
+            if result.reason == "nan"
+            else f"FP8's loss leaves bf16's for good after {where}"
+        )
+        return Finding(
+            verdict,
+            f"FP8 diverged: {how}. bf16 did not.",
+            {"why": result.reason, "at": result.diverged_at},
+        )
+    if gap is None:
+        return Finding(verdict, f"Inconclusive: {_WHY[result.reason]}.")
+    share = relative(gap, gap.total)
+    numbers = {"why": result.reason, "gap": share.value}
+    side = "above" if share.value > 0 else "below"
+    size = (
+        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's "
+        f"({percent(share.low)} to {percent(share.high)})"
+    )
+    if verdict == Verdict.SAME:
+        what = (
+            "the share that DeepSeek-V3 reports as acceptable"
+            if gap.margin <= TOLERANCE * gap.bf16
+            else "the standard deviation between bf16's seeds"
+        )
+        within = f"within {100 * gap.margin / gap.bf16:.2f} %, {what}"
+        return Finding(verdict, f"The same: {size}, {within}.", numbers)
+    if verdict == Verdict.INCONCLUSIVE:
+        return Finding(verdict, f"Inconclusive: {size}. {_why(result, gap)}.", numbers)
+    word = "worse" if verdict == Verdict.WORSE else "better"
+    seeds = f"bf16's seeds differ by {100 * gap.spread / gap.bf16:.2f} %"
+    if gap.assumed:
+        seeds += " (assumed)"
+    return Finding(verdict, f"FP8 is {word}: {size}; {seeds}.", numbers)
+
+
+_WHY = {
+    "no-overlap": "the runs have no tokens or steps in common",
+    "bf16-diverged": "bf16 diverged",
+    "few-steps": "too few logged steps",
+}
+
+
+def _why(result: Comparison, gap: Gap) -> str:
+    """Return why the verdict is inconclusive."""
+    if result.reason == "noise":
+        return "The loss varies too much from step to step for runs this short"
+    if result.reason == "seeds":
+        runs = "one run" if len(result.bf16) == 1 else f"{len(result.bf16)} runs"
+        return f"With {runs} of bf16 a difference between seeds cannot be ruled out"
+    if result.reason == "more-seeds":
+        share = 100 * gap.spread / gap.bf16
+        count = len(result.bf16)
+        return f"{count} seeds of bf16 differ by {share:.2f} %: it may be the seed"
+    if result.reason == "few-steps":
+        return f"Only {gap.places} logged steps in the last quarter, of {FEWEST}"
+    return "bf16 diverged"
+
+
+def _equal(result: Comparison) -> Iterator[Finding]:
+    equal = result.equal
+    if equal is None:
+        return
+    tokens = equal.tokens
+    message = (
+        f"For equal loss FP8 needs {tokens.value:.3f} times the tokens "
+        f"({tokens.low:.3f} to {tokens.high:.3f})"
+    )
+    if equal.time is None or equal.speed is None:
+        yield Finding(
+            "tokens-to-equal-loss",
+            f"{message}. Time to equal loss: a run does not log its speed.",
+            {"tokens": tokens._asdict()},
+        )
+        return
+    time = equal.time
+    more = "more" if equal.speed >= 1 else "less"
+    less = "less" if time.value <= 1 else "more"
+    yield Finding(
+        "time-to-equal-loss",
+        f"{100 * abs(equal.speed - 1):.1f} % {more} tokens/s became "
+        f"{100 * abs(time.value - 1):.1f} % {less} time to equal loss "
+        f"({time.low:.3f} to {time.high:.3f} times bf16's). {message}.",
+        {"tokens": tokens._asdict(), "time": time._asdict(), "speed": equal.speed},
+    )
+
+
+def _norms(result: Comparison) -> Iterator[Finding]:
+    norms = result.norms
+    if norms is None:
+        yield Finding("no-gradient-norms", "Not all runs log gradient norms.")
+    elif norms.chance <= SPIKES_UNLIKELY:
+        yield Finding(
+            "more-spikes",
+            f"FP8's gradient norm spikes {norms.spikes[0]} times, bf16's "
+            f"{norms.spikes[1]} times in {len(result.bf16)} run"
+            f"{'s' * (len(result.bf16) > 1)}.",
+            {"fp8": norms.spikes[0], "bf16": norms.spikes[1], "chance": norms.chance},
+        )
+
+
+def _support(result: Comparison) -> Iterator[Finding]:
+    """Say what the length of the runs can support."""
+    gap, follows = result.gap, result.verdict != Verdict.DIVERGED
+    if follows and gap is not None and math.isfinite(gap.visible):
+        share = gap.visible / gap.bf16
+        yield Finding(
+            "visible-gap",
+            f"A gap below {100 * share:.2f} % of the loss would often be missed here.",
+            {"relative": share},
+        )
+    tokens = result.tokens
+    if follows and (tokens is None or tokens < PROVEN_TOKENS):
+        steps = min(run.curve.step[-1] for run in result.runs)
+        length = f"{amount(tokens)} tokens" if tokens else f"{steps:,.0f} steps"
+        yield Finding(
+            "short-runs",
+            f"Equal loss over {length} does not prove convergence: FP8 was seen to "
+            "diverge after 200B tokens (arXiv 2409.12517).",
+            {"tokens": tokens, "steps": steps},
+        )
+
+
+def _settles(result: Comparison) -> Iterator[Finding]:
+    """Say what would settle an inconclusive comparison."""
+    gap = result.gap
+    if result.verdict != Verdict.INCONCLUSIVE:
+        return
+    if result.reason == "seeds":
+        count = SEEDS - len(result.bf16)
+        yield Finding(
+            "run-more-seeds",
+            f"{count} more bf16 run{'s' * (count > 1)} with other seeds would show how "
+            "far seeds differ; `--seed-spread` gives it if you know it.",
+            {"bf16_runs": count},
+        )
+    elif result.reason == "more-seeds":
+        yield Finding(
+            "run-more-seeds",
+            "More runs with other seeds would settle it, of FP8 too "
+            "(`--label fp8` for each).",
+        )
+    elif result.reason == "noise" and gap is not None:
+        half = gap.steps.high - gap.steps.value
+        factor = (half / gap.margin) ** 2
+        same = (
+            ""
+            if result.aligned.same_data
+            else " Runs on the same data in the same order differ less."
+        )
+        yield Finding(
+            "run-longer",
+            f"About {max(2, math.ceil(factor))} times as many logged steps would "
+            f"settle it.{same}",
+            {"times": factor},
+        )
+    elif result.reason in ("few-steps", "no-overlap"):
+        yield Finding(
+            "log-more-often",
+            "Log the loss more often, or train both runs longer, over the same steps.",
+        )
+
+
+def _alignment(result: Comparison) -> Iterator[Finding]:
+    aligned = result.aligned
+    if aligned.unit == "steps":
+        yield Finding(
+            "aligned-by-steps",
+            "Not every run shows its tokens per step: aligned by steps, which is right "
+            "only if all have the same batch.",
+        )
+    if aligned.other_batch:
+        sizes = [run.tokens_per_step or 0.0 for run in result.runs]
+        yield Finding(
+            "other-batch",
+            f"Tokens per step differ, from {min(sizes):,.0f} to {max(sizes):,.0f}: "
+            "aligned by tokens, but another batch learns differently.",
+            {"tokens_per_step": sizes},
+        )
+    if aligned.same_data is False:
+        yield Finding(
+            "other-data",
+            "The losses do not go up and down together: FP8 and bf16 saw other data or "
+            "another order of it.",
+        )
+    ends = [run.curve.step[-1] * (run.tokens_per_step or 1) for run in result.runs]
+    if len(aligned) and aligned.unit == "tokens" and min(ends) < MIN_SHARE * max(ends):
+        yield Finding(
+            "other-length",
+            f"Compared up to {amount(aligned.places[-1])} tokens; the longest run has "
+            f"{amount(max(ends))}.",
+            {"compared": aligned.places[-1], "longest": max(ends)},
+        )
+
+
+def _run(run: Run) -> Iterator[Finding]:
+    """Say what is special of one run."""
+    path = plain(run.path)
+    if run.starts > 1:
+        yield Finding(
+            "restarts",
+            f"{path}: {run.starts} starts; {run.repeated} logged steps were repeated, "
+            "the later ones count.",
+            {"path": run.path, "starts": run.starts, "repeated": run.repeated},
+        )
+    if bad := run.not_finite:
+        yield Finding(
+            "not-finite",
+            f"{path}: {len(bad)} logged step{'s' * (len(bad) > 1)} with a loss of NaN "
+            f"or infinity, the first at step {bad[0]:,.0f}.",
+            {"path": run.path, "steps": len(bad), "first": bad[0]},
+        )
+    if run.ended is False:
+        yield Finding("not-ended", f"{path}: the run stopped before its end.")
+    if run.cut:
+        yield Finding("cut", f"{path}: not read to its end: {plain(run.cut)}.")
+
+
+def _scales(result: Comparison) -> Iterator[Finding]:
+    """Say what is known of values lost in FP8."""
+    scales = [scale for run in result.fp8 for scale in run.scales]
+    if not scales:
+        yield Finding(
+            "no-fp8-statistics",
+            "No log here has scales, overflow or underflow of FP8: torchao's trainers "
+            "log none, Transformer Engine does with its debug tools.",
+        )
+    worst = sorted(scales, key=lambda scale: -scale.value)[:SHOWN_SCALES]
+    for scale in worst:
+        yield Finding(
+            "fp8-statistics",
+            f"{plain(scale.layer)}, {scale.tensor}: {scale.statistic} "
+            f"{scale.value:.3g} (highest {scale.highest:.3g}).",
+            scale._asdict(),
+        )

@@ -1,0 +1,119 @@
+"""Which files of a run are logs and which are traces."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+MAX_ENTRIES, MAX_DEPTH = 100_000, 8
+"""How much of a run's folder is searched: its files and folders, and their depth."""
+
+HEAD = 1 << 16
+"""Bytes at the beginning of a file that tell what it is."""
+
+SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "venv"})
+
+_TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json|^summary\.md$")
+_LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
+_EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
+_TABLE = re.compile(rb"# Profiling Summary|(-[- ]*\n\s*)?Name\s+Self (CPU|CUDA) %")
+
+
+class NoRun(Exception):
+    """A path is no log, trace or folder of a run; the message says why."""
+
+
+@dataclass
+class Inputs:
+    """The files of a run by their kind; ``-`` among the logs is stdin."""
+
+    logs: list[str] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
+    configs: list[str] = field(default_factory=list)
+
+
+def inputs(paths: tuple[str, ...]) -> Inputs:
+    """Return what the paths mean; folders are searched.  Raises ``NoRun``."""
+    found = Inputs()
+    for path in paths:
+        if path == "-":
+            found.logs.append(path)
+        elif os.path.isdir(path):
+            _add_folder(path, found)
+        else:
+            kind = kind_of(path)
+            (found.traces if kind == "trace" else found.logs).append(path)
+    return found
+
+
+def _add_folder(folder: str, found: Inputs) -> None:
+    """Add the logs, traces and configs below a folder, by their names."""
+    before = len(found.logs) + len(found.traces)
+    for path in _files(folder):
+        name = os.path.basename(path)
+        if name.endswith(".toml"):
+            found.configs.append(path)
+        elif _TRACE_NAME.search(name):
+            found.traces.append(path)
+        elif _LOG_NAME.search(name):
+            found.logs.append(path)
+    if len(found.logs) + len(found.traces) == before:
+        reason = "no log (*.log, *.out, *.err, *.jsonl) and no trace (*trace*.json)"
+        raise NoRun(f"{folder}: {reason} in this folder; name the file itself")
+
+
+def _files(folder: str) -> Iterator[str]:
+    """The files below a folder, in sorted order; links to folders are not entered."""
+    seen = 0
+    waiting = [(folder, 0)]
+    while waiting:
+        here, depth = waiting.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        inside = []
+        for entry in entries:
+            seen += 1
+            if seen > MAX_ENTRIES:
+                reason = f"more than {MAX_ENTRIES:,} files; name the log and the trace"
+                raise NoRun(f"{folder}: {reason}")
+            if entry.is_dir(follow_symlinks=False):
+                if depth < MAX_DEPTH and entry.name not in SKIPPED:
+                    inside.append((entry.path, depth + 1))
+            elif entry.is_file():
+                yield os.path.normpath(entry.path)
+        waiting += reversed(inside)
+
+
+def kind_of(path: str) -> Literal["log", "trace"]:
+    """Return whether a file is a trace, by its first bytes; raises ``NoRun``."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise NoRun(f"{path}: not a regular file; pipe it in and name it -")
+        with open(path, "rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise NoRun(f"{path}: {error.strerror}") from None
+    if not head:
+        raise NoRun(f"{path}: empty")
+    if head.startswith(b"PK\x03\x04"):
+        return "trace"
+    if head.startswith(b"\x1f\x8b"):
+        head = unpacked(head)
+    head = head.lstrip()
+    is_events = head.startswith((b"{", b"[")) and _EVENTS.search(head)
+    return "trace" if is_events or _TABLE.match(head) else "log"
+
+
+def unpacked(head: bytes) -> bytes:
+    """The first bytes of gzip data, as far as they can be unpacked."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, HEAD)
+    except zlib.error:
+        return b""

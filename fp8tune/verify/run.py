@@ -1,0 +1,210 @@
+"""Verify one run: read what it left behind, judge it, and name what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fp8tune.document import Unreadable
+from fp8tune.job import Target
+from fp8tune.lint.config import Config, NotAConfig, read_config
+from fp8tune.lint.discover import CannotRead
+from fp8tune.lint.settings import BadSettings
+from fp8tune.verify import log as logs
+from fp8tune.verify import trace
+from fp8tune.verify.answer import Answer
+from fp8tune.verify.cause import texts
+from fp8tune.verify.causes import diagnose, diff, fixed, write
+from fp8tune.verify.evidence import Log, Trace
+from fp8tune.verify.expected import NOTHING, expected
+from fp8tune.verify.inputs import Inputs, NoRun, inputs
+from fp8tune.verify import lines
+from fp8tune.verify.measured import calibration, other_settings
+from fp8tune.verify.profiles import how_to_profile
+from fp8tune.verify.verdict import judge
+
+
+STDIN = "stdin"
+POLL_S = 0.5
+"""How often ``--follow`` looks at the log [s]."""
+
+
+class Options(NamedTuple):
+    """``trainer`` is whose log it is, if the user says so; ``timeout`` in seconds."""
+
+    trainer: str = ""
+    follow: bool = False
+    timeout: float | None = None
+
+
+@dataclass
+class Evidence:
+    """What was read of a run so far."""
+
+    config: Config | None
+    logs: list[Log] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
+
+    def answer(self) -> Answer:
+        """Judge it."""
+        asked = expected(self.config) if self.config else NOTHING
+        verdict = judge(self.logs, self.traces, asked)
+        name = next((log.trainer for log in self.logs if log.trainer), "")
+        if not name and self.config:
+            name = self.config.trainer.name
+        if verdict.word == "cannot-tell":
+            verdict.missing = [how_to_profile(name, one) for one in verdict.missing]
+            if self.config is None and verdict.asked is None:
+                verdict.missing.append("the train config: --config train.toml")
+        if self.config:
+            verdict.contradictions += other_settings(self.logs, self.config)
+        # a run in bf16 tells nothing of the speed of the FP8 that was asked for
+        as_asked = verdict.word == ("verified" if verdict.asked else "not-fp8")
+        return Answer(
+            verdict,
+            name,
+            self.logs,
+            self.traces,
+            asked,
+            diagnose(self.logs, self.traces, self.config),
+            calibration(self.logs, self.config) if as_asked else "",
+        )
+
+
+def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
+    """Return the answer on a run; raises ``NoRun`` if nothing can be read."""
+    if options.follow:
+        return _follow(paths, config, options)
+    found = inputs(paths)
+    evidence = Evidence(config or _only(found))
+    for path in found.logs:
+        evidence.logs.append(_log(path, options.trainer))
+    evidence.traces = [_trace(path) for path in found.traces]
+    return evidence.answer()
+
+
+def changed(
+    answer: Answer, config: Config, *, to_write: bool, unsafe: bool
+) -> Iterator[str]:
+    """Yield the lines of the diff of the fixes, or write them and say so."""
+    after = fixed(config, answer.causes, unsafe=unsafe)
+    if after == config.data:
+        left = any(one.fix for one in answer.causes)
+        yield "no fix is safe; --unsafe-fixes applies others" if left else "no fix"
+    elif to_write:
+        write(config, after)
+        yield f"{config.path}: fixed"
+    else:
+        yield from diff(config, after).splitlines()
+
+
+def _log(path: str, trainer: str) -> Log:
+    """Read a whole log, or stdin for ``-``; raises ``NoRun``."""
+    try:
+        if path == "-":
+            return logs.read_file(sys.stdin.buffer, STDIN, trainer, texts())
+        return logs.read(path, trainer, texts())
+    except lines.Unreadable as error:
+        raise NoRun(f"{path}: {error}") from None
+    except OSError as error:
+        raise NoRun(f"{path}: {error.strerror}") from None
+
+
+def _trace(path: str) -> Trace:
+    try:
+        return trace.read(path)
+    except OSError as error:
+        raise NoRun(f"{path}: {error.strerror}") from None
+
+
+def _only(found: Inputs) -> Config | None:
+    """Return the train config in the run's folder, if there is exactly one."""
+    configs = []
+    for path in found.configs:
+        with suppress(CannotRead, Unreadable, NotAConfig, BadSettings):
+            configs.append(read_config(path, Target()))
+    return configs[0] if len(configs) == 1 else None
+
+
+def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
+    """Watch one growing log until the answer is known, it ends, or time is up."""
+    watched = [path for path in paths if not os.path.isdir(path)]
+    if len(watched) != 1:
+        raise NoRun("--follow watches one log; name it, and the trace's folder beside")
+    (path,) = watched
+    evidence = Evidence(config)
+    known = _Known(evidence, tuple(path for path in paths if os.path.isdir(path)))
+    if path == "-":
+        reader: logs.Reader | logs.Follower = logs.Reader(
+            STDIN, options.trainer, texts()
+        )
+    else:
+        reader = logs.Follower(path, options.trainer, texts())
+    try:
+        for _ in _blocks(reader, options.timeout):
+            evidence.logs = [reader.log]
+            if known.settled():
+                break
+    except KeyboardInterrupt:
+        print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
+    except lines.Unreadable as error:
+        raise NoRun(f"{path}: {error}") from None
+    evidence.logs = [reader.finish()]
+    return evidence.answer()
+
+
+def _blocks(
+    reader: logs.Reader | logs.Follower, timeout: float | None
+) -> Iterator[None]:
+    """Feed a log as it grows; yield whenever all there is was read."""
+    if isinstance(reader, logs.Reader):
+        while block := os.read(sys.stdin.fileno(), lines.BLOCK):
+            reader.feed(block)
+            yield
+        return
+    end = None if timeout is None else time.monotonic() + timeout
+    while end is None or time.monotonic() < end:
+        while reader.poll():
+            pass
+        yield
+        time.sleep(POLL_S)
+
+
+class _Known:
+    """Whether the answer on a run that goes on is known."""
+
+    def __init__(self, evidence: Evidence, folders: tuple[str, ...]) -> None:
+        self.evidence, self.folders = evidence, folders
+        self.sizes: dict[str, int] = {}
+        self.read: set[str] = set()
+        self.judged = -1
+
+    def settled(self) -> bool:
+        """Read traces that are complete, and judge if there is anything new."""
+        new = list(self._complete())
+        self.evidence.traces += map(_trace, new)
+        log = self.evidence.logs[0]
+        if not new and log.size == self.judged:
+            return False
+        self.judged = log.size
+        answer = self.evidence.answer()
+        known = answer.failed or answer.verdict.word != "cannot-tell"
+        return known or log.ended is not None
+
+    def _complete(self) -> Iterator[str]:
+        """Yield traces in the folders that did not grow since the last look."""
+        try:
+            traces = inputs(self.folders).traces if self.folders else []
+        except NoRun:
+            return
+        for path in traces:
+            size = os.path.getsize(path)
+            if path not in self.read and self.sizes.get(path) == size:
+                self.read.add(path)
+                yield path
+            self.sizes[path] = size

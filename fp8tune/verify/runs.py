@@ -1,0 +1,300 @@
+"""Read the loss curve of a run: a log, event files, a wandb file, CSV, or a folder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import statistics
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fp8tune.verify import csv_files, event_files, log, scales, tags, wandb_files
+from fp8tune.verify.evidence import QUANTITIES, Curve, Log
+from fp8tune.verify.lines import Unreadable
+from fp8tune.verify.scalars import Scalars
+
+MAX_FILES = 200
+"""Most files of one kind that are read below a folder."""
+MAX_ENTRIES = 20_000
+"""Most names that are looked at below a folder."""
+MAX_DEPTH = 6
+LOGS = re.compile(r"(?i)\.(?:log|out|err|txt|jsonl)$|^(?:stdout|stderr|log)$")
+"""Names of logs in a folder."""
+SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
+COARSE_S = 0.25
+"""Step time [s] below which tokens/s times step time is too inexact for the tokens of a
+step: KempnerForge prints step times with two decimals."""
+WARM_UP = 0.1
+"""Share of the logged steps, at the start, that do not count for the speed: they
+compile, and fill the first buffers."""
+
+
+class NanSteps(NamedTuple):
+    """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
+
+    kempnerforge/training/hooks.py and scripts/train.py; at most 40 of a log are kept.
+    """
+
+    name: str = "nan-step"
+    triggers: tuple[bytes, ...] = (b"NaN/Inf loss at step",)
+    pattern: re.Pattern[str] = re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})")
+
+
+NAN_STEPS = NanSteps()
+
+
+class CannotRead(Exception):
+    """A path holds no run that can be compared; the message says why."""
+
+
+@dataclass
+class Run:
+    """The logged steps of one run.
+
+    ``source`` says what was read (``log of kempnerforge``), ``files`` from where.
+    ``curve`` has ascending steps: those after a restart replace the ones that they
+    repeat; ``starts`` counts the starts, ``repeated`` the steps replaced.
+    ``tokens_per_step`` and ``step_s`` are over all ranks, None if unknown;
+    ``tokens_per_second`` is of one GPU if ``per_gpu``. ``scales`` are FP8 statistics.
+    """
+
+    path: str
+    source: str
+    files: list[str]
+    curve: Curve
+    starts: int = 1
+    repeated: int = 0
+    tokens_per_step: float | None = None
+    step_s: float | None = None
+    tokens_per_second: float | None = None
+    per_gpu: bool = False
+    ended: bool | None = None
+    scales: list[scales.Scale] = field(default_factory=list)
+    cut: str = ""
+
+    @property
+    def not_finite(self) -> list[float]:
+        """The steps whose loss is NaN or infinite."""
+        pairs = zip(self.curve.step, self.curve.loss, strict=True)
+        return [step for step, loss in pairs if not math.isfinite(loss)]
+
+
+def read(path: str, loss_tag: str = "") -> Run:
+    """Return the run at a path; raises ``CannotRead``, ``OSError``.
+
+    Of a folder the first kind of files that has a loss is taken: event files, wandb
+    files, CSV, logs.
+    """
+    if not os.path.isdir(path):
+        return _read([path], path, loss_tag)
+    problems = []
+    for files in _by_kind(path):
+        try:
+            return _read(files, path, loss_tag)
+        except (CannotRead, OSError) as error:
+            problems.append(str(error))
+    raise CannotRead(
+        problems[0]
+        if len(problems) == 1
+        else f"{path}: no event file, wandb file, CSV or log with a loss below it"
+    )
+
+
+def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
+    """Read files of one kind as one run."""
+    if event_files.MARK in os.path.basename(files[0]):
+        return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
+    if _is(wandb_files.is_wandb_file, files[0]):
+        return _logged(path, files, wandb_files.read, "wandb", loss_tag)
+    if _is(event_files.is_event_file, files[0]):
+        return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
+    if files[0].lower().endswith((".csv", ".tsv")):
+        return _logged(path, files, csv_files.read, "CSV", loss_tag)
+    return _log(path, files)
+
+
+def _is(check: Callable[[str], bool], path: str) -> bool:
+    return os.path.isfile(path) and check(path)
+
+
+def _logged(
+    path: str,
+    files: Sequence[str],
+    read_file: Callable[[str, Scalars], None],
+    kind: str,
+    loss_tag: str,
+) -> Run:
+    """Read files of tags and values."""
+    starts: list[Curve] = []
+    used: list[str] = []
+    statistic: list[scales.Scale] = []
+    problem: Exception | None = None
+    named, times, cut = tags.Named("", {}), [math.nan], ""
+    for name in files:
+        scalars = Scalars()
+        try:
+            read_file(name, scalars)
+            named = tags.named(scalars, loss_tag)
+        except (csv_files.NoTable, tags.NoLoss) as error:
+            problem = problem or error
+            continue
+        finally:
+            statistic += scales.of_tags(scalars)
+            cut = cut or scalars.cut
+        found, times = tags.curves(scalars, named.tags)
+        starts += found
+        used.append(name)
+    if not starts:
+        raise CannotRead(f"{path}: {problem}")
+    _check_is_one_run(path, used, starts)
+    run = _joined(path, f"{kind} of {named.trainer}".removesuffix(" of "), used, starts)
+    run.scales, run.cut = statistic, cut
+    if run.step_s is None and len(times) > 1:
+        run.step_s = _positive(_per_step(starts[-1].step, times))
+    return run
+
+
+def _log(path: str, files: Sequence[str]) -> Run:
+    """Read logs."""
+    starts: list[Curve] = []
+    used: list[str] = []
+    last, statistic = Log(path), []
+    for name in files:
+        try:
+            read = log.read(name, causes=(NAN_STEPS,))
+        except Unreadable as error:
+            if len(files) == 1:
+                raise CannotRead(f"{path}: {error}") from None
+            continue
+        if any(map(_has_loss, read.starts)):
+            last = read
+            starts += filter(len, read.starts)
+            used.append(name)
+        elif name.endswith(".log"):
+            statistic += scales.of_log(name)
+    if not starts:
+        raise CannotRead(f"{path}: no line of a training step of a known trainer in it")
+    _check_is_one_run(path, used, starts)
+    run = _joined(path, f"log of {last.trainer}".removesuffix(" of "), used, starts)
+    run.ended, run.cut, run.per_gpu = last.ended, last.cut, last.per_gpu
+    run.scales = statistic or scales.of_log(used[-1])
+    _add_nan_steps(run.curve, last)
+    return run
+
+
+def _add_nan_steps(curve: Curve, read: Log) -> None:
+    """Add the steps whose loss was NaN and that have no line of a step."""
+    logged = set(curve.step)
+    steps = {float(sign.values["step"]) for sign in read.signs}
+    rows = [
+        tuple(getattr(curve, name)[n] for name in QUANTITIES) for n in range(len(curve))
+    ]
+    rest = (math.nan,) * (len(QUANTITIES) - 1)
+    rows += [(step, *rest) for step in steps - logged]
+    for name, column in zip(QUANTITIES, zip(*sorted(rows), strict=True), strict=True):
+        setattr(curve, name, array("d", column))
+
+
+def _has_loss(curve: Curve) -> bool:
+    return any(map(math.isfinite, curve.loss))
+
+
+def _check_is_one_run(path: str, files: Sequence[str], starts: Sequence[Curve]) -> None:
+    """Refuse files that begin at the same step: they are no restarts of one run."""
+    first = [curve.step[0] for curve in starts]
+    if len(files) > 1 and len(first) > 1 and first[1] <= first[0]:
+        raise CannotRead(
+            f"{path}: {os.path.relpath(files[0], path)} and "
+            f"{os.path.relpath(files[1], path)} both begin at step {first[1]:.0f}: "
+            "two runs, or two ranks of one; name the file to read"
+        )
+
+
+def _joined(
+    path: str, source: str, files: Sequence[str], starts: Sequence[Curve]
+) -> Run:
+    """Join the starts of a run: later steps replace those that they repeat."""
+    rows: list[tuple[float, ...]] = []
+    repeated = 0
+    for curve in starts:
+        kept = len(rows)
+        while kept and rows[kept - 1][0] >= curve.step[0]:
+            kept -= 1
+        repeated += len(rows) - kept
+        del rows[kept:]
+        rows += zip(*(getattr(curve, name) for name in QUANTITIES), strict=True)
+    whole = Curve()
+    for row in rows:
+        whole.add(**dict(zip(QUANTITIES, row, strict=True)))
+    run = Run(path, source, list(files), whole, len(starts), repeated)
+    run.step_s = _usual(whole.step_s)
+    run.tokens_per_second = _usual(whole.tokens_per_second)
+    logged = [n for n, tokens in enumerate(whole.tokens) if math.isfinite(tokens)]
+    if len(logged) > 1:
+        steps, tokens = ([c[n] for n in logged] for c in (whole.step, whole.tokens))
+        run.tokens_per_step = _positive(_per_step(steps, tokens))
+    elif run.tokens_per_second and (run.step_s or 0.0) >= COARSE_S:
+        products = [
+            a * b for a, b in zip(whole.step_s, whole.tokens_per_second, strict=True)
+        ]
+        run.tokens_per_step = _usual(products)
+    return run
+
+
+def _usual(values: Sequence[float]) -> float | None:
+    """Return the median after the warm-up, None if there are no values."""
+    finite = [value for value in values if math.isfinite(value) and value > 0]
+    return statistics.median(finite[int(WARM_UP * len(finite)) :]) if finite else None
+
+
+def _per_step(steps: Sequence[float], values: Sequence[float]) -> float:
+    """Return the median growth of a value per step, NaN if it is not known."""
+    pairs = list(zip(steps, values, strict=True))
+    growth = [
+        (later[1] - one[1]) / (later[0] - one[0])
+        for one, later in itertools.pairwise(pairs)
+        if later[0] > one[0] and math.isfinite(later[1] - one[1])
+    ]
+    return statistics.median(growth) if growth else math.nan
+
+
+def _positive(value: float) -> float | None:
+    return value if value > 0 and math.isfinite(value) else None
+
+
+def _by_kind(folder: str) -> Iterator[list[str]]:
+    """Yield the files of each kind below a folder, oldest first by their names."""
+    names = sorted(_below(folder), key=_natural)
+    for wanted in (
+        lambda name: event_files.MARK in name,
+        lambda name: name.endswith(".wandb"),
+        lambda name: name.lower().endswith((".csv", ".tsv")),
+        lambda name: bool(LOGS.search(name)),
+    ):
+        if files := [path for path in names if wanted(os.path.basename(path))]:
+            yield files[:MAX_FILES]
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Yield the files below a folder; links to folders are not followed."""
+    seen = 0
+    for root, folders, names in os.walk(folder):
+        depth = os.path.relpath(root, folder).count(os.sep)
+        folders[:] = sorted(set(folders) - SKIPPED) if depth < MAX_DEPTH else []
+        for name in names:
+            seen += 1
+            if seen > MAX_ENTRIES:
+                return
+            path = os.path.join(root, name)
+            if os.path.isfile(path):
+                yield path
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Return a key by which `run-9.log` comes before `run-10.log`."""
+    parts = re.split(r"(\d{1,18})", path)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]

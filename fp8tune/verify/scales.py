@@ -1,0 +1,91 @@
+"""FP8 statistics of tensors, where a run logged them.
+
+Of the trainers that fp8tune reads, none logs scales, amax or underflow by itself.
+Transformer Engine does with its debug tools: the feature ``LogFp8TensorStats`` writes
+``LAYER_TENSOR_underflows%`` and others to its statistics log and to TensorBoard
+(docs.nvidia.com/deeplearning/transformer-engine/user-guide/debug/).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fp8tune.verify.scalars import MAX_TAGS, Scalars
+
+STATISTICS = ("underflows%", "overflows%", "saturations%")
+"""Shares of the values of a tensor that are lost [%]."""
+_TAG = re.compile(
+    r"([^\s]{1,160})_(activation|gradient|weight|output|wgrad|dgrad)_([\w%]{1,40})"
+)
+_LINE = re.compile(
+    r"([^\s]{1,200}%)\s{1,20}iteration=(\d{1,12})\s{1,20}value=([-+\d.eEnaif]{1,25})"
+)
+MAX_LINES = 2_000_000
+
+HOW_TO_LOG = """\
+fp8_statistics:
+  enabled: True
+  layers:
+    layer_name_regex_pattern: .*
+  transformer_engine:
+    LogFp8TensorStats:
+      enabled: True
+      tensors: [activation, gradient, weight]
+      stats: [underflows%]
+      freq: 100
+"""
+"""The file that makes Transformer Engine log them, for `debug_api.initialize`."""
+
+
+class Scale(NamedTuple):
+    """The share of a tensor's values that are lost [%], over the last steps.
+
+    ``tensor`` is activation, gradient, weight and so on, ``value`` the median of the
+    last quarter of what was logged, ``highest`` the highest value.
+    """
+
+    layer: str
+    tensor: str
+    statistic: str
+    value: float
+    highest: float
+
+
+def of_tags(scalars: Scalars) -> list[Scale]:
+    """Return the statistics among the tags of a run."""
+    rows = ((tag, points.value) for tag, points in scalars.points.items())
+    return list(_scales(rows))
+
+
+def of_log(path: str) -> list[Scale]:
+    """Return the statistics that a log has."""
+    values: dict[str, list[float]] = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in itertools.islice(iter(lambda: file.readline(4000), ""), MAX_LINES):
+            if "iteration=" not in line or not (match := _LINE.search(line)):
+                continue
+            if match[1] in values or len(values) < MAX_TAGS:
+                values.setdefault(match[1], []).append(_number(match[3]))
+    return list(_scales(values.items()))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _scales(rows: Iterable[tuple[str, Iterable[float]]]) -> Iterator[Scale]:
+    for tag, values in rows:
+        match = _TAG.fullmatch(tag)
+        finite = [value for value in values if math.isfinite(value)]
+        if match and finite and match[3] in STATISTICS:
+            last = finite[-max(1, len(finite) // 4) :]
+            named = match[1], match[2], match[3]
+            yield Scale(*named, statistics.median(last), max(finite))

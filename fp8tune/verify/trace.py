@@ -1,0 +1,500 @@
+"""What a profiler trace shows: the GEMMs by precision and pass, and where time went."""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+from fp8tune.verify import tables
+from fp8tune.verify.events import Events
+from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime, Trace
+from fp8tune.verify.kernels import FP8, GEMMS, Pattern, Source, find
+from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
+from fp8tune.verify.unpack import LIMIT, Text
+
+CATEGORIES: dict[str, Source] = {
+    "kernel": "kernel",
+    "gpu_memcpy": "kernel",
+    "gpu_memset": "kernel",
+    "cpu_op": "operator",
+    "user_annotation": "operator",
+    "cuda_runtime": "call",
+    "cuda_driver": "call",
+    "Kernel": "kernel",
+    "Memcpy": "kernel",
+    "Memset": "kernel",
+    "Operator": "operator",
+    "Runtime": "call",
+}
+"""Categories of events; those with capitals are from torch before 1.13."""
+NODE = "autograd::engine::evaluate_function: "
+MOST_ROWS = 3_000_000
+"""Events that are kept, with 28 bytes each."""
+MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 100_000, 50_000
+MOST_LEFT = 200
+"""GEMMs by operator and shape that are reported."""
+LONGEST_SHOWN = 300
+
+
+class _TooMuch(Exception):
+    """The trace has more of something than is kept; the message says of what."""
+
+
+def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
+    """Return what a trace shows: Chrome JSON, packed or not, or an exported table.
+
+    Whatever is damaged or too large ends the reading, and ``cut`` says why; ``limit``
+    is in unpacked bytes. Raises ``OSError`` if the file cannot be opened.
+    """
+    shown = os.fspath(path)
+    with closing(Text(path, limit)) as text:
+        if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
+            return tables.read(shown, text)
+        return _of_events(shown, text)
+
+
+def _of_events(path: str, text: Text) -> Trace:
+    collector = _Collector()
+    events = Events(text, collector.wanted)
+    cut = ""
+    try:
+        for event in events:
+            collector.add(event)
+    except _TooMuch as error:
+        cut = str(error)
+    trace = Trace(path, events=events.read, cut=cut or events.cut)
+    _header(events.header, trace)
+    return collector.finish(trace)
+
+
+def _header(header: dict[str, Any], trace: Trace) -> None:
+    """Fill in what stands beside the events: rank and GPU."""
+    where = header.get("distributedInfo")
+    if isinstance(where, dict):
+        rank, size = where.get("rank"), where.get("world_size")
+        trace.rank = rank if type(rank) is int else None
+        trace.world_size = size if type(size) is int else None
+    devices = header.get("deviceProperties")
+    if isinstance(devices, list) and devices and isinstance(devices[0], dict):
+        trace.gpu = str(devices[0].get("name", ""))[:LONGEST_SHOWN]
+
+
+class _Collector:
+    """Keeps the events that matter, in columns."""
+
+    def __init__(self) -> None:
+        self.meanings: list[Meaning] = []
+        self.numbers: dict[tuple[Source, str], int] = {}
+        self.shapes: list[Shape | None] = [None]
+        self.shape_numbers: dict[Shape | None, int] = {None: 0}
+        self.threads: dict[Any, Rows] = {}
+        self.kernels, self.waits, self.data = Rows(), Rows(), Rows()
+        self.steps: list[tuple[float, float, int]] = []
+        self.rows = 0
+        self.casts = self.copies = 0
+        self.operators = False
+        self.compiled = False
+        self.recompiles = 0
+        self.compiling = Calls()
+
+    def wanted(self, category: str, name: str) -> bool:
+        """Return whether an event matters, by its category and name."""
+        source = CATEGORIES.get(category)
+        if source == "operator":
+            self.operators = True
+        return source == "kernel" or (
+            source is not None and find(source, name) is not None
+        )
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Keep what matters of an event; one of unexpected types does not."""
+        name, category = event.get("name"), event.get("cat")
+        if not isinstance(name, str) or not isinstance(category, str):
+            return
+        if event.get("ph") != "X" or not self.wanted(category, name):
+            return
+        start, us = _number(event.get("ts")), _number(event.get("dur", 0.0))
+        if start is None or us is None:
+            return
+        arguments = event.get("args")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        us = max(us, 0.0)
+        source = CATEGORIES[category]
+        meaning = self._meaning(source, name)
+        if source == "kernel":
+            self._keep(self.kernels, start, us, meaning, _correlation(arguments))
+            return
+        thread = (event.get("pid"), event.get("tid"))
+        if source == "call":
+            self._call(start, us, meaning, arguments, thread)
+        else:
+            self._operator(start, us, meaning, arguments, thread)
+
+    def _call(
+        self, start: float, us: float, meaning: int, arguments: Any, thread: Any
+    ) -> None:
+        if self.meanings[meaning].kind == "wait":
+            self._keep(self.waits, start, us, meaning)
+        else:
+            correlation = _correlation(arguments)
+            self._keep(self._thread(thread), start, us, meaning, correlation)
+
+    def _operator(
+        self, start: float, us: float, meaning: int, arguments: Any, thread: Any
+    ) -> None:
+        name, pattern = self.meanings[meaning]
+        assert pattern is not None
+        match pattern.kind:
+            case "step":
+                self.steps.append((start, start + us, int(name.partition("#")[2])))
+                self._count()
+            case "cast":
+                self.casts += 1
+            case "copy":
+                self.copies += _casts(arguments)
+            case "wait":
+                self._keep(self.waits, start, us, meaning)
+            case "data":
+                self._keep(self.data, start, us, meaning)
+            case "compiled":
+                self.compiled = True
+                _, _, times = name.partition("/")
+                self.recompiles = max(self.recompiles, int(times or 0))
+            case _:
+                if name == "_compile.compile_inner (dynamo_timed)":
+                    self.compiling.add(us)
+                shape = self._shape(pattern, arguments) if pattern.operands else 0
+                self._keep(self._thread(thread), start, us, meaning, shape)
+
+    def _keep(
+        self, rows: Rows, start: float, us: float, meaning: int, key: int = 0
+    ) -> None:
+        self._count()
+        rows.add(start, us, meaning, key)
+
+    def _count(self) -> None:
+        self.rows += 1
+        if self.rows > MOST_ROWS:
+            raise _TooMuch(f"more than {MOST_ROWS:,} events that matter")
+
+    def _meaning(self, source: Source, name: str) -> int:
+        number = self.numbers.get((source, name))
+        if number is None:
+            number = len(self.meanings)
+            if number >= MOST_NAMES:
+                raise _TooMuch(f"more than {MOST_NAMES:,} names")
+            short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..."
+            self.meanings.append(Meaning(short, find(source, name)))
+            self.numbers[source, name] = number
+        return number
+
+    def _shape(self, pattern: Pattern, arguments: dict[str, Any]) -> int:
+        shape = _shape(pattern, arguments)
+        number = self.shape_numbers.get(shape)
+        if number is None:
+            number = len(self.shapes)
+            if number >= MOST_SHAPES:
+                return 0
+            self.shapes.append(shape)
+            self.shape_numbers[shape] = number
+        return number
+
+    def _thread(self, thread: tuple[Any, Any]) -> Rows:
+        key = thread if all(type(part) in (int, str) for part in thread) else None
+        rows = self.threads.get(key)
+        if rows is None:
+            if len(self.threads) >= MOST_THREADS:
+                raise _TooMuch(f"more than {MOST_THREADS:,} threads")
+            rows = self.threads[key] = Rows()
+        return rows
+
+    def finish(self, trace: Trace) -> Trace:
+        """Return the trace with all that follows from the kept events."""
+        nested = self._nested()
+        self._gemms(trace, nested)
+        self._times(trace)
+        casting = sum(self._kind(i) == "cast" for i in self.kernels.meaning)
+        trace.casts = max(casting, self.casts or self.copies)
+        trace.recompiles, trace.compiling = self.recompiles, self.compiling
+        if len(self.kernels):
+            trace.device = "cuda"
+        elif self.operators:
+            trace.device = "cpu"
+        generated = any(
+            meaning.pattern is not None and meaning.pattern.compiled
+            for meaning in self.meanings
+        )
+        known = self.operators or generated
+        trace.compiled = (self.compiled or generated) if known else None
+        return trace
+
+    def _kind(self, meaning: int) -> str:
+        return self.meanings[meaning].kind
+
+    def _nested(self) -> Nested:
+        nodes = {
+            meaning.name.removeprefix(NODE)
+            for meaning in self.meanings
+            if meaning.kind == "backward"
+        }
+        kernels = self.kernels
+        rows = zip(kernels.meaning, kernels.key, strict=True)
+        correlations = {key for meaning, key in rows if self._kind(meaning) in GEMMS}
+        nested = Nested()
+        nesting = Nesting(
+            self.meanings,
+            outside="forward" if self.operators else "",
+            nodes=nodes,
+            correlations=correlations,
+            into=nested,
+        )
+        for thread in self.threads.values():
+            nesting.of_thread(thread)
+        return nested
+
+    def _gemms(self, trace: Trace, nested: Nested) -> None:
+        """Fill in the GEMMs: of kernels where there are any, else of operators."""
+        tally = _Tally(trace, self.meanings, self.shapes)
+        if not self._kernels(tally, nested):
+            for gemm, (calls, us) in nested.gemms.items():
+                pattern = self.meanings[gemm.meaning].pattern
+                assert pattern is not None
+                tally.add(pattern.kind, pattern.engine, gemm, gemm.phase, calls, us)
+        tally.finish()
+        ran_backward = any(meaning.kind == "backward" for meaning in self.meanings)
+        if ran_backward:
+            trace.trains = True
+        elif self.operators and not trace.cut:
+            trace.trains = False
+
+    def _kernels(self, tally: _Tally, nested: Nested) -> bool:
+        """Count the kernels of GEMMs; return whether there are any."""
+        kernels = self.kernels
+        unknown: dict[tuple[Gemm, str], float] = {}
+        served: set[Gemm] = set()
+        any_gemm = False
+        for row, meaning in enumerate(kernels.meaning):
+            name, pattern = self.meanings[meaning]
+            phase, gemm = nested.launches.get(kernels.key[row], ("", None))
+            us = kernels.end[row] - kernels.start[row]
+            if phase == "compiling":  # torch.compile tries kernels out
+                continue
+            if pattern is None or pattern.kind not in GEMMS:
+                if gemm is not None:
+                    key = (gemm, phase)
+                    unknown[key] = unknown.get(key, 0.0) + us
+                continue
+            any_gemm = True
+            kind = pattern.kind
+            if gemm is not None:
+                served.add(gemm)
+                kind = _decide(kind, self._kind(gemm.meaning))
+            if not phase and pattern.backward:
+                phase = "backward"
+            tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
+        for (gemm, phase), us in unknown.items():
+            if gemm in nested.gemms and gemm not in served:
+                any_gemm = True
+                calls, _ = nested.gemms[gemm]
+                kind = self._kind(gemm.meaning)
+                tally.add(kind, "unknown", gemm, phase, calls, us)
+        return any_gemm
+
+    def _times(self, trace: Trace) -> None:
+        """Fill in where time went."""
+        kernels = self.kernels
+        for row, meaning in enumerate(kernels.meaning):
+            us = kernels.end[row] - kernels.start[row]
+            kind = self._kind(meaning)
+            trace.kinds[kind] = trace.kinds.get(kind, 0.0) + us
+        trace.kernels = len(kernels)
+        trace.gpu_us = math.fsum(trace.kinds.values())
+        trace.nccl_us = trace.kinds.get("collective", 0.0)
+        steps = _apart(self.steps)
+        trace.steps = len(steps)
+        windows = [(begin, end) for begin, end, _ in steps]
+        span = self._span(windows)
+        trace.span_us = span[1] - span[0]
+        collectives = {
+            number
+            for number, meaning in enumerate(self.meanings)
+            if meaning.kind == "collective"
+        }
+        (trace.busy_us,) = busy(kernels, [span])
+        (beside,) = busy(kernels, [span], without=collectives)
+        trace.nccl_alone_us = trace.busy_us - beside
+        times = busy(kernels, windows)
+        trace.step_times = [
+            StepTime(number, end - begin, us)
+            for (begin, end, number), us in zip(steps, times, strict=True)
+        ]
+        for row in _inside(self.waits, windows):
+            name = self.meanings[self.waits.meaning[row]].name
+            calls = trace.waits.setdefault(name, Calls())
+            calls.add(self.waits.end[row] - self.waits.start[row])
+        for row in _inside(self.data, windows):
+            trace.data.add(self.data.end[row] - self.data.start[row])
+
+    def _span(self, windows: list[tuple[float, float]]) -> tuple[float, float]:
+        if windows:
+            return windows[0][0], windows[-1][1]
+        everything = [self.kernels, *self.threads.values()]
+        starts = [min(rows.start) for rows in everything if len(rows)]
+        ends = [max(rows.end) for rows in everything if len(rows)]
+        return (min(starts), max(ends)) if starts else (0.0, 0.0)
+
+
+class _Tally:
+    """Adds up GEMMs by precision, pass, operator and shape."""
+
+    def __init__(
+        self, trace: Trace, meanings: list[Meaning], shapes: list[Shape | None]
+    ) -> None:
+        self._trace = trace
+        self._meanings = meanings
+        self._shapes = shapes
+        self._phases: Counter[str] = Counter()
+        self._each: dict[tuple[bool, str, int, str], list[Any]] = {}
+
+    def add(
+        self,
+        kind: str,
+        engine: str,
+        gemm: Gemm | None,
+        phase: str,
+        calls: int,
+        us: float,
+        kernel: str = "",
+    ) -> None:
+        """Add calls of one kind and pass."""
+        trace = self._trace
+        is_fp8 = kind in FP8
+        shape = self._shapes[gemm.shape] if gemm is not None else None
+        totals = [self._total(kind, phase)]
+        if is_fp8:
+            self._phases[phase] += calls
+            trace.engines[engine] = trace.engines.get(engine, 0) + calls
+            if kind == "fp8-grouped":
+                totals.append(trace.grouped)
+        for total in totals:
+            total.calls += calls
+            total.us += us
+            if shape is not None:
+                total.flops += calls * shape.flops
+                total.with_shapes += calls
+        if kind == "unclear-gemm":
+            return
+        name = self._meanings[gemm.meaning].name if gemm is not None else kernel
+        key = (is_fp8, name, gemm.shape if gemm is not None else 0, phase)
+        entry = self._each.setdefault(key, [0, 0.0, kernel])
+        entry[0] += calls
+        entry[1] += us
+
+    def _total(self, kind: str, phase: str) -> Gemms:
+        trace = self._trace
+        if kind in FP8:
+            return trace.fp8
+        if kind == "unclear-gemm":
+            return trace.unclear
+        if phase == "optimizer":
+            return trace.optimizer
+        return trace.batched if kind == "batched-gemm" else trace.other
+
+    def finish(self) -> None:
+        """Fill in the passes and the lists by operator and shape."""
+        trace, phases = self._trace, self._phases
+        trace.forward = self._ran("forward")
+        trace.backward = self._ran("backward")
+        if trace.fp8.calls and not phases["backward"] and trace.cut:
+            trace.backward = None
+        each = sorted(self._each.items(), key=lambda item: -item[1][1])
+        for (is_fp8, name, number, phase), (calls, us, kernel) in each:
+            into = trace.ran if is_fp8 else trace.left
+            if len(into) < MOST_LEFT:
+                shape = self._shapes[number]
+                mkn, dtype = (shape.mkn, shape.dtype) if shape else (None, "")
+                into.append(Left(name, mkn, calls, us, dtype, phase, kernel))
+
+    def _ran(self, phase: str) -> bool | None:
+        trace, phases = self._trace, self._phases
+        gemms = trace.fp8.calls + trace.other.calls + trace.unclear.calls
+        if not gemms or (trace.unclear.calls and not phases[phase]):
+            return None
+        return True if phases[phase] else None if phases[""] else False
+
+
+def _decide(kernel: str, parent: str) -> str:
+    """Return the kind of a kernel, given that of the operator that launched it."""
+    if kernel == "unclear-gemm":
+        return parent
+    if kernel == "fp8-gemm" and parent == "fp8-grouped":
+        return parent
+    if kernel == "gemm" and parent == "batched-gemm":
+        return parent
+    return kernel
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number of a trace, None for anything else."""
+    if type(value) not in (int, float):
+        return None
+    return float(value) if -1e18 < value < 1e18 else None
+
+
+def _correlation(arguments: dict[str, Any]) -> int:
+    """Return the id that a launch and its kernel share, -1 for none."""
+    value = arguments.get("correlation")
+    return value if type(value) is int and 0 <= value < 1 << 62 else -1
+
+
+def _casts(arguments: dict[str, Any]) -> bool:
+    """Return whether a copy is one into a tensor of FP8 from another type."""
+    types = arguments.get("Input type")
+    if not isinstance(types, list) or len(types) < 2:
+        return False
+    into, out = str(types[0])[:LONGEST_SHOWN], str(types[1])[:LONGEST_SHOWN]
+    return "Float8" in into and "Float8" not in out
+
+
+def _shape(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
+    """Return the shape of a GEMM from its operator's arguments, None without."""
+    shapes = arguments.get("Input Dims", arguments.get("Input dims"))
+    first, second = pattern.operands
+    if not isinstance(shapes, list) or len(shapes) <= second:
+        return None
+    a, b = shapes[first], shapes[second]
+    for matrix in (a, b):
+        if not isinstance(matrix, list) or len(matrix) not in (2, 3):
+            return None
+        if not all(type(size) is int and 0 <= size < 1 << 40 for size in matrix):
+            return None
+    if a[-1] != b[-2]:
+        return None
+    types = arguments.get("Input type")
+    listed = isinstance(types, list) and len(types) > first
+    dtype = str(types[first])[:LONGEST_SHOWN] if listed else ""  # type: ignore[index]
+    batch = a[0] if len(a) == len(b) == 3 else 1
+    return Shape((a[-2], a[-1], b[-1]), batch, dtype)
+
+
+def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:
+    """Return steps in order; of those that overlap the first."""
+    apart: list[tuple[float, float, int]] = []
+    for step in sorted(steps):
+        if not apart or step[0] >= apart[-1][1] - 1.0:
+            apart.append(step)
+    return apart
+
+
+def _inside(rows: Rows, windows: list[tuple[float, float]]) -> Iterable[int]:
+    """Yield the rows that begin inside a window; all, if there is no window."""
+    begins = [begin for begin, _ in windows]
+    for row, start in enumerate(rows.start):
+        at = bisect_right(begins, start) - 1
+        if not windows or (at >= 0 and start < windows[at][1]):
+            yield row

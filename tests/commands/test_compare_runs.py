@@ -1,0 +1,129 @@
+"""``fp8tune compare`` of runs: what is compared, exit codes, JSON and the page."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from benchmarks.verify.loss_curves import recorded
+from tests.each import each
+from tests.verify.files import table
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """CSV files of recorded runs."""
+    files = {}
+    for one in recorded():
+        parts = one["precision"], one["fault"], one["data"], str(one["seed"])
+        losses, norms = one["losses"], one["grad_norms"]
+        if len(losses) < one["steps"]:
+            losses, norms = [*losses, "nan"], [*norms, "nan"]
+        files[f"{'-'.join(filter(None, parts))}.csv"] = table(losses, norms)
+    return files
+
+
+SIX = tuple(f"bf16-same-{n}.csv" for n in range(6))
+
+
+@each(
+    ("runs", "code", "verdict"),
+    [
+        (("fp8-same-2.csv", *SIX), 0, "same"),
+        (("fp8-same-0.csv", SIX[0]), 3, "inconclusive"),
+        (("fp8-underflow-same-0.csv", *SIX), 1, "fp8-worse"),
+        (("fp8-overflow-same-0.csv", SIX[0]), 1, "diverged"),
+        ((*SIX[:2], "--label", "bf16", "--label", "fp8"), 3, "inconclusive"),
+    ],
+)
+def test_verdicts_and_exit_codes(project, fp8tune, tables, runs, code, verdict):
+    project(tables)
+    text = fp8tune("compare", *runs)
+    assert (text.code, text.out.splitlines()[0]) == (code, verdict)
+    found = fp8tune("compare", *runs, "--output-format", "json")
+    assert (found.code, found.json["verdict"]) == (code, verdict)
+    assert found.json["findings"][0]["code"] == verdict
+
+
+def test_json_has_these_fields(project, fp8tune, tables):
+    project(tables)
+    found = fp8tune("compare", "fp8-same-2.csv", *SIX, "--output-format", "json").json
+    assert set(found) == {
+        *("version", "verdict", "why", "runs", "aligned_by", "same_data", "loss"),
+        *("tokens_to_equal_loss", "time_to_equal_loss", "speed", "gradient_norm"),
+        *("diverged_at", "findings"),
+    }
+    assert found["aligned_by"] == "tokens"
+    assert found["same_data"] is True
+    assert found["runs"][0] == {
+        "path": "fp8-same-2.csv",
+        "precision": "fp8",
+        "source": "CSV",
+        "files": ["fp8-same-2.csv"],
+        "steps": 400,
+        "last_step": 400,
+        "tokens_per_step": 1024,
+        "tokens_per_second": None,
+        "step_s": None,
+        "starts": 1,
+    }
+
+
+@each(
+    ("arguments", "message"),
+    [
+        (
+            ("a.toml", "bf16-same-0.csv"),
+            "a.toml is a config and bf16-same-0.csv is not",
+        ),
+        (("a.toml", "a.toml", "a.toml"), "compare takes two configs"),
+        (("bf16-same-0.csv",), "compare takes an FP8 run and a bf16 run"),
+        (("a.toml", "a.toml", "--html", "x.html"), "--html are for runs"),
+        ((*SIX[:2], "--label", "fp8"), "--label: one for each run"),
+        ((*SIX[:2], *("--label", "fp8") * 2), "--label: one for each run"),
+        ((SIX[0], "nothing.log"), "nothing.log: No such file or directory"),
+        ((SIX[0], "a.txt"), "a.txt: no line of a training step of a known trainer"),
+        ((*SIX[:2], "--html", "no/x.html"), "no/x.html: No such file"),
+    ],
+)
+def test_what_cannot_be_compared(project, fp8tune, tables, arguments, message):
+    project({**tables, "a.toml": "[train]\n", "a.txt": "hello\n"})
+    ended = fp8tune("compare", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+class Page(HTMLParser):
+    """Collects the addresses of a page, and its text outside of plots."""
+
+    def __init__(self):
+        super().__init__()
+        self.addresses = []
+        self.tags = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [v for k, v in attrs if k in ("src", "href", "xlink:href")]
+
+
+@pytest.mark.parametrize("name", ["fp8-same-2.csv", "fp8-saturated-same-0.csv"])
+def test_the_page_loads_nothing(project, fp8tune, tables, name):
+    folder = project({**tables, "<b>.csv": tables["bf16-same-0.csv"]})
+    fp8tune("compare", name, "<b>.csv", *SIX[1:], "--html", "x.html")
+    text = (folder / "x.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert all(address.startswith("#") for address in page.addresses)
+    assert page.tags.count("svg") == 4
+    assert "b" not in page.tags
+    assert "&lt;b&gt;.csv" in text
+    assert re.search(r'<h1 id="headline">(The same|FP8 diverged): ', text)
+    assert "mathdefault" not in text
+
+
+def test_a_run_without_a_common_step_still_has_a_page(project, fp8tune):
+    late = "step,loss\n" + "".join(f"{n},2\n" for n in range(50, 60))
+    early = "step,loss\n" + "".join(f"{n},2\n" for n in range(10))
+    folder = project({"a.csv": early, "b.csv": late})
+    assert fp8tune("compare", "a.csv", "b.csv", "--html", "x.html").code == 3
+    assert "no tokens or steps in common" in (folder / "x.html").read_text("utf-8")

@@ -1,0 +1,100 @@
+"""Write event files, wandb files, logs and CSV files of runs."""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+
+from fp8tune.verify.event_files import masked_crc
+from fp8tune.verify.wandb_files import BLOCK, FIRST, FULL, LAST, MIDDLE, PART_HEAD
+
+
+def varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def bytes_field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def record(data: bytes) -> bytes:
+    size = struct.pack("<Q", len(data))
+    return (
+        size
+        + masked_crc(size).to_bytes(4, "little")
+        + data
+        + masked_crc(data).to_bytes(4, "little")
+    )
+
+
+def event(step: int, time: float, **scalars: float) -> bytes:
+    """A record with simple values; ``__`` in a tag stands for a slash."""
+    summary = b"".join(
+        bytes_field(
+            1,
+            bytes_field(1, tag.replace("__", "/").encode())
+            + varint(2 << 3 | 5)
+            + struct.pack("<f", value),
+        )
+        for tag, value in scalars.items()
+    )
+    time_field = varint(1 << 3 | 1) + struct.pack("<d", time)
+    return record(time_field + varint(2 << 3) + varint(step) + bytes_field(5, summary))
+
+
+def wandb_row(number: int, /, **values: object) -> bytes:
+    items = b"".join(
+        bytes_field(
+            1,
+            bytes_field(2, key.replace("__", "/").encode())
+            + bytes_field(16, json.dumps(value).encode()),
+        )
+        for key, value in values.items()
+    )
+    return bytes_field(2, items + bytes_field(2, varint(1 << 3) + varint(number)))
+
+
+def wandb_file(rows: Iterable[bytes]) -> bytes:
+    """Records in parts that do not cross the ends of blocks."""
+    data = bytearray(b":W&B\xbe\xee\x00")
+    for row in rows:
+        begun = False
+        while True:
+            left = BLOCK - len(data) % BLOCK
+            if left < PART_HEAD:
+                data += bytes(left)
+                left = BLOCK
+            part, row = row[: left - PART_HEAD], row[left - PART_HEAD :]
+            kind = (
+                (LAST if begun else FULL) if not row else (MIDDLE if begun else FIRST)
+            )
+            crc = zlib.crc32(part, zlib.crc32(bytes([kind])))
+            data += struct.pack("<IHB", crc, len(part), kind) + part
+            begun = True
+            if not row:
+                break
+    return bytes(data)
+
+
+def log(steps: Iterable[tuple[int, float]], speed: int = 65536) -> str:
+    """A log of KempnerForge; a step has 65,536 tokens."""
+    return "".join(
+        f"[rank 0] INFO     [step {step}] loss={loss:.4f} | lr=3.00e-05 | "
+        f"grad_norm=1.000 | tok/s={speed:,} | mfu=50.0% | mem=71.2/140GB | "
+        f"step_time={65536 / speed:.2f}s\n"
+        for step, loss in steps
+    )
+
+
+def table(losses: Sequence[float], norms: Sequence[float] = ()) -> str:
+    """A CSV file; a step has 1,024 tokens."""
+    norms = norms or [1.0] * len(losses)
+    rows = zip(losses, norms, strict=True)
+    return "step,tokens,loss,grad_norm\n" + "".join(
+        f"{n},{1024 * n},{loss},{norm}\n" for n, (loss, norm) in enumerate(rows, 1)
+    )

@@ -1,0 +1,254 @@
+"""Every file in ``rules/run``: its examples, its names, its patterns, its fixes."""
+
+import re
+import re._constants as op
+import re._parser as syntax
+from pathlib import Path
+
+import pytest
+
+from fp8tune.facts import FACTS
+from fp8tune.fields import FIELDS
+from fp8tune.job import Target, Unknown
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.config import read_config
+from fp8tune.lint.rules import CONSEQUENCES, SEVERITIES
+from fp8tune.trainers.about import trainers
+from fp8tune.verify import causes
+from fp8tune.verify.cause import ROLES, Scope, filled, known_names, texts
+from fp8tune.verify.cause import causes as read_causes
+from fp8tune.verify.evidence import Log, Sign
+from fp8tune.verify.figures import FIGURES, Figures
+from fp8tune.verify.log import read
+from tests.each import each
+
+CAUSES = list(read_causes().values())
+REPORTED = [cause for cause in CAUSES if cause.role != "event"]
+TEXTS = [(cause, text) for cause in CAUSES for text in cause.texts]
+CASES = [
+    (cause, case, fires)
+    for cause in CAUSES
+    for fires, cases in ((True, cause.fires), (False, cause.silent))
+    for case in cases
+]
+FIELDS_OF_A_FILE = {
+    *("name", "title", "category", "severity", "role", "of", "order", "trainer"),
+    *("implies", "when", "message", "help", "why", "rules", "references"),
+    *("text", "fix", "fires", "silent"),
+}
+MOST_PATHS = 500
+"""Ways of matching that a pattern may try from one place."""
+
+
+class Given(dict):
+    """Figures with these values; all others are unknown."""
+
+    def __missing__(self, name):
+        raise Unknown(name)
+
+
+def scope(case, config=None):
+    figures = Given({k: v for k, v in case.names.items() if k in FIGURES})
+    captured = {
+        name.removeprefix("text."): str(value)
+        for name, value in case.names.items()
+        if name.startswith("text.")
+    }
+    return Scope(figures, captured, config and config.job), figures, captured
+
+
+def config_of(text, folder):
+    path = folder / "train.toml"
+    path.write_text(text)
+    return read_config(str(path), Target())
+
+
+@each("cause", CAUSES)
+def test_a_file_is_whole(cause):
+    files = Path(__file__).parents[2] / "rules" / "run"
+    assert (files / f"{cause.name}.toml").exists()
+    assert set(cause.data) <= FIELDS_OF_A_FILE
+    assert re.fullmatch(r"[a-z0-9-]+", cause.name)
+    assert cause.category in CONSEQUENCES
+    assert cause.severity in SEVERITIES
+    assert cause.role in ROLES
+    assert cause.why
+    assert cause.references
+    assert cause.texts or cause.when
+    assert set(cause.implies) <= read_causes().keys() - {cause.name}
+    assert set(cause.rules) <= {rule.name for rule in read_builtin()}
+    assert set(cause.trainers) <= trainers().keys()
+    if cause.role != "event":
+        assert cause.messages
+        assert cause.helps
+    if cause.of:
+        assert not cause.texts
+        assert cause.when
+        assert cause.of in read_causes()
+    for entry in cause.data.get("fix", ()):
+        assert {"safety", "title", "set"} <= set(entry)
+        assert ("changes" in entry) == (entry["safety"] == "unsafe")
+
+
+@each("cause", CAUSES)
+def test_expressions_name_only_what_there_is(cause):
+    known = {*known_names(cause), *FIELDS, *FACTS}
+    used = {
+        name for template in (*cause.messages, *cause.helps) for name in template.names
+    }
+    if cause.when:
+        used |= set(cause.when.names)
+    for fix in cause.fixes:
+        for expression in (fix.when, *fix.set.values()):
+            used |= set(expression.names) if expression else set()
+        used |= {*fix.title.names, *fix.changes.names, *fix.set}
+    assert used - known == set()
+
+
+@each(("cause", "text"), TEXTS)
+def test_every_example_has_its_own_cause_and_no_other(cause, text):
+    assert text.examples
+    for example in text.examples:
+        assert text.pattern.search(example), example
+        assert any(trigger.decode() in example for trigger in text.triggers), example
+        log = Log("run.log", signs=list(causes.signs_of(example)))
+        if cause.role == "event":
+            assert cause.name in {sign.cause for sign in log.signs}
+            continue
+        roots = [d.code for d in causes.diagnose([log], []) if not d.after]
+        assert roots == [cause.name], example
+    for example in text.counterexamples:
+        assert not text.pattern.search(example), example
+
+
+def test_the_reader_of_logs_finds_every_example(tmp_path):
+    missing = []
+    for cause, text in TEXTS:
+        for example in text.examples:
+            path = tmp_path / "run.log"
+            path.write_text(f"before\n{example}\nafter\n")
+            log = read(str(path), causes=texts())
+            if (cause.name, 2) not in {(sign.cause, sign.line) for sign in log.signs}:
+                missing.append((cause.name, example))
+    assert missing == []
+
+
+def test_lines_of_healthy_runs_show_no_cause():
+    lines = [
+        "[rank 0] INFO     [step 10] loss=9.5000 | lr=3.00e-05 | grad_norm=1.234 | "
+        "tok/s=1,625,201 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s",
+        "[rank 0] INFO     Applied Float8 training: recipe=TENSORWISE, "
+        "fsdp_float8_all_gather=True",
+        "[titan] 2025-10-20 10:00:00,000 - root - INFO - step: 10  loss: 7.12345  "
+        "grad_norm: 2.1  memory: 45.68GiB(57.70%)  tps: 5,189  tflops: 1.0  mfu: 33%",
+        "{'loss': '4.897', 'grad_norm': '3.836', 'learning_rate': '5e-05'}",
+        " [2025-01-10] iteration 10/ 100 | lm loss: 1.0E+01 | loss scale: 1.0 | "
+        "number of skipped iterations: 0 | number of nan iterations: 0 |",
+        "12:00:01 INFO Step 80 |   1.23s | Loss 2.1 | Grad. Norm 0.4 | LR 1.00e-06",
+        "Found `torchao` installed, using it for FP8 training.",
+        "Accelerate FP8 status - enabled: True, backend: FP8BackendType.AO",
+        "WARNING: PYTORCH_CUDA_ALLOC_CONF is deprecated",
+        "node1:1:2 [0] NCCL INFO Connected all rings",
+        "Epoch 1: information on infinite data, nanoseconds per step",
+    ]
+    assert [sign for line in lines for sign in causes.signs_of(line)] == []
+
+
+@each(("cause", "case", "fires"), CASES)
+def test_conditions_hold_in_their_cases(cause, case, fires, tmp_path):
+    given, _, _ = scope(case, config_of(case.config, tmp_path) if case.config else None)
+    if cause.when:
+        holds = _known_to_hold(cause, given)
+        assert holds == fires
+    if fires and case.names:
+        assert filled(cause.messages, given)
+
+
+def _known_to_hold(cause, given):
+    try:
+        return bool(cause.when.evaluate(given))
+    except Unknown:
+        return False
+
+
+def test_every_condition_has_a_case_for_and_against_it():
+    without = [c.name for c in CAUSES if c.when and not (c.fires and c.silent)]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "case"),
+    [(cause, case) for cause, case, _ in CASES if case.fixed],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_a_fix_writes_the_config_and_lint_is_silent_then(cause, case, tmp_path):
+    config = config_of(case.config, tmp_path)
+    _, figures, captured = scope(case, config)
+    signs = [Sign(cause.name, 1, "", captured)]
+    found = causes.diagnosis(cause, "run.log", signs, figures, config)
+    assert found.fix is not None
+    after = causes.fixed(config, [found], unsafe=True)
+    assert after.decode() == case.fixed
+    if found.fix.safety != "safe":
+        assert causes.fixed(config, [found], unsafe=False) == config.data
+    now = causes.diagnosis(
+        cause, "run.log", signs, figures, config_of(case.fixed, tmp_path)
+    )
+    left = {(each.rule, each.severity) for each in now.found}
+    assert {rule for rule, severity in left if severity == "error"} == set()
+
+
+@each("cause", [cause for cause in CAUSES if cause.data.get("fix")])
+def test_every_fix_of_its_own_has_a_case(cause):
+    assert any(case.fixed for case in cause.fires)
+
+
+def ways(tree, nested=False):
+    """How many ways a pattern may try from one place; fails if unbounded or nested."""
+    total = 1
+    for kind, value in tree:
+        if kind in (op.MAX_REPEAT, op.MIN_REPEAT):
+            low, high, inner = value
+            assert high is not op.MAXREPEAT, "a repeat without bound"
+            assert high == 1 or not nested, "a repeat in a repeat"
+            total *= (high - low + 1) * ways(inner, nested or high > 1)
+        elif kind is op.POSSESSIVE_REPEAT:
+            low, high, inner = value
+            assert high is not op.MAXREPEAT, "a repeat without bound"
+            total *= ways(inner, nested or high > 1)
+        elif kind is op.SUBPATTERN:
+            total *= ways(value[3], nested)
+        elif kind is op.BRANCH:
+            total *= max(ways(branch, nested) for branch in value[1])
+        elif kind in (op.ASSERT, op.ASSERT_NOT):
+            total *= ways(value[1], nested)
+    return total
+
+
+@each(("cause", "text"), TEXTS)
+def test_patterns_do_not_backtrack_far(cause, text):
+    assert ways(syntax.parse(text.pattern.pattern)) <= MOST_PATHS
+    for trigger in text.triggers:
+        assert len(re.sub(rb"\d", b"", trigger)) >= 5, trigger
+
+
+def test_long_lines_made_to_backtrack_are_read():
+    size = 1 << 16
+    for _, text in TEXTS:
+        for trigger in text.triggers:
+            start = trigger.decode()
+            for tail in (start, "a", "1", " ", "(", "a.", "'", "step 1 "):
+                line = (start + tail * (size // len(tail)))[:size]
+                text.pattern.search(line)
+
+
+def test_implications_do_not_go_in_circles():
+    for cause in CAUSES:
+        assert cause.name not in causes._implied(cause)
+
+
+def test_figures_of_no_run_are_unknown():
+    figures = Figures([], [])
+    for name in FIGURES:
+        with pytest.raises(Unknown):
+            figures[name]

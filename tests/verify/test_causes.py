@@ -1,0 +1,239 @@
+"""Which cause a run is told first, what follows from it, and what changes the config."""
+
+from pathlib import Path
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.config import read_config
+from fp8tune.verify import causes
+from fp8tune.verify.cause import texts
+from fp8tune.verify.log import read
+from tests.each import each
+
+STEP = (
+    "[rank 0] INFO     [step {}] loss={} | lr=3.00e-05 | grad_norm=1.2 | "
+    "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
+)
+NCCL = (
+    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
+    "NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
+)
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
+OOM = (
+    "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
+    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the allocated "
+    "memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
+    "unallocated."
+)
+NAN = "[rank 0] WARNING  NaN/Inf loss at step {0} (consecutive={0}, total={0})"
+
+
+def steps(*losses):
+    return [STEP.format(number, loss) for number, loss in enumerate(losses, 1)]
+
+
+@pytest.fixture
+def told(tmp_path):
+    """The causes of a log of these lines: each with the one that it follows from."""
+
+    def diagnosed(lines, config=None):
+        path = tmp_path / "run.log"
+        path.write_text("\n".join([*lines, ""]))
+        log = read(str(path), causes=texts())
+        return causes.diagnose([log], [], config)
+
+    return diagnosed
+
+
+@pytest.fixture
+def config(tmp_path):
+    def written(text):
+        path = tmp_path / "train.toml"
+        path.write_text(text)
+        return read_config(str(path), Target())
+
+    return written
+
+
+RUNS = {
+    "a traceback of rank 1 comes before the time-out of rank 3": (
+        [
+            *steps(9.0, 8.9),
+            "[rank1]: Traceback (most recent call last):",
+            "[rank1]: RuntimeError: The size of tensor a must match tensor b",
+            NCCL,
+            CHILD,
+        ],
+        [
+            ("unknown-exception", ""),
+            ("nccl-timeout", "unknown-exception"),
+            ("child-failed", "unknown-exception"),
+        ],
+    ),
+    "a time-out alone": (
+        [*steps(9.0), NCCL, CHILD],
+        [("nccl-timeout", ""), ("child-failed", "nccl-timeout")],
+    ),
+    "a known error and the unknown ones that follow": (
+        [
+            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            "[rank0]: RuntimeError: CUDA error: out of memory",
+            "[rank2]: torch.distributed.DistBackendError: broken",
+            CHILD,
+        ],
+        [
+            ("out-of-memory", ""),
+            ("unknown-exception", "out-of-memory"),
+            ("child-failed", "out-of-memory"),
+        ],
+    ),
+    "ten NaN losses": (
+        [
+            *steps(9.0, 8.9),
+            *(NAN.format(number) for number in range(3, 13)),
+            "[rank 0] ERROR    Too many consecutive NaNs — stopping",
+            "[rank 0] INFO     Training complete: 13 steps, 1,392,640 tokens",
+        ],
+        [("nan-loss", ""), ("stopped-after-nans", "nan-loss")],
+    ),
+    "killed for host memory": (
+        [
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step "
+            "tasks have been OOM Killed.",
+            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: x",
+        ],
+        [("host-out-of-memory", ""), ("killed", "host-out-of-memory")],
+    ),
+    "a warning comes after the error": (
+        [
+            "W convert_frame.py:1676] [0/8] torch._dynamo hit config.recompile_limit (8)",
+            "OSError: [Errno 28] No space left on device",
+        ],
+        [("disk-full", ""), ("recompile-limit", "")],
+    ),
+    "a healthy run": (
+        [*steps(9.0, 8.8, 8.5), "[rank 0] INFO     Training complete: 3 steps"],
+        [],
+    ),
+    "a log of nothing": ([], []),
+}
+
+
+@each(("lines", "expected"), RUNS.values(), ids=RUNS)
+def test_root_causes_come_first(told, lines, expected):
+    assert [(each.code, each.after) for each in told(lines)] == expected
+
+
+@each(
+    ("before", "reserved", "code"),
+    [
+        ([], "7.10 GiB", "out-of-memory-fragmented"),
+        (steps(9.0), "1.10 GiB", "out-of-memory-after-first-step"),
+        (steps(9.0, 8.8, 8.6), "512.00 MiB", "out-of-memory-later"),
+    ],
+)
+def test_out_of_memory_says_when(told, before, reserved, code):
+    found = told([*before, OOM.format(reserved), OOM.format(reserved)])
+    assert [(each.code, each.line, each.count, each.ranks) for each in found] == [
+        (code, len(before) + 1, 2, (0,))
+    ]
+    assert "GPU 0" in found[0].message
+
+
+TROUBLES = {
+    "FP8 + Tensor Parallelism is not yet supported": (
+        "[rank0]: ValueError: FP8 + Tensor Parallelism is not yet supported (torchao "
+        "Float8Linear does not compose with DTensor sharding).",
+        '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n',
+        "-tp = 4\n+tp = 1\n",
+    ),
+    "unsupported hardware": (
+        "RuntimeError: torch._scaled_mm is only supported on CUDA devices with compute "
+        "capability >= 9.0 or 8.9, or ROCm MI300+",
+        '[train]\nmixed_precision = "fp8"\n',
+        '-mixed_precision = "fp8"\n+mixed_precision = "bf16"\n',
+    ),
+    "the pinned-memory DTensor error": (
+        "NotImplementedError: Operator aten.is_pinned.default does not have a sharding "
+        "strategy registered.",
+        '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 2\n',
+        "-tp = 2\n+tp = 1\n",
+    ),
+    "out of memory": (
+        OOM.format("1.10 GiB"),
+        "[train]\nbatch_size = 8\n",
+        '+activation_checkpointing = "full"\n',
+    ),
+    "a vocabulary that is not a multiple of 16": (
+        "RuntimeError: Expected self.size(1) to be divisible by 16, but got "
+        "self.size(1)=50257",
+        '[train]\nmixed_precision = "fp8"\n[model]\nvocab_size = 50257\n',
+        "-vocab_size = 50257\n+vocab_size = 50304\n",
+    ),
+}
+
+
+@each(("line", "text", "patch"), TROUBLES.values(), ids=TROUBLES)
+def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, patch):
+    read_in = config(text)
+    found = told([line], read_in)
+    after = causes.fixed(read_in, found, unsafe=True)
+    assert patch in causes.diff(read_in, after)
+    assert Path(read_in.path).read_text() == text
+    causes.write(read_in, after)
+    assert Path(read_in.path).read_bytes() == after
+    shown = causes.data(found[0])
+    assert shown["fix"]["safety"] == "unsafe"
+    assert shown["fix"]["edits"]
+
+
+def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
+    losses = [10.8 - 0.1 * row for row in range(20)] + [
+        9.0 + 0.4 * row for row in range(20)
+    ]
+    text = '[train]\nmixed_precision = "fp8"\n[optimizer]\nlr = 0.001\n'
+    read_in = config(text)
+    found = told([STEP.format(n, f"{x:.4f}") for n, x in enumerate(losses, 1)], read_in)
+    assert [(each.code, each.after) for each in found] == [
+        ("loss-diverged-early", ""),
+        ("loss-diverged", "loss-diverged-early"),
+    ]
+    assert "it rises to " in found[0].message
+    assert "lr = 0.0005" in causes.fixed(read_in, found, unsafe=True).decode()
+
+
+def test_data_for_programs_without_a_config(told):
+    found = told(["OSError: [Errno 28] No space left on device"])
+    assert causes.data(found[0]) == {
+        "code": "disk-full",
+        "severity": "error",
+        "message": "no space is left on the disk",
+        "help": "delete old checkpoints, keep fewer (`keep_last_n`), or save elsewhere",
+        "path": found[0].path,
+        "line": 1,
+        "count": 1,
+        "ranks": [],
+        "after": "",
+        "rules": [],
+        "fix": None,
+    }
+
+
+def test_captured_text_is_short_and_has_no_control_characters(told):
+    name = "\x1b[31m" + "\u202e" + "x" * 5000
+    found = told(
+        [f"ModuleNotFoundError: No module named '{name[:150]}'", f"ValueError: {name}"]
+    )
+    for each_one in found:
+        assert each_one.message.isprintable()
+        assert len(each_one.message) < 400
+
+
+def test_explain_shows_a_cause(fp8tune):
+    said = fp8tune("explain", "loss-diverged")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("loss-diverged\nA loss that diverged\n")
+    page = fp8tune("explain", "nan-loss", "--output-format", "json").json
+    assert (page["kind"], page["name"]) == ("cause", "nan-loss")

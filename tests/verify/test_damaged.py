@@ -1,0 +1,238 @@
+"""Traces that are damaged, hostile or no traces at all."""
+
+import gzip
+import json
+import zipfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fp8tune.verify import events, tables, trace, unpack
+from fp8tune.verify.evidence import Left
+from fp8tune.verify.trace import read
+from tests.each import each
+from tests.verify.made import events as made_events
+from tests.verify.made import mm, node, step, write
+
+NVJET8 = "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT"
+GEMM = {
+    "ph": "X",
+    "cat": "kernel",
+    "name": NVJET8,
+    "pid": 0,
+    "tid": 7,
+    "ts": 1,
+    "dur": 2,
+}
+GOOD = json.dumps(GEMM)
+
+
+def said(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    found = read(path)
+    return found.fp8.calls, found.cut
+
+
+EARLY = "the file ends before its events do"
+NO_TRACE = "neither a trace in JSON nor a profiler's table"
+TEXTS = {
+    "empty": ("", (0, NO_TRACE)),
+    "a log": (
+        "step 1 loss 2\n" * 9,
+        (0, "neither a trace in JSON nor a profiler's table"),
+    ),
+    "binary": (b"\x7fELF\0\0\1" * 99, (0, "binary data")),
+    "no UTF-8": (f'[{GOOD}, {{"name": "'.encode() + b'\xff\xfe"}]', (1, "")),
+    "array": (f"[{GOOD},{GOOD}]", (2, "")),
+    "array without its end": (f"[{GOOD},\n{GOOD},\n", (2, "")),
+    "half an event": (f"[{GOOD}, {GOOD[:50]}", (1, EARLY)),
+    "object without its end": (f'{{"traceEvents": [{GOOD}', (1, EARLY)),
+    "header only": ('{"schemaVersion": 1', (0, "the file ends before its JSON does")),
+    "header without a value": ('{"a": ', (0, "the file ends before its JSON does")),
+    "no colon": ('{"a" 1, "b": 2}', (0, "not valid JSON at character 4")),
+    "a key that is none": ("{[1]: 2}", (0, "not valid JSON at character 4")),
+    "events that are none": (f'[1, "a", null, [[]], {{}}, {GOOD}]', (1, "")),
+    "traceEvents of another type": ('{"traceEvents": 5, "a": [1]}', (0, "")),
+    "header behind": (f'{{"traceEvents": [{GOOD}], "a": {{"b": [1, 2]}}}}', (1, "")),
+    "NaN": (f"[{GOOD}, {GOOD.replace('1,', 'NaN,')}]", (1, "")),
+    "infinite": (f"[{GOOD}, {GOOD.replace(': 2', ': -Infinity')}]", (1, "")),
+    "a number too long": (f'[{GOOD}, {{"ts": {"9" * 9999}}}]', (1, EARLY)),
+    "nested deeply": (f"[{GOOD}, {'[' * 100_000}", (1, "nested too deeply")),
+    "nested deeply in objects": (
+        f"[{GOOD}, " + '{"a":' * 100_000,
+        (1, "nested too deeply"),
+    ),
+    "no escape": (f'[{GOOD}, {{"name": "\\x"}}, {GOOD}]', (1, EARLY)),
+    "control characters": (f'[{GOOD}, {{"name": "\1\t\x1b"}}]', (1, "")),
+}
+
+
+@each(("label", "text", "expected"), [(k, *v) for k, v in TEXTS.items()])
+def test_text_that_is_damaged(label, text, expected, tmp_path):
+    assert said(tmp_path / "trace.json", text) == expected
+
+
+@pytest.mark.parametrize("value", [None, "1", [], {}, True, 1e300, "\ud800", -5])
+def test_values_of_unexpected_types(value, tmp_path):
+    """Every field of every kind of event, one after the other."""
+    items = step(
+        1, mm(8, 8, 8, NVJET8, "aten::_scaled_mm"), node("A", mm(8, 8, 8, "a"))
+    )
+    for event in range(len(made_events(items))):
+        for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args"):
+            changed = made_events(items)
+            changed[event][key] = value
+            (tmp_path / "trace.json").write_text(json.dumps(changed))
+            assert read(tmp_path / "trace.json").events == len(changed)
+    for key in ("Input Dims", "Input type", "correlation"):
+        for inside in (value, [value, value], [[value, 8], [8, 8]]):
+            changed = made_events(items)
+            for event in changed:
+                event["args"][key] = inside
+            (tmp_path / "trace.json").write_text(json.dumps(changed))
+            assert not read(tmp_path / "trace.json").cut
+    for key in ("distributedInfo", "deviceProperties"):
+        for inside in (value, [value], {"rank": value}, [{"name": value}]):
+            document = {key: inside, "traceEvents": []}
+            (tmp_path / "trace.json").write_text(json.dumps(document))
+            assert not read(tmp_path / "trace.json").cut
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_changed_bytes_never_crash(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("changed")
+    write(
+        folder / "trace.json", step(1, mm(8, 8, 8, NVJET8), node("B", mm(8, 8, 8, "a")))
+    )
+    text = bytearray((folder / "trace.json").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    (folder / "trace.json").write_bytes(text)
+    (folder / "packed").write_bytes(
+        gzip.compress(text)[: data.draw(st.integers(1, 999))]
+    )
+    read(folder / "trace.json")
+    read(folder / "packed")
+
+
+def test_what_is_too_long_or_too_much(tmp_path, monkeypatch):
+    path = tmp_path / "trace.json"
+    many = f"[{','.join([GOOD] * 20)}]"
+    long = f'[{GOOD}, {{"name": "{"x" * 3 * events.LONGEST}'
+    position = len(f"[{GOOD}, ")
+    assert said(path, long) == (1, f"not valid JSON at character {position}")
+    blank = f"[{GOOD}{' ' * 5_000_000}, {GOOD}]"
+    assert said(path, blank) == (2, "")
+    monkeypatch.setattr(trace, "MOST_ROWS", 10)
+    assert said(path, many) == (10, "more than 10 events that matter")
+    monkeypatch.setattr(trace, "MOST_ROWS", 99)
+    monkeypatch.setattr(trace, "MOST_NAMES", 5)
+    names = [GEMM | {"name": f"nvjet_qqtst_{number}"} for number in range(9)]
+    assert said(path, json.dumps(names)) == (5, "more than 5 names")
+    monkeypatch.setattr(trace, "MOST_THREADS", 5)
+    call = GEMM | {"cat": "cuda_runtime", "name": "cudaLaunchKernel"}
+    threads = [call | {"tid": number} for number in range(9)]
+    assert said(path, json.dumps([GEMM, *threads])) == (1, "more than 5 threads")
+    monkeypatch.setattr(trace, "MOST_SHAPES", 3)
+    shapes = made_events(*(mm(8, 8, n, NVJET8, "aten::_scaled_mm") for n in range(9)))
+    path.write_text(json.dumps(shapes))
+    ran = read(path).ran
+    assert (len(ran), sum(each.shape is None for each in ran)) == (3, 1)
+
+
+def test_archives(tmp_path, monkeypatch):
+    path = tmp_path / "archive.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("b.json", "a.json", "notes.bin"):
+            archive.writestr(name, f"[{GOOD}]")
+    assert said(tmp_path / "copy", path.read_bytes()) == (
+        1,
+        "2 files in the archive, only the first was read",
+    )
+    half = path.read_bytes()[:100]
+    assert said(path, half) == (0, "not a readable zip archive: File is not a zip file")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.bin", "")
+    count, cut = said(path, path.read_bytes())
+    assert (count, cut.partition(":")[0]) == (0, "not a readable zip archive")
+    damaged = bytearray(gzip.compress(f"[{GOOD},".encode()))
+    damaged[-3] ^= 1
+    assert said(path, bytes(damaged))[1] == "the packed data end early or are damaged"
+    assert said(path, b"\x1f\x8b") == (0, "the packed data end early or are damaged")
+
+
+def test_a_bomb_is_read_up_to_a_limit(tmp_path):
+    bomb = gzip.compress(f"[{GOOD}, ".encode() + b" " * (64 << 20), 9)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(bomb))
+    found = read(tmp_path / "bomb.gz", limit=8 << 20)
+    assert (found.fp8.calls, found.cut) == (1, "only the first 8 MiB were read")
+    assert unpack.LIMIT == 16 << 30
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none.json")
+
+
+SUMMARY = """\
+## GPU Time Breakdown
+| Category | Time (ms) | % |
+|---|---|---|
+| MatMul/GEMM | 100.0 | 40.0% |
+
+## Top CUDA Kernels
+| Kernel | CUDA (ms) | % | Calls | GFLOPS |
+|--------|-----------|---|-------|--------|
+| `nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT` | 1,200.5 | 40.0% | 600 | 12.0 |
+| nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT | 100.5 | 4.0% | 60 | 12.0 |
+| ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage) | 200 | 4% | 30 | - |
+| aten::mm | 100.5 | 4.0% | 60 | 12.0 |
+| triton_poi_fused_add_0 | many | 4.0% | 60 | 12.0 |
+"""
+
+
+def test_the_summary_of_kempnerforge(tmp_path):
+    (tmp_path / "summary.md").write_text(SUMMARY)
+    found = read(tmp_path / "summary.md")
+    nvjet16 = "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+    assert (found.device, found.table, found.cut) == ("cuda", True, "")
+    assert (found.fp8.calls, found.fp8.us) == (600, 1_200_500.0)
+    assert found.left == [Left(nvjet16, None, 60, 100_500.0)]
+    assert (found.nccl_us, found.gpu_us, found.kernels) == (200e3, 1_501e3, 690)
+    assert (found.forward, found.backward, found.trains) == (True, None, None)
+
+
+HEADER = "Name  Self CPU %  Self CPU  Self CUDA  Self CUDA %  # of Calls"
+CUT = "void cutlass::device_kernel<at::cuda::detail::enable_3..."
+
+
+def test_a_table_of_a_gpu(tmp_path):
+    """Rows of kernels count, not those of the operators that launched them."""
+    rows = [
+        "ProfilerStep*  1%  1.000s  0.000us  0.00%  3",
+        "aten::_scaled_mm  1%  10.000us  90.000ms  1.00%  60",
+        "aten::mm  1%  10.000us  9.000ms  1.00%  9",
+        f"{CUT}  0%  0.000us  90.000ms  1.00%  60",
+        "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT  0%  0.000us  9.000ms  1.00%  9",
+    ]
+    (tmp_path / "table").write_text("\n".join(["-" * 50, HEADER, "-" * 50, *rows, ""]))
+    found = read(tmp_path / "table")
+    gemms = (found.fp8.calls, found.fp8.us, found.other.calls, found.unclear.calls)
+    assert gemms == (60, 90e3, 9, 0)
+    assert (found.steps, found.forward, found.backward) == (3, True, None)
+    rows.append("aten::_grouped_mm  1%  10.000us  9.000ms  1.00%  9")
+    (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
+    found = read(tmp_path / "table")
+    assert (found.fp8.calls, found.unclear.calls) == (0, 60)
+
+
+def test_tables_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "LONGEST_TABLE", 1 << 20)
+    row = "aten::mm  1%  10.000us  9.000ms  1.00%  9\n"
+    (tmp_path / "table").write_text(f"{HEADER}\n" + row * 100_000)
+    found = read(tmp_path / "table")
+    assert found.cut == "only the first 1 MiB of a table are read"
+    assert 0 < found.other.calls < 900_000

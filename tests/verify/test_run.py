@@ -1,0 +1,186 @@
+"""``fp8tune verify`` from its command line to its exit code."""
+
+import gzip
+import io
+import json
+import threading
+import time
+
+import pytest
+
+from fp8tune.program import main
+from fp8tune.verify import run as verify_run
+from fp8tune.verify.inputs import kind_of
+from tests.each import each
+from tests.verify import gallery
+
+GOOD = gallery.kempnerforge(gallery.APPLIED)
+DENIED = (
+    "FP8 was requested but Accelerate shows fp8_enabled=False. FP8 may not be working."
+)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.toml").write_text(gallery.CONFIG)
+    (tmp_path / "train.log").write_text(GOOD)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(["verify", *arguments])
+        printed = capsys.readouterr()
+        return stop.value.code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traces")
+    for name, model in (("fp8", gallery.converted), ("bf16", gallery.decoder)):
+        gallery.recorded(str(folder / f"{name}_trace.json"), gallery.trains(model))
+    return folder
+
+
+def test_exit_codes(call, traces):
+    config = ("--config", "train.toml")
+    fp8, bf16 = (str(traces / f"{name}_trace.json") for name in ("fp8", "bf16"))
+    assert call("train.log", fp8, *config)[0] == 0
+    assert call("train.log", bf16, *config)[0] == 1
+    assert call("train.log", *config)[0] == 3
+    assert call("nothing.log")[0] == 2
+
+
+def test_json(call, traces):
+    path = str(traces / "bf16_trace.json")
+    _, out, _ = call(
+        "train.log", path, "--config", "train.toml", "--output-format", "json"
+    )
+    answer = json.loads(out)
+    gemms = answer.pop("gemms")
+    assert (gemms["fp8"], gemms["expected_share"]) == (0, 1.0)
+    assert gemms["other"] > 0
+    assert answer.pop("causes")[0]["code"] == "log-claims-fp8"
+    assert [one["code"] for one in answer.pop("reasons")] == [
+        "asked",
+        "claimed",
+        "no-fp8-gemms",
+    ]
+    assert answer == {
+        "version": 1,
+        "verdict": "not-fp8",
+        "trainer": "kempnerforge",
+        "asked": True,
+        "claimed": True,
+        "missing": [],
+        "calibrate": None,
+    }
+
+
+def test_the_folder_of_a_run_has_log_trace_and_config(call, traces, tmp_path):
+    run = tmp_path / "run" / "traces"
+    run.mkdir(parents=True)
+    (run.parent / "train.log.gz").write_bytes(gzip.compress(GOOD.encode()))
+    (run.parent / "train.toml").write_text(gallery.CONFIG)
+    text = (traces / "fp8_trace.json").read_bytes()
+    (run / "host_1.pt.trace.json.gz").write_bytes(gzip.compress(text))
+    code, out, _ = call("run")
+    assert code == 0
+    assert "run/train.toml:15: the config asks for FP8" in out
+    assert "fp8tune estimate run/train.toml --measured 0.5 --measured-speed 1024" in out
+
+
+def test_a_run_in_bf16_calibrates_nothing_that_asked_for_fp8(call, traces):
+    path = str(traces / "bf16_trace.json")
+    assert "estimate" not in call("train.log", path, "--config", "train.toml")[1]
+
+
+def test_a_log_of_other_settings_is_said(call, tmp_path):
+    other = GOOD.replace("batch_size=2", "batch_size=8")
+    (tmp_path / "train.log").write_text(other)
+    _, out, _ = call("train.log", "--config", "train.toml")
+    assert "warning[other-settings] train.log: the log has train.batch_size = 8" in out
+
+
+def test_folders_without_a_run(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, err = call("empty")
+    assert code == 2
+    assert "name the file itself" in err
+
+
+def test_a_log_from_stdin(call, monkeypatch):
+    stdin = io.TextIOWrapper(io.BytesIO(f"{DENIED}\n".encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    code, out, _ = call("-")
+    assert code == 1
+    assert "stdin:1" in out
+
+
+def test_follow_ends_when_the_answer_is_known(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_run, "POLL_S", 0.02)
+    log = tmp_path / "growing.log"
+
+    def write():
+        time.sleep(0.1)  # the job waits in the queue
+        with log.open("w") as file:
+            for line in (*gallery.step_lines(), DENIED):
+                print(line, file=file, flush=True)
+                time.sleep(0.005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    code, out, _ = call("growing.log", "--follow", "--timeout", "60")
+    writer.join()
+    assert code == 1
+    assert out.startswith("NOT FP8")
+
+
+def test_follow_ends_with_the_run_or_after_its_timeout(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_run, "POLL_S", 0.02)
+    assert call("train.log", "--follow", "--timeout", "60")[0] == 3
+    (tmp_path / "train.log").write_text(GOOD.rpartition("[rank 0]")[0])
+    assert call("train.log", "--follow", "--timeout", "0.1")[0] == 3
+    assert call("never.log", "--follow", "--timeout", "0.1")[0] == 3
+
+
+def test_follow_reads_traces_as_they_appear(call, traces, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_run, "POLL_S", 0.02)
+    (tmp_path / "train.log").write_text(GOOD.rpartition("[rank 0]")[0])
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+
+    def write():
+        time.sleep(0.1)
+        text = (traces / "fp8_trace.json").read_bytes()
+        (folder / "a_trace.json").write_bytes(text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    arguments = "train.log profiles --follow --timeout 60 --config train.toml"
+    code, out, _ = call(*arguments.split())
+    writer.join()
+    assert code == 0
+    assert out.startswith("VERIFIED")
+
+
+@each(
+    ("head", "kind"),
+    [
+        (b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n', "trace"),
+        (b'\n[{"ph": "X", "cat": "cpu_op"}]', "trace"),
+        (gzip.compress(b'{"traceEvents": []}'), "trace"),
+        (b"PK\x03\x04 a zip archive", "trace"),
+        (b"# Profiling Summary\n\n**Date**: 2026-11-23\n", "trace"),
+        (b"-----  -----\n   Name    Self CPU %   Self CPU\n-----  -----\n", "trace"),
+        (b"[rank 0] INFO     a log with a table\n   Name    Self CPU %\n", "log"),
+        (b'{"message": "a log of JSON lines", "loss": 3.1}\n', "log"),
+        (gzip.compress(GOOD.encode()), "log"),
+        (b"\x1f\x8b but not gzip", "log"),
+    ],
+)
+def test_a_file_is_a_trace_by_its_beginning(head, kind, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(head)
+    assert kind_of(str(path)) == kind

@@ -1,0 +1,164 @@
+"""Event files, wandb files and CSV, well-formed and not."""
+
+import math
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fp8tune.verify import csv_files, event_files, wandb_files
+from fp8tune.verify.scalars import Scalars
+from tests.each import each
+from tests.verify.files import bytes_field, event, record, wandb_file, wandb_row
+
+REAL = Path(__file__).parent.parent / "data" / "runs" / "torch.tfevents"
+"""Written by torch's SummaryWriter: ``benchmarks/verify/real_files.py``."""
+
+
+def read(kind, path, data):
+    path.write_bytes(data)
+    scalars = Scalars()
+    kind.read(str(path), scalars)
+    return scalars
+
+
+def listed(scalars):
+    return {
+        tag: list(zip(points.step, points.value, strict=True))
+        for tag, points in scalars.points.items()
+    }
+
+
+def test_what_torch_wrote():
+    scalars = Scalars()
+    event_files.read(str(REAL), scalars)
+    wanted = [(n, 5 - n / 16) for n in range(1, 40)]
+    found = listed(scalars)
+    assert set(found) == {"train/loss", "train/lr", "train/grad_norm"}
+    for points in found.values():
+        assert points[:39] == wanted
+        assert points[39][0] == 40
+        assert math.isnan(points[39][1])
+    assert found["train/loss"][40:] == [(41, 1.0)]
+    assert scalars.cut == ""
+
+
+GOOD = event(1, 10.0, loss=2.5, norm=1.0) + event(2, 11.0, loss=2.0)
+TENSOR = bytes_field(
+    5,
+    bytes_field(
+        1,
+        bytes_field(1, b"loss") + bytes_field(8, b"\x08\x03" + bytes_field(4, b"abcd")),
+    ),
+)
+
+
+@each(
+    ("data", "points", "cut"),
+    [
+        (GOOD, {"loss": [(1, 2.5), (2, 2.0)], "norm": [(1, 1.0)]}, ""),
+        (GOOD[:-3], {"loss": [(1, 2.5)], "norm": [(1, 1.0)]}, ""),
+        (GOOD + b"\0" * 5, {"loss": [(1, 2.5), (2, 2.0)], "norm": [(1, 1.0)]}, ""),
+        (event(-1, 0.0, loss=1.0), {"loss": [(-1, 1.0)]}, ""),
+        (record(TENSOR), {}, ""),
+        (record(b"\x0f"), {}, "a: wire type 7"),
+        (record(b"\xff" * 11), {}, "a: a number does not end"),
+        (record(b"\x2a\x7f"), {}, "a: a field is longer than its message"),
+        (b"not an event file", {}, "a: bad checksum at byte 0"),
+        (event(1, 0.0, loss=1.0)[:-1] + b"x", {}, "a: bad checksum at byte 12"),
+        (record(bytes(2**20 + 1)) + GOOD[:0], {}, ""),
+    ],
+)
+def test_event_files(tmp_path, data, points, cut):
+    scalars = read(event_files, tmp_path / "a", data)
+    assert (listed(scalars), scalars.cut) == (points, cut)
+
+
+def test_a_length_beyond_the_file_ends_it(tmp_path):
+    size = struct.pack("<Q", 2**60)
+    head = size + event_files.masked_crc(size).to_bytes(4, "little")
+    scalars = read(event_files, tmp_path / "a", GOOD + head)
+    assert list(scalars.points["loss"].value) == [2.5, 2.0]
+
+
+def test_a_wandb_file_over_several_blocks(tmp_path):
+    rows = [wandb_row(n, train__loss=n / 8, words="x" * 900) for n in range(200)]
+    rows.insert(3, wandb_row(3, train__loss="NaN"))
+    scalars = read(wandb_files, tmp_path / "a.wandb", wandb_file(rows))
+    points = scalars.points["train/loss"]
+    assert list(points.step) == [0, 1, 2, 3, *range(3, 200)]
+    assert math.isnan(points.value[3])
+    assert list(points.value)[4:] == [n / 8 for n in range(3, 200)]
+    assert set(scalars.points) == {"train/loss"}
+
+
+def test_the_trainers_own_step_counts(tmp_path):
+    rows = [wandb_row(n, step=10 * n, loss=1.0, flag=True) for n in range(3)]
+    scalars = read(wandb_files, tmp_path / "a.wandb", wandb_file(rows))
+    assert list(scalars.points["loss"].step) == [0, 10, 20]
+    assert "flag" not in scalars.points
+
+
+@each(
+    ("change", "cut"),
+    [
+        (lambda data: data[:-2], ""),
+        (lambda data: data[:12] + b"\xff" + data[13:], "a: bad checksum at byte 7"),
+        (lambda data: data[:13] + b"\x09" + data[14:], "a: no record at byte 7"),
+    ],
+    ids=("short", "flipped", "type"),
+)
+def test_wandb_files_that_are_broken(tmp_path, change, cut):
+    data = change(wandb_file([wandb_row(1, loss=1.0)]))
+    scalars = read(wandb_files, tmp_path / "a", data)
+    if "checksum" in cut:  # the length is in the head: the part may end the file
+        assert scalars.cut in (cut, "")
+    else:
+        assert (listed(scalars), scalars.cut) == ({}, cut)
+
+
+@each(
+    ("text", "points"),
+    [
+        ("step,loss\n1,2.5\n2,nan?\n3,2\n", {"loss": [(1, 2.5), (3, 2)]}),
+        ("loss;norm\n2.5;1\n", {"loss": [(0, 2.5)], "norm": [(0, 1)]}),
+        ("Wall time,Step,Value\n9,1,2.5\n", {"Value": [(1, 2.5)]}),
+        ('"Step","my run - train/loss"\n"1","2.5"\n', {"train/loss": [(1, 2.5)]}),
+        ("\ufeffstep\tloss\n1\t2.5\n2\n", {"loss": [(1, 2.5)]}),
+    ],
+)
+def test_tables(tmp_path, text, points):
+    assert listed(read(csv_files, tmp_path / "a.csv", text.encode())) == points
+
+
+@each("text", ["", "1,2\n3,4\n", "loss\n1\n", "x" * 200_000])
+def test_no_tables(tmp_path, text):
+    with pytest.raises(csv_files.NoTable):
+        read(csv_files, tmp_path / "a.csv", text.encode())
+
+
+def test_a_line_that_is_too_long_ends_a_table(tmp_path):
+    text = f"step,loss\n1,2.5\n2,{'9' * 200_000}\n3,1\n"
+    scalars = read(csv_files, tmp_path / "a.csv", text.encode())
+    assert (listed(scalars), scalars.cut) == (
+        {"loss": [(1, 2.5)]},
+        "a line is too long",
+    )
+
+
+@pytest.mark.parametrize("kind", [event_files, wandb_files, csv_files])
+def test_any_bytes_are_survived(tmp_path, kind):
+    start = {event_files: GOOD, wandb_files: wandb_file([wandb_row(1, loss=1.0)])}
+
+    @given(st.binary(max_size=300), st.integers(0, 200))
+    def check(data, at):
+        good = start.get(kind, b"step,loss\n1,2\n")
+        for mixed in (data, good + data, good[:at] + data + good[at:]):
+            try:
+                read(kind, tmp_path / "a", mixed)
+            except csv_files.NoTable:
+                continue
+
+    check()

@@ -1,0 +1,131 @@
+"""What logs, traces and a config together say of a run."""
+
+from dataclasses import replace
+
+from fp8tune.facts.linears import Gemm
+from fp8tune.verify.evidence import Curve, Gemms, Left, Log, Mention, Trace
+from fp8tune.verify.expected import NOTHING, Expected
+from fp8tune.verify.verdict import EXIT, judge, left_in_16_bit
+from tests.each import each
+
+UP = Gemm("up_proj", 4096, 1024, 4096, 8, True, 3)
+HEAD = Gemm("head", 4096, 1024, 32000, 1, False, 3)
+FP8 = Expected("train.toml", 3, True, True, 0.8, (UP, HEAD), 8)
+BF16 = Expected("train.toml", 3, asked=False)
+
+
+def trace(fp8=24, other=3, *, backward=True, **fields):
+    """A trace whose GEMMs all take the same time and have no shapes."""
+    gemms = {"fp8": Gemms(fp8, float(fp8)), "other": Gemms(other, float(other))}
+    return Trace("trace.json", "cuda", steps=1, backward=backward, **gemms, **fields)
+
+
+def log(*says, steps=10):
+    """A KempnerForge log with lines on FP8 and some logged steps."""
+    curve = Curve()
+    for step in range(steps):
+        curve.add(step=step, loss=3.0)
+    count = {"proves": 8, "denies": 0}
+    mentions = [Mention(one, one, 5, one, count.get(one)) for one in says]
+    return Log("run.log", "kempnerforge", starts=[curve], mentions=mentions)
+
+
+def said(logs=(), traces=(), expected=NOTHING):
+    found = judge(logs, traces, expected)
+    codes = [one.code for one in found.reasons if one.code not in ("asked", "claimed")]
+    return found.word, found.asked, found.claimed, codes
+
+
+@each(
+    ("one", "expected", "word", "code"),
+    [
+        (trace(), NOTHING, "verified", "fp8-gemms"),
+        (trace(), FP8, "verified", "fp8-gemms"),
+        (trace(fp8=0), FP8, "not-fp8", "no-fp8-gemms"),
+        (trace(fp8=0), NOTHING, "not-fp8", "no-fp8-gemms"),
+        (trace(fp8=0, casts=9), FP8, "partly", "casts-only"),
+        (trace(backward=False), FP8, "partly", "forward-only"),
+        (trace(fp8=8, other=8, backward=None), FP8, "cannot-tell", "pass-unknown"),
+        (trace(backward=None), FP8, "verified", "fp8-gemms"),
+        (trace(fp8=6, other=24), NOTHING, "cannot-tell", "share-unknown"),
+        (trace(fp8=6, other=24), FP8, "partly", "share-too-small"),
+        (trace(fp8=0, other=0), FP8, "cannot-tell", "no-gemms"),
+        (trace(trains=False), FP8, "cannot-tell", "no-training"),
+        (trace(compiled=False), FP8, "partly", "not-compiled"),
+        (trace(0, unclear=Gemms(9, 9.0)), FP8, "cannot-tell", "precision-unknown"),
+        (trace(unclear=Gemms(9, 9.0)), FP8, "verified", "fp8-gemms"),
+        (trace(unclear=Gemms(60, 60.0)), FP8, "cannot-tell", "precision-unknown"),
+        (replace(trace(fp8=0), cut="end"), FP8, "not-fp8", "no-fp8-gemms"),
+        (replace(trace(fp8=0), cut="end", steps=0), FP8, "cannot-tell", "trace-cut"),
+    ],
+)
+def test_a_trace_decides(one, expected, word, code):
+    assert said(traces=[one], expected=expected) == (
+        word,
+        expected.asked,
+        None,
+        [code],
+    )
+
+
+@each(
+    ("logs", "expected", "word", "claimed", "code"),
+    [
+        ([log("claims")], FP8, "cannot-tell", True, "log-claims"),
+        ([log("claims")], NOTHING, "cannot-tell", True, "log-claims"),
+        ([log("claims", "denies")], FP8, "not-fp8", True, "log-denies"),
+        ([log("denies")], FP8, "not-fp8", False, "log-denies"),
+        ([log("proves")], FP8, "verified", True, "linears-counted"),
+        ([log("proves")], NOTHING, "cannot-tell", True, "linears-counted"),
+        ([log("proves", steps=0)], FP8, "cannot-tell", True, "linears-counted"),
+        ([log("proves")], replace(FP8, modules=9), "partly", True, "linears-missing"),
+        ([log()], FP8, "cannot-tell", False, "log-silent"),
+        ([log()], BF16, "not-fp8", False, "not-asked"),
+        ([log("claims")], BF16, "cannot-tell", True, "log-claims"),
+        ([log(steps=0)], NOTHING, "cannot-tell", False, "no-evidence"),
+    ],
+)
+def test_a_log_alone_never_verifies_by_a_claim(logs, expected, word, claimed, code):
+    found = said(logs, expected=expected)
+    assert (found[0], found[2], found[3]) == (word, claimed, [code])
+
+
+def test_where_log_and_trace_disagree_the_trace_decides():
+    found = judge([log("claims")], [trace(fp8=0)], FP8)
+    assert (found.word, [one.code for one in found.contradictions]) == (
+        "not-fp8",
+        ["log-claims-fp8"],
+    )
+    found = judge([log("denies")], [trace()], FP8)
+    assert (found.word, [one.code for one in found.contradictions]) == (
+        "verified",
+        ["log-denies-fp8"],
+    )
+    assert judge([log("claims")], [trace()], FP8).contradictions == []
+
+
+def test_one_rank_in_16_bit_makes_it_partly():
+    codes = ["traces-differ", "fp8-gemms", "no-fp8-gemms"]
+    told = said(traces=[trace(), trace(fp8=0)], expected=FP8)
+    assert told == ("partly", True, None, codes)
+
+
+def test_shapes_name_the_linears_that_stayed_in_16_bit():
+    lefts = [Left("mm", (1024, 4096, 4096), 3, 9.0), Left("mm", None, 1, 1.0)]
+    lefts.append(Left("mm", (4096, 1024, 32000), 3, 9.0))
+    assert left_in_16_bit(trace(left=lefts), FP8) == ["up_proj"]
+
+
+def test_the_share_of_flops_is_compared_where_shapes_are_known():
+    half = Gemms(24, 24.0, 50.0, 24)
+    found = judge([], [replace(trace(), fp8=half, other=half)], FP8)
+    assert found.word == "partly"
+    assert "50% of the linears' FLOPs instead of 80%" in found.reasons[-1].message
+
+
+def test_fp8_may_take_half_the_time_of_its_flops():
+    assert replace(FP8, flop_share=0.5).least_time_share == 1 / 3
+
+
+def test_exit_codes():
+    assert EXIT == {"verified": 0, "partly": 1, "not-fp8": 1, "cannot-tell": 3}
