@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.paths import RESULTS, ROOT
+from fp8tune.verify.cause import texts
 from fp8tune.verify.log import read
 
 WORDS = 5000
@@ -157,7 +158,7 @@ def write(path: Path, kind: Kind, size: int) -> None:
 def read_once(path: Path) -> dict[str, Any]:
     """Read a log in this process."""
     started, cpu = time.perf_counter(), time.process_time()
-    log = read(str(path))
+    log = read(str(path), causes=texts())
     return {
         "wall_seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - cpu,
