@@ -73,6 +73,18 @@ def coloured(random_: random.Random) -> Iterator[str]:
             )
 
 
+def addresses(random_: random.Random) -> Iterator[str]:
+    """Yield lines of NCCL, each with addresses of its own."""
+    while True:
+        rank = random_.randrange(64)
+        yield (
+            f"node{rank // 8}:{rank + 4000}:{rank + 5000} [{rank % 8}] NCCL INFO "
+            f"Channel {random_.randrange(32):02d}/0 : {rank}[{rank % 8}] -> "
+            f"{random_.randrange(64)}[0] [send] via NET/IB/0/GDRDMA "
+            f"comm 0x{random_.getrandbits(48):x} commId {random_.getrandbits(64):016x}"
+        )
+
+
 def unique(random_: random.Random) -> Iterator[str]:
     """Yield lines of which no two are alike, the worst case."""
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -86,6 +98,7 @@ KINDS = (
     Kind("steps", steps, 1.0),
     Kind("coloured steps of 4 ranks", coloured, 0.2),
     Kind("steps, gzip", steps, 0.2),
+    Kind("lines of NCCL", addresses, 0.2),
     Kind("lines all different", unique, 0.04),
 )
 
