@@ -59,8 +59,8 @@ class Hit(NamedTuple):
 class Reader:
     """Reads a log block by block; ``log`` is what it has said so far.
 
-    ``trainer`` is its name, if the caller knows whose log it is. Tokens and times that
-    the log does not print but imply are there after ``finish``.
+    ``trainer`` is its name, if the caller knows whose log it is. Tokens, times and
+    numbers of steps that the log does not print but imply are there after ``finish``.
     """
 
     def __init__(
