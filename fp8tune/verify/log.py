@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
-from fp8tune.verify.evidence import Curve, Event, Log, Mention, Sign
+from fp8tune.verify.evidence import Event, Log, Mention, Sign
 from fp8tune.verify.shapes import Cause, Shapes, Wanted, shapes_of
-from fp8tune.verify.steps import Steps
+from fp8tune.verify.steps import Steps, fill, quantities
 
 SIGNS = 40
 """Lines of a cause that are kept; further ones are counted."""
@@ -59,8 +59,8 @@ class Hit(NamedTuple):
 class Reader:
     """Reads a log block by block; ``log`` is what it has said so far.
 
-    ``trainer`` is its name, if the caller knows whose log it is. Tokens and times that
-    the log does not print but imply are there after ``finish``.
+    ``trainer`` is its name, if the caller knows whose log it is. Tokens, times and
+    numbers of steps that the log does not print but imply are there after ``finish``.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Reader:
             steps.number(self._steps_per_epoch())
         self._choose_trainer()
         if self.log.trainer:
-            _fill(self.log, patterns.known()[self.log.trainer])
+            fill(self.log, patterns.known()[self.log.trainer])
         return self.log
 
     def _scan(self, block: bytes) -> None:
@@ -373,47 +373,6 @@ class Follower:
             return False
         same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
         return not same or own.st_size < file.tell()
-
-
-def quantities(
-    line: patterns.Line, text: str, match: re.Match[str]
-) -> dict[str, float]:
-    """Return the quantities of a logged step, in the units of the log."""
-    values = {
-        name: lines.number(value) for name, value in match.groupdict().items() if value
-    }
-    for name, field in line.fields.items():
-        if hit := field.search(text):
-            values[name] = lines.number(hit[1])
-    return values
-
-
-def _fill(log: Log, trainer: patterns.Trainer) -> None:
-    """Add tokens, times and speeds that follow from what the log prints."""
-
-    def product(names: tuple[str, ...]) -> float:
-        return math.prod(lines.number(log.settings.get(name, "")) for name in names)
-
-    if not trainer.tokens:
-        return
-    per_step = product(trainer.tokens) / (product(trainer.tokens_over) or math.nan)
-    if math.isnan(per_step):
-        return
-    for curve in log.starts:
-        _fill_column(curve, "tokens", lambda step: step * per_step, "step")
-        if not log.per_gpu:
-            speed = "tokens_per_second"
-            _fill_column(curve, "step_s", lambda rate: per_step / rate, speed)
-            _fill_column(curve, speed, lambda time: per_step / time, "step_s")
-
-
-def _fill_column(
-    curve: Curve, name: str, value: Callable[[float], float], source: str
-) -> None:
-    column = getattr(curve, name)
-    for index, known in enumerate(getattr(curve, source)):
-        if math.isnan(column[index]) and known:
-            column[index] = value(known)
 
 
 def _numbers(block: bytes, first: int) -> list[int]:

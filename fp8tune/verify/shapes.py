@@ -1,8 +1,9 @@
 """Which lines of a log may match a pattern, told by their shapes.
 
-The shape of a line is the line without digits and colours: a log has millions of lines
-and few shapes. Patterns and causes name triggers, texts of which each line that they
-match contains one; only shapes with a trigger are looked at further.
+The shape of a line is the line without colours, digits and the letters a to e, as in
+addresses: a log has millions of lines and few shapes. Patterns and causes name
+triggers, texts of which each line that they match contains one; only shapes with a
+trigger are looked at further.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ MOST = 20_000
 LONGEST = 512
 """Bytes of a shape that is remembered."""
 
-DIGITS = b"0123456789"
+VARIABLE = b"0123456789abcde"
+"""What a shape leaves out: digits, also most of those of addresses and hashes."""
 
 COLOURS = tuple(b"\x1b[" + code for code in (b"m", b";m", b";;m", b";;;;m", b"K", b"A"))
 
-NOT_FINITE = re.compile(rb"(?i)(?<![a-z])(?:nan|inf(?:inity)?)(?![a-z])")
+NOT_FINITE = re.compile(rb"(?i)(?<![a-z])(?:nn|inf(?:inity)?)(?![a-z])")
+"""NaN and infinity in a shape."""
 
 
 class Cause(Protocol):
@@ -69,7 +72,7 @@ class Shapes:
         self._known: dict[bytes, Wanted | None] = {}
 
     def _wanted_at(self, trigger: bytes) -> Wanted:
-        shape = trigger.translate(None, DIGITS)
+        shape = trigger.translate(None, VARIABLE)
         return self._triggers.setdefault(shape, Wanted())
 
     def wanted(self, shapes: list[bytes]) -> dict[bytes, Wanted]:
@@ -109,7 +112,7 @@ def shapes_of(block: bytes) -> list[bytes]:
 
     A carriage return ends a line as well: each state of a progress bar is one.
     """
-    block = block.translate(None, DIGITS)
+    block = block.translate(None, VARIABLE)
     if b"\x1b" in block:
         for colour in COLOURS:
             block = block.replace(colour, b"")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from array import array
+from collections.abc import Callable
 
-from fp8tune.verify.evidence import QUANTITIES, Curve
+from fp8tune.verify import lines, patterns
+from fp8tune.verify.evidence import QUANTITIES, Curve, Log
 
 KEEP = 100_000
 """Steps of a curve; where there are more, every second one is dropped."""
@@ -106,3 +109,44 @@ def _halve(curve: Curve) -> None:
         column = getattr(curve, name)
         setattr(curve, name, array("d", map(column.__getitem__, order)))
     curve.every *= 2
+
+
+def quantities(
+    line: patterns.Line, text: str, match: re.Match[str]
+) -> dict[str, float]:
+    """Return the quantities of a logged step, in the units of the log."""
+    values = {
+        name: lines.number(value) for name, value in match.groupdict().items() if value
+    }
+    for name, field in line.fields.items():
+        if hit := field.search(text):
+            values[name] = lines.number(hit[1])
+    return values
+
+
+def fill(log: Log, trainer: patterns.Trainer) -> None:
+    """Add tokens, times and speeds that follow from what the log prints."""
+
+    def product(names: tuple[str, ...]) -> float:
+        return math.prod(lines.number(log.settings.get(name, "")) for name in names)
+
+    if not trainer.tokens:
+        return
+    per_step = product(trainer.tokens) / (product(trainer.tokens_over) or math.nan)
+    if math.isnan(per_step):
+        return
+    for curve in log.starts:
+        _fill_column(curve, "tokens", lambda step: step * per_step, "step")
+        if not log.per_gpu:
+            speed = "tokens_per_second"
+            _fill_column(curve, "step_s", lambda rate: per_step / rate, speed)
+            _fill_column(curve, speed, lambda time: per_step / time, "step_s")
+
+
+def _fill_column(
+    curve: Curve, name: str, value: Callable[[float], float], source: str
+) -> None:
+    column = getattr(curve, name)
+    for index, known in enumerate(getattr(curve, source)):
+        if math.isnan(column[index]) and known:
+            column[index] = value(known)

@@ -56,6 +56,31 @@ def test_example_is_read_as_its_line_says(line, example):
         assert expected in found
 
 
+@each(
+    "text",
+    [
+        "[rank 0] INFO     [step 10] moe/aux_loss=0.1 | moe/router_z_loss=0.0",
+        "[rank 0] INFO     [step 10] eval/loss=2.1234 | eval/perplexity=8.3",
+        "[rank 0] INFO     [step 10] loss/wiki=2.1234",
+        "[rank 0] INFO     [step 10] data/text_tokens_trained=8.2k",
+        "[rank 0] WARNING  NaN/Inf loss at step 10 (consecutive=9, total=9)",
+        "[titan] 2025-12-14 04:41:25,709 - root - INFO - validate step:  5  loss:  9.9"
+        "  memory: 34.43GiB(43.21%)  tps: 4,959",
+        "12:00:01 SUCCESS Validation | Step 12 | Loss 0.4567",
+        "{'eval_loss': '1.2', 'eval_runtime': '3.0', 'epoch': '0.1'}",
+        '[val] name "default" | step 0 | epoch 0 | loss 1.3 | lr 1.0e-05',
+        "[val] step 0 | epoch 0 | loss 1.3000 | lr 1.00e-05 | num_label_tokens 4096",
+        " validation loss at iteration 10 | lm loss value: 1.0E+00 | lm loss PPL: 2.7",
+        "Loading checkpoint shards: 100%|##########| 4/4 [00:02<00:00,  1.75it/s]",
+        "Float8LinearConfig(cast_config_input=CastConfig())",
+        "12:00:01    INFO Loaded FP8 linear layers",
+    ],
+)
+def test_other_lines_are_no_steps_and_say_nothing_of_fp8(text):
+    log = log_of(text)
+    assert (log.starts, log.mentions, log.settings) == ([], [], {})
+
+
 @each("line", LINES, ids=lambda line: f"{line.trainer}: {line.name}")
 def test_line_is_fast_on_hostile_text(line):
     trigger = line.triggers[0].decode()
