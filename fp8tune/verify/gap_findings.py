@@ -126,6 +126,7 @@ _WHY = {
     "no-overlap": "the runs have no tokens or steps in common",
     "bf16-diverged": "bf16 diverged",
     "few-steps": "too few logged steps",
+    "no-cross-entropy": "bf16's loss is not above 0, so it is no cross-entropy",
 }
 
 
@@ -197,7 +198,7 @@ def _norms(result: Comparison) -> Iterator[Finding]:
 def _support(result: Comparison) -> Iterator[Finding]:
     """Say what the length of the runs can support."""
     gap = result.gap
-    if result.verdict in (Verdict.DIVERGED, Verdict.WORSE):
+    if result.verdict in (Verdict.DIVERGED, Verdict.WORSE) or result.reason in _WHY:
         return
     if gap is not None and math.isfinite(gap.visible):
         share = gap.visible / gap.bf16

@@ -35,6 +35,8 @@ MAX_DEPTH = 6
 LOGS = re.compile(r"(?i)\.(?:log|out|err|txt)$|^(?:stdout|stderr|log)$")
 """Names of logs in a folder."""
 SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
+MAX_LOSS = 1e6
+"""Losses above this, or below its negative, count as infinite."""
 COARSE_S = 0.25
 """Step time [s] below which tokens/s times step time is too inexact for the tokens of a
 step: KempnerForge prints step times with two decimals."""
@@ -92,7 +94,12 @@ class Run:
     def not_finite(self) -> list[float]:
         """The steps whose loss is NaN or infinite."""
         pairs = zip(self.curve.step, self.curve.loss, strict=True)
-        return [step for step, loss in pairs if not math.isfinite(loss)]
+        return [step for step, loss in pairs if not is_loss(loss)]
+
+
+def is_loss(value: float) -> bool:
+    """Return whether a logged loss is a number, neither NaN nor infinite."""
+    return abs(value) < MAX_LOSS
 
 
 def read(path: str, loss_tag: str = "") -> Run:
