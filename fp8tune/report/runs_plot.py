@@ -166,7 +166,7 @@ def _draw_losses(
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: amount(x)))
     _limit(panels[0], [y for line in losses.bf16 for _, y in line])
-    if result.gap:
+    if result.gap and math.isfinite(result.gap.total.high):
         share = relative(result.gap, result.gap.total)
         half = 100 * (share.high - share.value)
         last = result.aligned.places[-1]
