@@ -175,9 +175,10 @@ def compare(
 def _judged_without_rows(result: Comparison) -> Comparison:
     """Judge runs without a common step: FP8 may have had NaN from its first step on."""
     if any(map(_ends_in_nan, result.fp8)) and not any(map(_ends_in_nan, result.bf16)):
-        first = min(run.not_finite[0] for run in result.fp8 if _ends_in_nan(run))
+        first = min(map(_first_of_nan_end, filter(_ends_in_nan, result.fp8)))
+        place = first * (result.aligned.tokens_per_step or 1)
         return replace(
-            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=first
+            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=place
         )
     return replace(result, reason="no-overlap")
 
@@ -375,24 +376,21 @@ def _ends_in_nan(run: Run) -> bool:
     return bool(run.curve.loss) and not is_loss(run.curve.loss[-1])
 
 
+def _first_of_nan_end(run: Run) -> float:
+    """Return the first step of those without a finite loss that end a run."""
+    pairs = zip(run.curve.step, run.curve.loss, strict=True)
+    finite = max((step for step, loss in pairs if is_loss(loss)), default=-math.inf)
+    return next(step for step in run.not_finite if step > finite)
+
+
 def _divergence(
     result: Comparison, ours: Sequence[Sequence[float]], middle: Sequence[float]
 ) -> tuple[str, float] | None:
     """Return how and from which place on FP8 diverged, None if it did not."""
     for run, losses in zip(result.fp8, ours, strict=True):
         if _ends_in_nan(run):
-            scale = result.aligned.tokens_per_step or 1.0
-            finite = max(
-                (
-                    s
-                    for s, x in zip(run.curve.step, run.curve.loss, strict=True)
-                    if is_loss(x)
-                ),
-                default=0.0,
-            )
-            first = next(step for step in run.not_finite if step > finite)
-            return "nan", first * scale
-        if len(losses) < 8:
+            return "nan", _first_of_nan_end(run) * (result.aligned.tokens_per_step or 1)
+        if result.gap is None or len(losses) < FEWEST:
             continue
         if curves.diverged(losses) or curves.fell_behind(losses, middle):
             return "loss", result.aligned.places[_last_together(losses, middle)]

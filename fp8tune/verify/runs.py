@@ -48,7 +48,8 @@ compile, and fill the first buffers."""
 class NanSteps(NamedTuple):
     """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
 
-    kempnerforge/training/hooks.py and scripts/train.py; at most 40 of a log are kept.
+    ``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips
+    the step and goes on. The log reader keeps the first 40.
     """
 
     name: str = "nan-step"
@@ -215,9 +216,14 @@ def _log(path: str, files: Sequence[str]) -> Run:
 
 
 def _add_nan_steps(curve: Curve, read: Log) -> None:
-    """Add the steps whose loss was NaN and that have no line of a step."""
-    logged = set(curve.step)
+    """Add the steps whose loss was NaN and that have no line of a step.
+
+    A single one at the end of a log is left out: the run may have gone on.
+    """
+    logged, last = set(curve.step), max(curve.step)
     steps = {float(sign.values["step"]) for sign in read.signs}
+    late = {step for step in steps if step > last}
+    steps -= late if len(late) == 1 else set()
     rows = [
         tuple(getattr(curve, name)[n] for name in QUANTITIES) for n in range(len(curve))
     ]
