@@ -196,7 +196,7 @@ def _log(path: str, files: Sequence[str]) -> Run:
             if len(files) == 1:
                 raise CannotRead(f"{path}: {error}") from None
             continue
-        if any(map(_has_loss, read.starts)):
+        if any(map(len, read.starts)):
             last = read
             starts += filter(len, read.starts)
             used.append(name)
@@ -231,10 +231,6 @@ def _add_nan_steps(curve: Curve, read: Log) -> None:
     rows += [(step, *rest) for step in steps - logged]
     for name, column in zip(QUANTITIES, zip(*sorted(rows), strict=True), strict=True):
         setattr(curve, name, array("d", column))
-
-
-def _has_loss(curve: Curve) -> bool:
-    return any(map(math.isfinite, curve.loss))
 
 
 def _check_is_one_run(path: str, files: Sequence[str], starts: Sequence[Curve]) -> None:

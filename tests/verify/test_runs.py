@@ -46,6 +46,12 @@ def test_steps_of_nan_have_no_line_of_a_step(tmp_path):
     assert list(read(str(path)).curve.step) == [1, 3]
 
 
+def test_a_run_of_nothing_but_nan(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(log([(1, math.nan), (2, math.nan)]))
+    assert read(str(path)).not_finite == [1, 2]
+
+
 def test_event_files_of_two_starts(tmp_path):
     for name, first in (("a.tfevents.9", 1), ("b.tfevents.10", 3)):
         events = (
