@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fp8tune.verify.runs import Run
+from fp8tune.verify.runs import Run, is_loss
 
 MAX_ROWS = 400
 """Rows of an alignment; of longer runs neighbouring steps are averaged."""
@@ -73,7 +73,7 @@ def align(runs: Sequence[Run]) -> Aligned:
 def _finite(run: Run, per_step: float) -> dict[float, float]:
     """Return the finite losses by their place."""
     pairs = zip(run.curve.step, run.curve.loss, strict=True)
-    return {step * per_step: loss for step, loss in pairs if math.isfinite(loss)}
+    return {step * per_step: loss for step, loss in pairs if is_loss(loss)}
 
 
 def _rows(

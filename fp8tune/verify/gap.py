@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from fp8tune import curves
 from fp8tune.verify.alignment import Aligned, align
-from fp8tune.verify.runs import Run
+from fp8tune.verify.runs import Run, is_loss
 
 TOLERANCE = 0.0025
 """Gap, relative to the loss, up to which losses count as the same: DeepSeek-V3 reports
@@ -42,6 +42,8 @@ BEYOND = 2.0
 half of a run, and holds no further."""
 FEWEST = 12
 """Fewest places in the last quarter for a verdict on the gap."""
+MIN_ROWS = 3
+"""Places up to which nothing is computed."""
 POWER = 1.43
 """The gap that is seen in 4 of 5 cases, over half an interval: (1.96 + 0.84) / 1.96."""
 MAX_NORMS = 100_000
@@ -156,7 +158,7 @@ def compare(
     result = replace(
         result,
         norms=_norms(result),
-        gap=_gap(aligned, ours, theirs, seed_spread) if len(aligned) > 3 else None,
+        gap=_gap(aligned, ours, theirs, seed_spread),
     )
     if result.gap:
         result = replace(result, equal=_equal(result, result.gap))
@@ -173,9 +175,10 @@ def compare(
 def _judged_without_rows(result: Comparison) -> Comparison:
     """Judge runs without a common step: FP8 may have had NaN from its first step on."""
     if any(map(_ends_in_nan, result.fp8)) and not any(map(_ends_in_nan, result.bf16)):
-        first = min(run.not_finite[0] for run in result.fp8 if _ends_in_nan(run))
+        first = min(map(_first_of_nan_end, filter(_ends_in_nan, result.fp8)))
+        place = first * (result.aligned.tokens_per_step or 1)
         return replace(
-            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=first
+            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=place
         )
     return replace(result, reason="no-overlap")
 
@@ -184,7 +187,8 @@ def _judged(result: Comparison) -> Comparison:
     """Judge the gap of runs of which none diverged."""
     gap = result.gap
     if gap is None or gap.places < FEWEST:
-        return replace(result, reason="few-steps")
+        few = gap is not None or len(result.aligned) <= MIN_ROWS
+        return replace(result, reason="few-steps" if few else "no-cross-entropy")
     size, noise = abs(gap.total.value), gap.steps.high - gap.steps.value
     if size > max(gap.margin, SURE * (gap.total.high - gap.total.value)):
         side = Verdict.WORSE if gap.total.value > 0 else Verdict.BETTER
@@ -201,11 +205,19 @@ def _gap(
     ours: Sequence[Sequence[float]],
     theirs: Sequence[Sequence[float]],
     seed_spread: float | None,
-) -> Gap:
-    """Return the gap in the last quarter of the rows."""
+) -> Gap | None:
+    """Return the gap in the last quarter of the rows.
+
+    None if there are too few, or if a loss of bf16 there is not positive: then it is
+    no cross-entropy, and a share of it says nothing.
+    """
+    if len(aligned) <= MIN_ROWS:
+        return None
     final = [n for n, at in enumerate(aligned.places) if at >= _from(aligned, 0.25)]
     ends = [[row[n] for n in final] for row in (*ours, *theirs)]
     fp8, bf16 = ends[: len(ours)], ends[len(ours) :]
+    if min(map(min, bf16)) <= 0:
+        return None
     middles = [statistics.fmean(row) for row in bf16]
     differences = [
         statistics.fmean(row[: len(ours)]) - statistics.fmean(row[len(ours) :])
@@ -361,7 +373,14 @@ def _norms_of(run: Run, last: float) -> list[float]:
 
 def _ends_in_nan(run: Run) -> bool:
     """Return whether the last logged loss is NaN or infinite."""
-    return bool(run.curve.loss) and not math.isfinite(run.curve.loss[-1])
+    return bool(run.curve.loss) and not is_loss(run.curve.loss[-1])
+
+
+def _first_of_nan_end(run: Run) -> float:
+    """Return the first step of those without a finite loss that end a run."""
+    pairs = zip(run.curve.step, run.curve.loss, strict=True)
+    finite = max((step for step, loss in pairs if is_loss(loss)), default=-math.inf)
+    return next(step for step in run.not_finite if step > finite)
 
 
 def _divergence(
@@ -370,18 +389,8 @@ def _divergence(
     """Return how and from which place on FP8 diverged, None if it did not."""
     for run, losses in zip(result.fp8, ours, strict=True):
         if _ends_in_nan(run):
-            scale = result.aligned.tokens_per_step or 1.0
-            finite = max(
-                (
-                    s
-                    for s, x in zip(run.curve.step, run.curve.loss, strict=True)
-                    if math.isfinite(x)
-                ),
-                default=0.0,
-            )
-            first = next(step for step in run.not_finite if step > finite)
-            return "nan", first * scale
-        if len(losses) < 8:
+            return "nan", _first_of_nan_end(run) * (result.aligned.tokens_per_step or 1)
+        if result.gap is None or len(losses) < FEWEST:
             continue
         if curves.diverged(losses) or curves.fell_behind(losses, middle):
             return "loss", result.aligned.places[_last_together(losses, middle)]

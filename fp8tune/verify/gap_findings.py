@@ -60,6 +60,13 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:+.{digits}f} %"
 
 
+def between(share: Interval) -> str:
+    """Return the ends of the interval of a share."""
+    if not math.isfinite(share.high):
+        return "interval not known"
+    return f"{percent(share.low)} to {percent(share.high)}"
+
+
 def amount(value: float) -> str:
     """Return a number of tokens or steps: ``3.3M``, ``12,000``, ``200B``."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
@@ -102,8 +109,7 @@ def _verdict(result: Comparison) -> Finding:
     numbers = {"why": result.reason, "gap": share.value}
     side = "above" if share.value > 0 else "below"
     size = (
-        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's "
-        f"({percent(share.low)} to {percent(share.high)})"
+        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's ({between(share)})"
     )
     if verdict == Verdict.SAME:
         what = (
@@ -126,6 +132,7 @@ _WHY = {
     "no-overlap": "the runs have no tokens or steps in common",
     "bf16-diverged": "bf16 diverged",
     "few-steps": "too few logged steps",
+    "no-cross-entropy": "bf16's loss is not above 0, so it is no cross-entropy",
 }
 
 
@@ -197,7 +204,7 @@ def _norms(result: Comparison) -> Iterator[Finding]:
 def _support(result: Comparison) -> Iterator[Finding]:
     """Say what the length of the runs can support."""
     gap = result.gap
-    if result.verdict in (Verdict.DIVERGED, Verdict.WORSE):
+    if result.verdict in (Verdict.DIVERGED, Verdict.WORSE) or result.reason in _WHY:
         return
     if gap is not None and math.isfinite(gap.visible):
         share = gap.visible / gap.bf16

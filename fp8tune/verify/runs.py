@@ -35,6 +35,8 @@ MAX_DEPTH = 6
 LOGS = re.compile(r"(?i)\.(?:log|out|err|txt)$|^(?:stdout|stderr|log)$")
 """Names of logs in a folder."""
 SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
+MAX_LOSS = 1e6
+"""Losses above this, or below its negative, count as infinite."""
 COARSE_S = 0.25
 """Step time [s] below which tokens/s times step time is too inexact for the tokens of a
 step: KempnerForge prints step times with two decimals."""
@@ -46,7 +48,8 @@ compile, and fill the first buffers."""
 class NanSteps(NamedTuple):
     """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
 
-    kempnerforge/training/hooks.py and scripts/train.py; at most 40 of a log are kept.
+    ``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips
+    the step and goes on. The log reader keeps the first 40.
     """
 
     name: str = "nan-step"
@@ -92,7 +95,12 @@ class Run:
     def not_finite(self) -> list[float]:
         """The steps whose loss is NaN or infinite."""
         pairs = zip(self.curve.step, self.curve.loss, strict=True)
-        return [step for step, loss in pairs if not math.isfinite(loss)]
+        return [step for step, loss in pairs if not is_loss(loss)]
+
+
+def is_loss(value: float) -> bool:
+    """Return whether a logged loss is a number, neither NaN nor infinite."""
+    return abs(value) < MAX_LOSS
 
 
 def read(path: str, loss_tag: str = "") -> Run:
@@ -188,7 +196,7 @@ def _log(path: str, files: Sequence[str]) -> Run:
             if len(files) == 1:
                 raise CannotRead(f"{path}: {error}") from None
             continue
-        if any(map(_has_loss, read.starts)):
+        if any(map(len, read.starts)):
             last = read
             starts += filter(len, read.starts)
             used.append(name)
@@ -208,9 +216,14 @@ def _log(path: str, files: Sequence[str]) -> Run:
 
 
 def _add_nan_steps(curve: Curve, read: Log) -> None:
-    """Add the steps whose loss was NaN and that have no line of a step."""
-    logged = set(curve.step)
+    """Add the steps whose loss was NaN and that have no line of a step.
+
+    A single one at the end of a log is left out: the run may have gone on.
+    """
+    logged, last = set(curve.step), max(curve.step)
     steps = {float(sign.values["step"]) for sign in read.signs}
+    late = {step for step in steps if step > last}
+    steps -= late if len(late) == 1 else set()
     rows = [
         tuple(getattr(curve, name)[n] for name in QUANTITIES) for n in range(len(curve))
     ]
@@ -218,10 +231,6 @@ def _add_nan_steps(curve: Curve, read: Log) -> None:
     rows += [(step, *rest) for step in steps - logged]
     for name, column in zip(QUANTITIES, zip(*sorted(rows), strict=True), strict=True):
         setattr(curve, name, array("d", column))
-
-
-def _has_loss(curve: Curve) -> bool:
-    return any(map(math.isfinite, curve.loss))
 
 
 def _check_is_one_run(path: str, files: Sequence[str], starts: Sequence[Curve]) -> None:

@@ -7,7 +7,6 @@ import tomllib
 from importlib.resources import files
 from typing import NamedTuple
 
-from fp8tune.lint.wording import plain
 from fp8tune.verify.evidence import QUANTITIES, Curve
 from fp8tune.verify.scalars import Points, Scalars
 
@@ -71,7 +70,7 @@ def named(scalars: Scalars, loss: str = "") -> Named:
 def _shown(scalars: Scalars) -> str:
     tags = sorted(scalars.points)
     more = f" and {len(tags) - 12} more" if len(tags) > 12 else ""
-    return (", ".join(f"`{plain(tag)}`" for tag in tags[:12]) or "none") + more
+    return (", ".join(f"`{tag}`" for tag in tags[:12]) or "none") + more
 
 
 def curves(scalars: Scalars, tags: dict[str, str]) -> tuple[list[Curve], list[float]]:

@@ -36,10 +36,20 @@ def test_a_log_with_a_restart(tmp_path):
 def test_steps_of_nan_have_no_line_of_a_step(tmp_path):
     path = tmp_path / "train.log"
     line = "[rank 0] WARNING  NaN/Inf loss at step {} (consecutive=1, total=1)\n"
-    path.write_text(log([(1, 3.0), (3, 2.0)]) + line.format(2) + line.format(4))
+    path.write_text(
+        log([(1, 3.0), (3, 2.0)]) + line.format(2) + line.format(4) + line.format(5)
+    )
     run = read(str(path))
-    assert list(run.curve.step) == [1, 2, 3, 4]
-    assert run.not_finite == [2, 4]
+    assert list(run.curve.step) == [1, 2, 3, 4, 5]
+    assert run.not_finite == [2, 4, 5]
+    path.write_text(log([(1, 3.0), (3, 2.0)]) + line.format(4))
+    assert list(read(str(path)).curve.step) == [1, 3]
+
+
+def test_a_run_of_nothing_but_nan(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(log([(1, math.nan), (2, math.nan)]))
+    assert read(str(path)).not_finite == [1, 2]
 
 
 def test_event_files_of_two_starts(tmp_path):
