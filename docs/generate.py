@@ -38,6 +38,7 @@ EVIDENCE = {
         "lint_speed",
         "config_fuzz",
     ),
+    "Phases": ("verify_phases", "verify_schedule"),
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths", "torchtitan_activation_bytes"),
     "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),

@@ -69,6 +69,15 @@ ALLOWED = {
         "suggest",
         "document",
     ),
+    "phases": (
+        "phases",
+        "lint",
+        "trainers",
+        "job",
+        "document",
+        "edits",
+        "formats",
+    ),
     "trials": ("trials",),
     "search": (
         "search",

@@ -37,9 +37,13 @@ class Plan(NamedTuple):
 
     def rates(self) -> Iterator[tuple[Phase, Callable[[int], float]]]:
         """Yield each phase with the learning rates that its own config gives."""
-        for phase, settings in zip(self.phases, self.settings, strict=True):
-            changed = {setting.key: setting.value for setting in settings}
-            yield phase, self._rates(self.config.loaded.values | changed)
+        for number, phase in enumerate(self.phases):
+            yield phase, self._rates(self.values(number))
+
+    def values(self, number: int) -> dict[str, Any]:
+        """Return the values of the config of a phase, counted from 0."""
+        changed = {setting.key: setting.value for setting in self.settings[number]}
+        return self.config.loaded.values | changed
 
     def sequences(self) -> int | None:
         """Sequences that a rank reads in one optimizer step."""

@@ -119,9 +119,7 @@ def script(
     return TEMPLATE.format(
         source=plain(config.path),
         launch=shlex.join(launcher),
-        checkpoints=shlex.quote(
-            config.trainer.phases.checkpoints(config.loaded.values)
-        ),
+        checkpoints=shlex.quote(config.trainer.phases.checkpoints(plan.values(0))),
         saved=about["saved"].strip("\n"),
         phases="\n".join(calls),
     )
