@@ -71,7 +71,7 @@ def main() -> int:
         figures, refusals = with_earlier(figures, refusals)
     page = shown(figures)
     if refusals:
-        page += f"\nWhat `fp8tune phases` refuses or avoids:\n\n{shown(refusals)}"
+        page += f"\n\nWhat `fp8tune phases` refuses or avoids:\n\n{shown(refusals)}"
     print(page)
     if options.record:
         where = {n: version(n) for n in ("torch", "torchao")}
@@ -191,7 +191,7 @@ def refused(case: Case, folder: str) -> Iterator[dict[str, Any]]:
             "exit": done.returncode,
             "error": said[-1] if said else "",
             "steps": len(after),
-            "weights": "those of the checkpoint" if goes_on else "others",
+            "weights": ("no step" if not after else "saved" if goes_on else "others"),
         }
 
 
