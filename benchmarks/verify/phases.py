@@ -174,7 +174,8 @@ def refused(case: Case, folder: str) -> Iterator[dict[str, Any]]:
             text = re.sub(rf"(steps = ){TOTAL}\b", rf"\g<1>{steps}", text)
             table = "[model]" if key.startswith("tie") else "[checkpoint]"
             text = text.replace(table, f"{table}\n{key}")
-            text = text.replace("interval = 3", "interval = 2")
+            if name == "torchtitan":  # its last checkpoint alone is not async
+                text = text.replace("interval = 3", "interval = 2")
             config = place / f"{kind}-{steps}.toml"
             config.write_text(text)
             command = launched(case, program(case, str(config)))

@@ -166,5 +166,7 @@ def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:
         yield f"trainer: {known.about.title} {known.version}; {other}"
     sequences = plan.sequences()
     if sequences:
-        starts = ", ".join(f"{p.start * sequences:,}" for p in plan.phases)
-        yield f"data: the phases begin at sequence {starts} of each rank"
+        starts = " and ".join(f"{p.start * sequences:,}" for p in plan.phases[1:])
+        yield f"data: continues after {starts} sequences of each rank"
+    for config in configs:
+        yield from (f"note: {note}" for note in config.notes)

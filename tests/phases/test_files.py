@@ -157,7 +157,10 @@ def test_the_plot(phases):
     assert text.count("<svg") == 1
     assert phases(None, "--plot", "a.png").code == 0
     assert Path("a.png").read_bytes()[:4] == b"\x89PNG"
-    assert phases(None, "--plot", "a.pdf").code == 2
+    refused = [("a.pdf", "end with .png"), ("a.png", "exists"), ("no/a.png", "No such")]
+    for path, reason in refused:
+        ended = phases(None, "--plot", path)
+        assert (ended.code, reason in ended.err) == (2, True)
 
 
 def test_trainers_that_cannot_say_so(phases, fp8tune):
