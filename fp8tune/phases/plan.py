@@ -93,10 +93,10 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
 
 def steps(given: str, total: int, name: str) -> int:
     """Return the steps that an option gives, or a share of the run."""
-    share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", given)
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", given)
     if share is not None:
         found = round(total * float(share[1]) / 100)
-    elif re.fullmatch(r"\d{1,9}", given):
+    elif re.fullmatch(r"[0-9]{1,9}", given):
         found = int(given)
     else:
         reason = f"{shown(given)} is no number of steps or share like 5%"

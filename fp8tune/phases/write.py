@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.document import ConfigDocument, Path
+from fp8tune.document import ConfigDocument, InvalidText, Path
 from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic
@@ -78,11 +78,11 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
     try:
         edited = apply(document.text, document.set_values(changes))
-    except CannotEdit as error:
+        text = _commented(parse(edited.encode()), settings, head)
+        _check(plan, text, settings)
+    except (CannotEdit, InvalidText) as error:
         keys = ", ".join(setting.key for setting in settings)
         raise CannotPlan(f"{plan.config.path}: cannot write {keys}: {error}") from None
-    text = _commented(parse(edited.encode()), settings, head)
-    _check(plan, text, settings)
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 

@@ -141,9 +141,28 @@ def test_overrides_are_handed_on_and_may_not_undo_a_phase(phases):
     assert (ended.code, "on the command line too" in ended.err) == (2, True)
 
 
-def test_a_layout_that_cannot_be_edited(phases):
+@each(
+    "above",
+    [
+        "scheduler = { warmup_steps = 9 }\n",
+        "scheduler.warmup_steps = 9\n",
+        "'scheduler'.\"warmup_steps\" = 9\n",
+        'scheduler = {warmup_steps=9}\ncheckpoint={dir="a"}\n',
+    ],
+)
+def test_other_layouts(phases, above):
     text = KEMPNERFORGE.replace("[scheduler]\nwarmup_steps = 100\n", "")
-    assert phases(f"scheduler = {{ warmup_steps = 9 }}\n{text}".encode()).code == 0
+    if "checkpoint" in above:
+        text = text.replace('[checkpoint]\ndir = "runs/a b"\n', "")
+    ended = phases(f"{above}{text}".encode())
+    assert ended.code == 0, ended.err
+    values = tomllib.loads(Path(NAMES[0]).read_text())
+    assert values["scheduler"] == {"warmup_steps": 9, "decay_steps": 991}
+    for name in NAMES:
+        os.unlink(name)
+
+
+def test_a_layout_that_cannot_be_edited(phases):
     text = torchtitan("0.2.2").replace("converters = [", "converters = [ # why\n")
     ended = phases(text.encode())
     assert ended.code == 2
