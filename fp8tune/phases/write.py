@@ -78,7 +78,10 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
     try:
         edited = apply(document.text, document.set_values(changes))
-        text = _commented(parse(edited.encode()), settings, head)
+        changed = parse(edited.encode())
+        text = _commented(changed, settings, head)
+        if parse(text.encode()).values != changed.values:
+            raise CannotEdit("a key is on a line that begins inside a string")
         _check(plan, text, settings)
     except (CannotEdit, InvalidText) as error:
         keys = ", ".join(setting.key for setting in settings)

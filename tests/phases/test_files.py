@@ -1,6 +1,7 @@
 """The files: every byte kept but what changes, linted, and never in another's place."""
 
 import os
+import random
 import tomllib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.each import each
 from tests.phases.configs import KEMPNERFORGE, torchtitan
+from tests.toml.writer import Writer
 
 ASKED = ("--bf16-warmup", "30", "--bf16-cooldown", "20")
 OWN = KEMPNERFORGE.encode()
@@ -160,6 +162,28 @@ def test_other_layouts(phases, above):
     assert values["scheduler"] == {"warmup_steps": 9, "decay_steps": 991}
     for name in NAMES:
         os.unlink(name)
+
+
+@pytest.mark.parametrize("text", [KEMPNERFORGE, torchtitan("0.2.2")])
+def test_any_layout_is_written_or_refused(phases, text):
+    wanted, written = tomllib.loads(text), 0
+    for seed in range(60):
+        layout = Writer(random.Random(seed), bare=seed % 2 == 0).document(wanted)
+        for path in os.listdir():
+            os.unlink(path)
+        ended = phases(layout.encode())
+        if ended.code == 2:
+            assert "cannot write" in ended.err
+            assert os.listdir() == ["train.toml"]
+            continue
+        assert ended.code == 0, ended.err
+        written += 1
+        first = tomllib.loads(Path(NAMES[0]).read_text())
+        steps = first.get("train", {}) | first.get("training", {})
+        assert 30 in (steps.get("max_steps"), steps.get("steps"))
+        data, own = Path(NAMES[2]).read_bytes(), Path("train.toml").read_bytes()
+        assert data.count(b"#") >= own.count(b"#")
+    assert written >= 25
 
 
 def test_a_layout_that_cannot_be_edited(phases):
