@@ -40,10 +40,17 @@ EVIDENCE = {
         "lint_speed",
         "config_fuzz",
     ),
+    "Runs": (
+        "verify_logs",
+        "verify_traces",
+        "loss_gaps",
+        "verify_phases",
+        "verify_schedule",
+    ),
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths", "torchtitan_activation_bytes"),
     "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),
-    "Stability": ("stability_aa", "warmups", "first_steps", "loss_gaps"),
+    "Stability": ("stability_aa", "warmups", "first_steps"),
 }
 """Recorded results by subject; each is a page below ``benchmarks/results``."""
 

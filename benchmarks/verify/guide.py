@@ -1,7 +1,7 @@
 """Record the runs that the guide on ``fp8tune verify`` shows.
 
-``python -m benchmarks.verify.guide PYTHON CHECKOUT`` runs KempnerForge's training script
-on the CPU, a tiny model in FP8: once with a filter that converts no linear, with its
+``python -m benchmarks.verify.guide PYTHON CHECKOUT`` runs KempnerForge's training
+script on the CPU, a tiny model in FP8: once with a filter that converts no linear, with its
 profiler, and once with a learning rate that is far too high. Logs and traces go to
 ``docs/verify``.
 """
@@ -27,6 +27,7 @@ end_step = 6
 trace_dir = "traces"
 """
 
+
 def main() -> None:
     """Record both runs; with a case and a checkout behind ``--run``, be one of them."""
     if sys.argv[1:2] == ["--run"]:
@@ -51,6 +52,7 @@ def main() -> None:
                 path = place / case / "traces" / "rank0.pt.trace.json.gz"
                 path.write_bytes(packed)
 
+
 def run(case: str, checkout: str) -> None:
     """Run one case in the current folder."""
     if case == "filtered":
@@ -63,6 +65,7 @@ def run(case: str, checkout: str) -> None:
     kind = "fp8_filtered" if case == "filtered" else "fp8"
     sys.argv = ["log_runs", "kempnerforge", kind, checkout]
     log_runs.main()
+
 
 def trained(python: Path, checkout: Path, case: str, folder: Path) -> bytes:
     """Return what a run printed, without warnings of libraries and its tables."""
@@ -78,6 +81,7 @@ def trained(python: Path, checkout: Path, case: str, folder: Path) -> bytes:
     )
     lines = trimmed(done.stdout, [str(folder), str(checkout)])
     return b"".join(line for line in lines if line.startswith(b"[rank 0]"))
+
 
 if __name__ == "__main__":
     main()

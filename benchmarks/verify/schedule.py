@@ -73,7 +73,7 @@ def main() -> int:
         about = (
             "prime-rl, resumed at step 20 of a run that was to end there, to step 50"
         )
-        page += f"\n{about}:\n\n{table(rows, tuple(resumed[0]))}"
+        page += f"\n\n{about}:\n\n{table(rows, tuple(resumed[0]))}"
     print(page)
     if options.record:
         note = "Written by `python -m benchmarks.verify.schedule`; see its docstring."

@@ -37,9 +37,13 @@ class Plan(NamedTuple):
 
     def rates(self) -> Iterator[tuple[Phase, Callable[[int], float]]]:
         """Yield each phase with the learning rates that its own config gives."""
-        for phase, settings in zip(self.phases, self.settings, strict=True):
-            changed = {setting.key: setting.value for setting in settings}
-            yield phase, self._rates(self.config.loaded.values | changed)
+        for number, phase in enumerate(self.phases):
+            yield phase, self._rates(self.values(number))
+
+    def values(self, number: int) -> dict[str, Any]:
+        """Return the values of the config of a phase, counted from 0."""
+        changed = {setting.key: setting.value for setting in self.settings[number]}
+        return self.config.loaded.values | changed
 
     def sequences(self) -> int | None:
         """Sequences that a rank reads in one optimizer step."""
@@ -89,10 +93,10 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
 
 def steps(given: str, total: int, name: str) -> int:
     """Return the steps that an option gives, or a share of the run."""
-    share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", given)
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", given)
     if share is not None:
         found = round(total * float(share[1]) / 100)
-    elif re.fullmatch(r"\d{1,9}", given):
+    elif re.fullmatch(r"[0-9]{1,9}", given):
         found = int(given)
     else:
         reason = f"{shown(given)} is no number of steps or share like 5%"

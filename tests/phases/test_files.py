@@ -1,6 +1,7 @@
 """The files: every byte kept but what changes, linted, and never in another's place."""
 
 import os
+import random
 import tomllib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.each import each
 from tests.phases.configs import KEMPNERFORGE, torchtitan
+from tests.toml.writer import Writer
 
 ASKED = ("--bf16-warmup", "30", "--bf16-cooldown", "20")
 OWN = KEMPNERFORGE.encode()
@@ -47,11 +49,16 @@ def without_ours(data):
 def test_every_other_byte_stays(phases, data):
     assert phases(data).code == 0
     third = Path(NAMES[2]).read_bytes()
-    assert without_ours(third) == data.replace(b'= "fp8"', b'= "bf16"')
+    changed = data.replace(b'= "fp8"', b'= "bf16"').replace(b"a b", b"a b-phases")
+    assert without_ours(third) == changed
     first = without_ours(Path(NAMES[0]).read_bytes())
     kept = [line for line in data.splitlines() if b"ignore[" not in line]
     lost = [line for line in kept if line not in first.splitlines()]
-    assert lost == [b"max_steps = 1000", b'mixed_precision = "fp8"    # the fast one']
+    assert lost == [
+        b"max_steps = 1000",
+        b'mixed_precision = "fp8"    # the fast one',
+        b'dir = "runs/a b"',
+    ]
 
 
 def test_comments_say_what_changed_and_why(phases):
@@ -64,6 +71,7 @@ def test_comments_say_what_changed_and_why(phases):
         "# fp8tune phases: fp8 -> bf16",
         "# fp8tune: ignore[warmup-longer-than-run] -- phase 1 of 3",
         "# fp8tune phases: as in the whole run; by default it is the rest of max_steps",
+        "# fp8tune phases: the phases share a folder of their own",
     ]
 
 
@@ -76,7 +84,12 @@ def test_the_phases_lint_as_clean_as_the_config(phases, fp8tune, text):
     )
     known = {found["rule"] for found in own}
     assert [{found["rule"] for found in one} - known for one in others] == [set()] * 3
-    assert fp8tune("lint", *NAMES, "train.toml").code == 0
+    assert {found["rule"] for found in whole(fp8tune)} <= known
+
+
+def whole(fp8tune):
+    """Findings in all files of the folder, which rules on two files compare."""
+    return fp8tune("lint", ".", "--output-format", "json").json["diagnostics"]
 
 
 def test_nothing_is_written_where_phases_are_refused(phases):
@@ -105,7 +118,7 @@ def test_without_a_cool_down_nothing_is_imported(tmp_path, fp8tune, monkeypatch)
     assert fp8tune("phases", "train.toml", "--bf16-warmup", "9").code == 0
     assert sorted(os.listdir()) == [*NAMES[:2], "train.phases.sh", "train.toml"]
     second = Path(NAMES[1]).read_bytes()
-    assert without_ours(second) == KEMPNERFORGE.encode()
+    assert without_ours(second) == OWN.replace(b"a b", b"a b-phases")
 
 
 def test_fp8_all_gather_of_torchtitan_imports_torchao_by_its_own_key(phases):
@@ -130,9 +143,50 @@ def test_overrides_are_handed_on_and_may_not_undo_a_phase(phases):
     assert (ended.code, "on the command line too" in ended.err) == (2, True)
 
 
-def test_a_layout_that_cannot_be_edited(phases):
+@each(
+    "above",
+    [
+        "scheduler = { warmup_steps = 9 }\n",
+        "scheduler.warmup_steps = 9\n",
+        "'scheduler'.\"warmup_steps\" = 9\n",
+        'scheduler = {warmup_steps=9}\ncheckpoint={dir="a"}\n',
+    ],
+)
+def test_other_layouts(phases, above):
     text = KEMPNERFORGE.replace("[scheduler]\nwarmup_steps = 100\n", "")
-    assert phases(f"scheduler = {{ warmup_steps = 9 }}\n{text}".encode()).code == 0
+    if "checkpoint" in above:
+        text = text.replace('[checkpoint]\ndir = "runs/a b"\n', "")
+    ended = phases(f"{above}{text}".encode())
+    assert ended.code == 0, ended.err
+    values = tomllib.loads(Path(NAMES[0]).read_text())
+    assert values["scheduler"] == {"warmup_steps": 9, "decay_steps": 991}
+    for name in NAMES:
+        os.unlink(name)
+
+
+@pytest.mark.parametrize("text", [KEMPNERFORGE, torchtitan("0.2.2")])
+def test_any_layout_is_written_or_refused(phases, text):
+    wanted, written = tomllib.loads(text), 0
+    for seed in range(60):
+        layout = Writer(random.Random(seed), bare=seed % 2 == 0).document(wanted)
+        for path in os.listdir():
+            os.unlink(path)
+        ended = phases(layout.encode())
+        if ended.code == 2:
+            assert "cannot write" in ended.err
+            assert os.listdir() == ["train.toml"]
+            continue
+        assert ended.code == 0, ended.err
+        written += 1
+        first = tomllib.loads(Path(NAMES[0]).read_text())
+        steps = first.get("train", {}) | first.get("training", {})
+        assert 30 in (steps.get("max_steps"), steps.get("steps"))
+        data, own = Path(NAMES[2]).read_bytes(), Path("train.toml").read_bytes()
+        assert data.count(b"#") >= own.count(b"#")
+    assert written >= 25
+
+
+def test_a_layout_that_cannot_be_edited(phases):
     text = torchtitan("0.2.2").replace("converters = [", "converters = [ # why\n")
     ended = phases(text.encode())
     assert ended.code == 2
@@ -146,7 +200,10 @@ def test_the_plot(phases):
     assert text.count("<svg") == 1
     assert phases(None, "--plot", "a.png").code == 0
     assert Path("a.png").read_bytes()[:4] == b"\x89PNG"
-    assert phases(None, "--plot", "a.pdf").code == 2
+    refused = [("a.pdf", "end with .png"), ("a.png", "exists"), ("no/a.png", "No such")]
+    for path, reason in refused:
+        ended = phases(None, "--plot", path)
+        assert (ended.code, reason in ended.err) == (2, True)
 
 
 def test_trainers_that_cannot_say_so(phases, fp8tune):

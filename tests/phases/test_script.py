@@ -49,10 +49,10 @@ def test_the_phases_run_one_after_the_other_and_only_once(script):
     done, launches = run()
     assert done.returncode == 0
     assert launches == [("bf16", 0), ("fp8", 30), ("bf16", 980)]
-    assert os.readlink("runs/a b/latest") == "step_1000"
+    assert os.readlink("runs/a b-phases/latest") == "step_1000"
     done, launches = run()
     assert (done.returncode, launches) == (0, [])
-    assert done.stdout.count("ended before, runs/a b has step 1000") == 3
+    assert done.stdout.count("ended before, runs/a b-phases has step 1000") == 3
 
 
 def test_the_phase_after_fp8_has_torchao_imported(script):
@@ -93,8 +93,8 @@ def test_an_interrupted_phase_goes_on(script, tmp_path, word, reason, goes_on):
 
 def test_checkpoints_of_another_run_are_left_alone(script):
     run = script()
-    Path("runs/a b").mkdir(parents=True)
-    Path("runs/a b/latest").symlink_to("step_5000")
+    Path("runs/a b-phases").mkdir(parents=True)
+    Path("runs/a b-phases/latest").symlink_to("step_5000")
     done, launches = run()
     assert (done.returncode, launches) == (1, [])
     assert "there is no train.1-bf16.log: these are checkpoints of" in done.stderr
@@ -102,8 +102,8 @@ def test_checkpoints_of_another_run_are_left_alone(script):
 
 def test_the_name_of_a_checkpoint_is_never_evaluated(script):
     run = script()
-    Path("runs/a b").mkdir(parents=True)
-    Path("runs/a b/latest").symlink_to("a[$(touch evil)0]")
+    Path("runs/a b-phases").mkdir(parents=True)
+    Path("runs/a b-phases/latest").symlink_to("a[$(touch evil)0]")
     done, _ = run("fail")
     assert done.returncode == 1
     assert not Path("evil").exists()
@@ -113,8 +113,8 @@ def test_a_checkpoint_without_the_last_line_is_not_enough(script):
     run = script()
     run()
     Path("train.2-fp8.log").write_text("Training complete: 979 steps, 7 tokens\n")
-    Path("runs/a b/latest").unlink()
-    Path("runs/a b/latest").symlink_to("step_30")
+    Path("runs/a b-phases/latest").unlink()
+    Path("runs/a b-phases/latest").symlink_to("step_30")
     silent = f"print = lambda *_: None\n{STAND_IN.read_text()}"
     Path("silent.py").write_text(silent)
     text = Path("train.phases.sh").read_text().replace(str(STAND_IN), "silent.py")
@@ -125,11 +125,12 @@ def test_a_checkpoint_without_the_last_line_is_not_enough(script):
 
 
 def test_no_path_is_ever_run(script, tmp_path):
-    run = script(EVIL, EVIL)
+    folder = EVIL.replace("\n", "")
+    run = script(EVIL, folder)
     done, launches = run()
     assert done.returncode == 0, done.stderr
     assert launches == [("bf16", 0), ("fp8", 30), ("bf16", 980)]
-    assert os.readlink(tmp_path / EVIL / "latest") == "step_1000"
+    assert os.readlink(tmp_path / f"{folder}-phases" / "latest") == "step_1000"
     assert not any(tmp_path.rglob("evil"))
     text = Path(f"{EVIL}.phases.sh").read_text()
     assert text.splitlines()[1].startswith("# Written by fp8tune phases from a b")
@@ -145,9 +146,9 @@ def test_bash_reads_the_script_of_torchtitan(tmp_path, fp8tune, monkeypatch):
     assert ended.code == 0, ended.err
     text = Path("t.phases.sh").read_text()
     for step in ("step-9", "step-30", "step-200"):
-        Path("outputs/checkpoint", step).mkdir(parents=True)
+        Path("outputs/checkpoint-phases", step).mkdir(parents=True)
     for step in ("step-9", "step-30"):
-        Path("outputs/checkpoint", step, ".metadata").touch()
+        Path("outputs/checkpoint-phases", step, ".metadata").touch()
     functions = text[: text.index("fail()")]
     for command, step in (("saved_step", "30"), ("checkpoints=no; saved_step", "0")):
         said = subprocess.run(
