@@ -54,7 +54,11 @@ EVIDENCE = {
 }
 """Recorded results by subject; each is a page below ``benchmarks/results``."""
 
-TITLES = {"lint_speed": "Speed of lint"}
+TITLES = {
+    "lint_speed": "Speed of lint",
+    "verify_logs": "Speed of reading logs",
+    "verify_traces": "Speed of reading traces",
+}
 
 SITE_LINKS = (
     (re.compile(r"\]\(docs/"), "]("),

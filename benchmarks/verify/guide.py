@@ -1,8 +1,8 @@
 """Record the runs that the guide on ``fp8tune verify`` shows.
 
 ``python -m benchmarks.verify.guide PYTHON CHECKOUT`` runs KempnerForge's training
-script on the CPU, a tiny model in FP8: once with a filter that converts no linear, with its
-profiler, and once with a learning rate that is far too high. Logs and traces go to
+script on the CPU, a tiny model in FP8: once with a filter that converts no linear, with
+its profiler, and once with a learning rate that is far too high. Logs and traces go to
 ``docs/verify``.
 """
 

@@ -227,7 +227,8 @@ def page(found: dict[str, Any]) -> str:
             "",
             machine.table(rows, head),
             "",
-            f"- {'PASS' if fast else 'MISS'}: steps at {TARGET:.0f} MB/s of CPU time or better",
+            f"- {'PASS' if fast else 'MISS'}: steps at {TARGET:.0f} MB/s of CPU time "
+            "or better",
             "- `wall` is with whatever else ran on the machine, see the load",
             "- `kept` counts steps of the curve; a gzip file has the size of its text,",
             "  and `wc` and `grep` read it packed",
