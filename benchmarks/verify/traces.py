@@ -2,8 +2,8 @@
 
 A recorded trace is repeated with moving timestamps: as torch.profiler writes it, as
 ``json.dumps`` does, packed, and with a made GPU kernel and its launch for each
-operator. Each reader is a process of its own; fp8tune and ijson take turns, the
-slow reader runs once. Needs ijson and json-stream:
+operator. Each reader is a process of its own, and they take turns. With --rounds, the
+slow one still runs once. Needs ijson and json-stream:
 
     python tests/verify/record.py FOLDER
     python -m benchmarks.verify.traces FOLDER/tensorwise-eager.json
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="traces", description=__doc__)
     parser.add_argument("trace", type=Path, help="a trace that torch.profiler wrote")
     parser.add_argument("--size", type=float, default=1e9, help="bytes of JSON")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--output", type=Path, default=RESULTS / "verify_traces.json")
     parser.add_argument("--strict", action="store_true", help="exit 1 on a miss")
     parser.add_argument("--read-with", choices=READERS, help=argparse.SUPPRESS)
