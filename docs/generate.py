@@ -40,6 +40,13 @@ EVIDENCE = {
         "lint_speed",
         "config_fuzz",
     ),
+    "Runs": (
+        "verify_logs",
+        "verify_traces",
+        "loss_gaps",
+        "verify_phases",
+        "verify_schedule",
+    ),
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths", "torchtitan_activation_bytes"),
     "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),
@@ -296,13 +303,14 @@ def _cause(cause: Cause) -> Iterator[str]:
     yield f"(cause-{cause.name})="
     yield f"## {cause.name}"
     yield f"{cause.title}. {cause.why}"
+    yield f"What to do: {cause.help}."
     examples = cause_page.examples(cause)
     if examples:
         yield f"In a log:\n\n{_fence(chr(10).join(examples))}"
     if cause.data.get("when"):
         yield f"Found if:\n\n{_fence(cause.data['when'])}"
     if cause.rules:
-        links = ", ".join(f"[{name}](#rule-{name})" for name in cause.rules)
+        links = ", ".join(f"[{name}](../rules/{name}.md)" for name in cause.rules)
         yield f"Rules of lint on the same: {links}"
     yield f"Sources:\n\n{_listed(cause.references)}"
 

@@ -70,6 +70,15 @@ ALLOWED = {
         "suggest",
         "document",
     ),
+    "phases": (
+        "phases",
+        "lint",
+        "trainers",
+        "job",
+        "document",
+        "edits",
+        "formats",
+    ),
     "trials": ("trials",),
     "search": (
         "curves",

@@ -209,6 +209,8 @@ def _plain(value: Any) -> Any:
     """A default; of a config class only its kind, if it has one."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     if not hasattr(value, "model_dump"):
         return value
     kind = getattr(value, "type", "")

@@ -27,11 +27,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.paths import RESULTS
+from benchmarks.paths import RESULTS, ROOT
 from benchmarks.search.curves import spec
 from fp8tune.runners.builtin.spec import Spec
 
 CURVES = RESULTS / "loss_curves.jsonl.gz"
+TABLES = ROOT / "docs" / "runs"
+SHOWN = {
+    "bf16-seed0.csv": ("bf16", "same", "", 0),
+    "bf16-seed1.csv": ("bf16", "same", "", 1),
+    "bf16-seed2.csv": ("bf16", "same", "", 2),
+    "fp8.csv": ("fp8", "same", "", 0),
+    "fp8-underflow.csv": ("fp8", "same", "underflow", 0),
+}
+"""Runs that the guide compares: precision, data, fault and seed."""
 STEPS, BATCH = 400, 8
 SHRUNK = 2.0**-25
 """What ``underflow`` multiplies the scale of gradients by."""
@@ -161,13 +170,38 @@ def recorded(path: Path = CURVES) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
+def tables() -> dict[str, str]:
+    """Return the runs that the guide compares, as CSV files by name."""
+    names = "precision", "data", "fault", "seed"
+    every = {tuple(run[name] for name in names): run for run in recorded()}
+    return {name: table(every[key]) for name, key in SHOWN.items()}
+
+
+def table(run: dict[str, Any]) -> str:
+    """Return a recorded run as a CSV file; one that stopped early ends in NaN."""
+    rows = list(zip(run["losses"], run["grad_norms"], strict=True))
+    if len(rows) < run["steps"]:
+        rows.append((math.nan, math.nan))
+    size = run["tokens_per_step"]
+    lines = (
+        f"{step},{size * step},{loss},{norm}\n"
+        for step, (loss, norm) in enumerate(rows, 1)
+    )
+    return "step,tokens,loss,grad_norm\n" + "".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, and write one JSON line for each run."""
     parser = argparse.ArgumentParser("benchmarks.verify.loss_curves")
     parser.add_argument("--output", type=Path, default=CURVES)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--kinds", default="", help="numbers of the kinds to train")
+    parser.add_argument("--tables", action="store_true", help="write docs/runs alone")
     options = parser.parse_args(arguments)
+    if options.tables:
+        for name, lines in tables().items():
+            (TABLES / name).write_text(lines, encoding="utf-8")
+        return 0
     chosen = map(int, options.kinds.split(",")) if options.kinds else range(len(KINDS))
     torch.set_num_threads(1)
     with gzip.open(options.output, "wt", encoding="utf-8") as file:

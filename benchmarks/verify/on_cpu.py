@@ -5,8 +5,8 @@
 stand where ``torchrun`` would. The calls that insist on CUDA get the CPU instead; the
 rest is the trainer's. With ``FP8TUNE_RECORD`` set, rank 0 appends one JSON line for
 each step to that file: the learning rate, and checksums of the tokens, the gradients,
-and the weights and the optimizer's state before and after. With ``FP8TUNE_SIGNAL`` set to
-``TERM:3`` or ``KILL:3`` it gets that signal with the third line.
+and the weights and the optimizer's state before and after. With ``FP8TUNE_SIGNAL`` set
+to ``TERM:3`` or ``KILL:3`` it gets that signal with the third line.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def main() -> None:
         sys.argv = arguments[1:]
         sys.path.insert(0, "")
         float8: Any = import_module("torchtitan.components.quantization.float8")
-        for name in ("has_cuda_capability", "_is_sm89_or_later"):
-            setattr(float8, name, lambda *_: True)  # torch._scaled_mm has a CPU kernel
+        float8.has_cuda_capability = lambda *_: True  # _scaled_mm has a CPU kernel
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         _stand_in()
@@ -122,8 +121,8 @@ class Recorder:
         line = {**self.line, "after": _state(optimizer)}
         with self.place.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        name, _, step = os.environ.get(SIGNAL, "").partition(":")
-        if name and len(self.place.read_text().splitlines()) == int(step):
+        name, colon, step = os.environ.get(SIGNAL, "").partition(":")
+        if colon and len(self.place.read_text().splitlines()) == int(step):
             os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
 

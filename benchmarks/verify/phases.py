@@ -1,7 +1,9 @@
 """Run the phases that ``fp8tune phases`` writes, with the real trainers on the CPU.
 
-``python -m benchmarks.verify.phases --kempnerforge CHECKOUT --torchtitan FOLDER`` needs a
-Python with both trainers' requirements; FOLDER has the unpacked wheels, by version.
+``python -m benchmarks.verify.phases --kempnerforge CHECKOUT --torchtitan FOLDER`` needs
+a Python with both trainers' requirements; FOLDER has the unpacked wheels, by version.
+
+With ``--record`` the results of cases that are not run stay.
 
 Each case trains a tiny model: the unbroken run in bf16, then the written script. Every
 optimizer step leaves checksums (``on_cpu.py``). With the middle phase in bf16 too, all
@@ -13,144 +15,33 @@ weights and the optimizer's state with which the one before it ended.
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import platform
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.machine import table
-from benchmarks.paths import ROOT
+from benchmarks.paths import RESULTS, ROOT
 from benchmarks.search.recording import record
+from benchmarks.verify.phase_cases import Case, data, kempnerforge, torchtitan
+from fp8tune.trainers.trainer import trainer
 
 Steps = list[dict[str, Any]]
+ASYNC = 'async_mode = "async"'
 TOTAL, FIRST, LAST = 8, 2, 3
 """Steps of the whole run, of the bf16 warm-up, and of the bf16 cool-down."""
 EXACT = ("lr", "tokens", "gradients", "before", "after")
-
-KEMPNERFORGE = """\
-[model]
-dim = 64
-n_layers = 2
-n_heads = 4
-n_kv_heads = 4
-vocab_size = 256
-[train]
-batch_size = 2
-seq_len = 32
-max_steps = {total}
-grad_accum_steps = 2
-compile_model = false
-mixed_precision = "{precision}"
-[scheduler]
-{schedule}
-[data]
-dataset_path = "{folder}/tokens"
-num_workers = 0
-[distributed]
-backend = "gloo"
-[checkpoint]
-dir = "{checkpoints}"
-interval = 3
-[metrics]
-log_interval = 1
-"""
-TORCHTITAN = """\
-[job]
-dump_folder = "{checkpoints}"
-[model]
-name = "llama3"
-flavor = "debugmodel"
-{tokenizer}
-converters = {converters}
-[training]
-dataset = "c4_test"
-dataset_path = "{folder}/texts"
-local_batch_size = 2
-seq_len = 64
-steps = {total}
-[lr_scheduler]
-{schedule}
-[activation_checkpoint]
-mode = "none"
-[metrics]
-log_freq = 1
-[checkpoint]
-{enable} = true
-interval = 3
-[{seed}]
-seed = 1
-[{float8}]
-enable_fsdp_float8_all_gather = {gathers}
-"""
-
-
-class Case(NamedTuple):
-    """A trainer with a config: its folder, the text, the words in it by precision.
-
-    ``stop`` is the signal that interrupts it.
-    """
-
-    name: str
-    trainer: str
-    place: Path
-    text: str
-    ranks: int
-    words: Mapping[str, Mapping[str, str]]
-    stop: str = "KILL"
-
-
-def kempnerforge(checkout: Path) -> Iterator[Case]:
-    """Yield the cases of KempnerForge."""
-    words = {p: {"precision": p} for p in ("bf16", "fp8")}
-    schedules = {
-        "cosine": 'name = "cosine"\nwarmup_steps = 3',
-        "wsd": 'name = "wsd"\nwarmup_steps = 1\nstable_steps = 3',
-    }
-    for ranks, name, stop in ((1, "cosine", "TERM"), (2, "wsd", "KILL")):
-        text = KEMPNERFORGE.replace("{schedule}", schedules[name])
-        where = f"KempnerForge, {name}, {ranks} rank{'s' * (ranks > 1)}"
-        yield Case(where, "kempnerforge", checkout, text, ranks, words, stop)
-
-
-def torchtitan(folder: Path) -> Iterator[Case]:
-    """Yield the cases of each release of torchtitan."""
-    for place in sorted(folder.glob("0.*")):
-        old = place.name == "0.1.0"
-        float8 = "float8" if old else "quantize.linear.float8"
-        names = {
-            "{enable}": "enable_checkpoint" if old else "enable",
-            "{tokenizer}": 'tokenizer_path = "{folder}/bpe"'
-            if old
-            else 'hf_assets_path = "{folder}/words"',
-            "{seed}": "training.seed_" if old else "debug",
-            "{float8}": float8,
-        }
-        words = {
-            "bf16": {"converters": "[]"},
-            "fp8": {"converters": json.dumps([float8])},
-        }
-        total = place.name == "0.2.2"
-        schedule = "decay_ratio = 0.25" if not total else 'decay_type = "cosine"'
-        for ranks, gathers in ((1, "false"), (2, "true")):
-            text = TORCHTITAN.replace("{schedule}", f"warmup_steps = 2\n{schedule}")
-            for old_name, new in {**names, "{gathers}": gathers}.items():
-                text = text.replace(old_name, new)
-            if old:
-                text = re.sub(r"\[training.seed_\]\nseed = 1\n", "", text)
-                text = text.replace("seq_len = 64", "seq_len = 64\nseed = 1")
-            where = f"torchtitan {place.name}, {ranks} rank{'s' * (ranks > 1)}"
-            where += ", FP8 all-gather" * (gathers == "true")
-            yield Case(where, f"torchtitan=={place.name}", place, text, ranks, words)
 
 
 def main() -> int:
@@ -166,27 +57,53 @@ def main() -> int:
         cases += kempnerforge(options.kempnerforge.resolve())
     if options.torchtitan:
         cases += torchtitan(options.torchtitan.resolve())
-    figures = []
+    figures, refusals = [], []
     for case in cases:
-        if options.only in case.name:
-            with tempfile.TemporaryDirectory() as folder:
-                data(Path(folder))
-                figures += [{"case": case.name, **f} for f in measured(case, folder)]
-                print(json.dumps(figures[-3:], indent=1), flush=True)
-    rows = [tuple(str(v) for v in figure.values()) for figure in figures]
-    page = table(
-        rows, ("case", "phases", "steps", "equal to the unbroken run", "joins")
-    )
+        if options.only not in case.name:
+            continue
+        print(case.name, file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            data(Path(folder))
+            figures += [{"case": case.name, **f} for f in measured(case, folder)]
+            if case.refused:
+                refusals += [{"case": case.name, **f} for f in refused(case, folder)]
+    if options.record:
+        figures, refusals = with_earlier(figures, refusals)
+    page = shown(figures)
+    if refusals:
+        page += f"\n\nWhat `fp8tune phases` refuses or avoids:\n\n{shown(refusals)}"
     print(page)
     if options.record:
         where = {n: version(n) for n in ("torch", "torchao")}
         where |= {"python": platform.python_version(), "device": "cpu"}
-        text = (
-            "# Phases with the real trainers\n\nWritten by `python -m "
-            f"benchmarks.verify.phases`; see its docstring.\n\n{page}"
-        )
-        record("verify_phases", {"figures": figures}, text, where)
+        note = "Written by `python -m benchmarks.verify.phases`; see its docstring."
+        text = f"# Phases with the real trainers\n\n{note}\n\n{page}"
+        found = {"phases": figures, "refused": refusals}
+        record("verify_phases", found, text, where)
     return 0
+
+
+def with_earlier(*new: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The figures, after the recorded ones of cases that were not run this time."""
+    path = RESULTS / "verify_phases.json"
+    old = json.loads(path.read_text()) if path.exists() else {}
+    ran = {figure["case"] for figure in new[0]}
+    return [
+        sorted(
+            [f for f in old.get(name, []) if f["case"] not in ran] + figures,
+            key=lambda figure: str(figure["case"]),
+        )
+        for name, figures in zip(("phases", "refused"), new, strict=True)
+    ]
+
+
+def shown(figures: list[dict[str, Any]]) -> str:
+    """The figures as a table."""
+    rows = [
+        tuple(", ".join(v) if isinstance(v, list) else str(v) for v in f.values())
+        for f in figures
+    ]
+    return table(rows, tuple(figures[0])) if rows else ""
 
 
 def measured(case: Case, folder: str) -> Iterator[dict[str, Any]]:
@@ -194,7 +111,13 @@ def measured(case: Case, folder: str) -> Iterator[dict[str, Any]]:
     place = Path(folder)
     whole = place / "whole.toml"
     whole.write_text(filled(case, place, "bf16", "whole"))
-    unbroken = run(case, place, launched(case, [*program(case, str(whole))]), "whole")
+    unbroken = run(case, place, launched(case, program(case, str(whole))), "whole")
+    ours = trainer(case.trainer).phases.learning_rates(
+        trainer(case.trainer).load(tomllib.loads(whole.read_text())).values
+    )
+    assert [step["lr"][0] for step in unbroken] == [
+        ours(step) for step in range(1, TOTAL + 1)
+    ]
     for name, middle, stop in (
         ("bf16, bf16, bf16", "bf16", ""),
         ("bf16, bf16, bf16, interrupted", "bf16", f"{case.stop}:4"),
@@ -220,10 +143,56 @@ def measured(case: Case, folder: str) -> Iterator[dict[str, Any]]:
             "phases": name,
             "steps": len(steps),
             "equal": [n for n in EXACT if column(steps, n) == column(unbroken, n)],
-            "joins": [
+            "joined": all(
                 steps[at]["before"] == steps[at - 1]["after"]
                 for at in (FIRST, TOTAL - LAST)
-            ],
+            ),
+        }
+
+
+REFUSED = {
+    "kempnerforge": (
+        ("FP8, then bf16, torchao not imported", "fp8", "bf16", ""),
+        ("FP8, async checkpoint, then FP8", "fp8", "fp8", ASYNC),
+        ("tied embeddings: bf16, then FP8", "bf16", "fp8", "tie_embeddings = true"),
+    ),
+    "torchtitan": (
+        ("FP8 all-gather, then bf16, torchao not imported", "fp8", "bf16", ""),
+        ("FP8 all-gather, async checkpoint, then FP8", "fp8", "fp8", ASYNC),
+    ),
+}
+"""What ``fp8tune phases`` refuses or avoids: two runs, and a key that both have."""
+
+
+def refused(case: Case, folder: str) -> Iterator[dict[str, Any]]:
+    """Yield what happens in two runs of which the second continues the first."""
+    place, name = Path(folder), trainer(case.trainer).name
+    for number, (what, first, second, key) in enumerate(REFUSED[name]):
+        kind, runs = f"refused-{number}", []
+        for precision, steps in ((first, 3), (second, 5)):
+            text = filled(case, place, precision, kind)
+            text = re.sub(rf"(steps = ){TOTAL}\b", rf"\g<1>{steps}", text)
+            table = "[model]" if key.startswith("tie") else "[checkpoint]"
+            text = text.replace(table, f"{table}\n{key}")
+            if name == "torchtitan":  # its last checkpoint alone is not async
+                text = text.replace("interval = 3", "interval = 2")
+            config = place / f"{kind}-{steps}.toml"
+            config.write_text(text)
+            command = launched(case, program(case, str(config)))
+            runs.append(started(case, place, command, f"{kind}-{steps}"))
+            # torchtitan's last checkpoint is the model's alone
+            last = place / f"{kind}-checkpoints" / "checkpoint" / "step-3"
+            shutil.rmtree(last, ignore_errors=True)
+        (_, before), (done, after) = runs
+        said = re.findall(r"(?:UnpicklingError|RuntimeError): [^.\n]*", done.stderr)
+        at = 1 if name == "torchtitan" else 2
+        goes_on = bool(after) and after[0]["before"] == before[at]["after"]
+        yield {
+            "what": what,
+            "exit": done.returncode,
+            "error": said[-1] if said else "",
+            "steps": len(after),
+            "weights": ("no step" if not after else "saved" if goes_on else "others"),
         }
 
 
@@ -279,7 +248,9 @@ def phases(case: Case, config: Path) -> Path:
     command += ["--bf16-warmup", str(FIRST), "--bf16-cooldown", str(LAST)]
     command += ["--trainer", case.trainer, "--launcher", shlex.join(launched(case, []))]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(  # noqa: S603 - the command is ours
+        command, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return config.with_suffix(".phases.sh")
 
@@ -294,8 +265,18 @@ def run(
     fails: bool = False,
 ) -> Steps:
     """Run a command in the trainer's folder and return the steps of rank 0."""
+    done, steps = started(case, place, command, name, stop)
+    if bool(done.returncode) != fails:
+        said = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        raise RuntimeError(f"{command}: {done.returncode}\n{said}")
+    return steps
+
+
+def started(
+    case: Case, place: Path, command: list[str], name: str, stop: str = ""
+) -> tuple[subprocess.CompletedProcess[str], Steps]:
+    """Run a command in the trainer's folder, whatever comes of it."""
     lines = place / f"{name}.jsonl"
-    cwd = case.place if case.trainer == "kempnerforge" else place
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(case.place)]),
@@ -305,54 +286,17 @@ def run(
         "FP8TUNE_RECORD": str(lines),
         "FP8TUNE_SIGNAL": stop,
     }
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - the command is ours
         command,
-        cwd=cwd,
+        cwd=case.place if case.trainer == "kempnerforge" else place,
         env=env,
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
-    if bool(done.returncode) != fails:
-        raise RuntimeError(
-            f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        )
-    if not lines.exists():
-        return []
-    return [json.loads(line) for line in lines.read_text().splitlines()]
-
-
-def data(place: Path) -> None:
-    """Write tokens, texts and tokenizers."""
-    import numpy as np
-
-    chance = random.Random(1)  # noqa: S311
-    (place / "tokens").mkdir()
-    tokens = [chance.randrange(256) for _ in range(1 << 14)]
-    np.save(place / "tokens" / "tokens.npy", np.array(tokens, dtype="uint16"))
-    (place / "texts").mkdir()
-    words = [f"w{number}" for number in range(500)]
-    rows = (
-        " ".join(chance.choices(words, k=chance.randint(20, 90))) for _ in range(400)
-    )
-    lines = (json.dumps({"text": row}) + "\n" for row in rows)
-    (place / "texts" / "train.jsonl").write_text("".join(lines))
-    (place / "words").mkdir()
-    vocabulary = {w: i for i, w in enumerate(["<unk>", "<bos>", "<eos>", *words])}
-    special = [
-        {"id": i, "content": w, "special": True, "single_word": False}
-        | dict.fromkeys(("lstrip", "rstrip", "normalized"), False)
-        for i, w in ((1, "<bos>"), (2, "<eos>"))
-    ]
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"}
-    parts = {"added_tokens": special, "pre_tokenizer": {"type": "Whitespace"}}
-    whole = {"version": "1.0", **parts, "model": model}
-    (place / "words" / "tokenizer.json").write_text(json.dumps(whole))
-    names = {"bos_token": "<bos>", "eos_token": "<eos>"}
-    (place / "words" / "tokenizer_config.json").write_text(json.dumps(names))
-    ranks = (f"{base64.b64encode(bytes([n])).decode()} {n}\n" for n in range(256))
-    (place / "bpe").write_text("".join(ranks))
+    text = lines.read_text() if lines.exists() else ""
+    return done, [json.loads(line) for line in text.splitlines()]
 
 
 if __name__ == "__main__":

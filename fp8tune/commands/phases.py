@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from fp8tune.cli import (
     trainer_option,
     world_size_option,
 )
+
+if TYPE_CHECKING:
+    from fp8tune.phases.plan import Plan
 
 GPUS = 8
 """GPUs that one machine has by default."""
@@ -87,41 +91,50 @@ def command(
     """
     from fp8tune.phases import CannotPlan
     from fp8tune.phases.plan import plan
-    from fp8tune.phases.script import IMPORTS, needs_imports, script
+    from fp8tune.phases.script import scripts
     from fp8tune.phases.write import phase_configs, summary
 
-    if config == "-":
-        raise Failure("the files are named after CONFIG: give a file, not -")
-    if plot and not plot.endswith((".png", ".svg")):
-        raise Failure(f"--plot {plot}: the file must end with .png or .svg")
-    if plot:
-        need("phases --plot", "matplotlib")
+    _check_files(config, plot, force=force)
     known = read_config(config, gpu, world_size or 0, 0, overrides, trainer)
     folder = _folder(output_dir or os.path.dirname(config), config)
+    stem = os.path.basename(config).removesuffix(".toml")
+    base = os.path.join(folder, f"{stem}.phases")
     try:
         found = plan(known, bf16_warmup, bf16_cooldown)
         configs = list(phase_configs(found, folder))
-        stem = os.path.basename(config).removesuffix(".toml")
-        base = os.path.join(folder, f"{stem}.phases")
-        words = _launcher(launcher, known.job.find("world_size"))
-        text = script(found, configs, words, f"{base}.py")
     except CannotPlan as error:
         raise Failure(str(error)) from None
+    words = _launcher(launcher, known.job.find("world_size"))
     files = {each.path: each.data for each in configs}
-    files[f"{base}.sh"] = text.encode(errors="surrogateescape")
-    if needs_imports(found):
-        files[f"{base}.py"] = IMPORTS.encode()
-    _write(files, config, force=force)
+    _write(files | scripts(found, configs, words, base), config, force=force)
     for line in summary(found, configs):
         click.echo(line)
-    for note in (note for each in configs for note in each.notes):
-        click.echo(f"note: {note}")
     if plot:
-        from fp8tune.phases.plot import draw
-
-        draw(found, plot)
+        _draw(found, plot)
         click.echo(f"drawn: {plot}")
     click.echo(f"run them: bash {shlex.quote(f'{base}.sh')}")
+
+
+def _check_files(config: str, plot: str, *, force: bool) -> None:
+    """Fail if the files that are asked for cannot be written."""
+    if config == "-":
+        raise Failure("the files are named after CONFIG: give a file, not -")
+    if not plot:
+        return
+    if not plot.endswith((".png", ".svg")):
+        raise Failure(f"--plot {plot}: the file must end with .png or .svg")
+    need("phases --plot", "matplotlib")
+    if os.path.lexists(plot) and not force:
+        raise Failure(f"--plot {plot}: the file exists; --force replaces it")
+
+
+def _draw(found: Plan, plot: str) -> None:
+    from fp8tune.phases.plot import draw
+
+    try:
+        draw(found, plot)
+    except OSError as error:
+        raise Failure(f"--plot {plot}: {error.strerror}") from None
 
 
 def _folder(path: str, config: str) -> str:

@@ -28,9 +28,10 @@ class Places:
         """Return the key of a span, its region, and a note if the file does not set it.
 
         A key that is not set points at the first of its other names that is set, else
-        at its section, else at line 1.
+        at its section, else at line 1. A field that no key says has no note.
         """
         wanted = self.job.key(at.names[0])
+        unset = f"`{wanted}` is not set: " if wanted in self.job.words.keys else ""
         for name in at.names:
             for key in self.job.keys_of(name):
                 path = tuple(key.split("."))
@@ -39,10 +40,10 @@ class Places:
                     region = self._region(path[:1], "key") or TOP
                 if region is not None:
                     same = at.any or name == at.names[0]
-                    note = "" if same else f"`{wanted}` is not set: "
+                    note = "" if same else unset
                     return key if same else wanted, region, note
         section = self._region((wanted.partition(".")[0],), "key")
-        return wanted, section or TOP, f"`{wanted}` is not set: "
+        return wanted, section or TOP, unset
 
     def of_fault(self, fault: Fault, mark: str) -> Region:
         """Return the region of a fault: its key, or the nearest table in the file."""

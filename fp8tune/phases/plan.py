@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
+from fp8tune.lint.engine import check
 from fp8tune.lint.wording import shown
+from fp8tune.lint.written import rules_for
 from fp8tune.phases import CannotPlan
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.phase import Phase, Setting
@@ -35,9 +37,13 @@ class Plan(NamedTuple):
 
     def rates(self) -> Iterator[tuple[Phase, Callable[[int], float]]]:
         """Yield each phase with the learning rates that its own config gives."""
-        for phase, settings in zip(self.phases, self.settings, strict=True):
-            changed = {setting.key: setting.value for setting in settings}
-            yield phase, self._rates(self.config.loaded.values | changed)
+        for number, phase in enumerate(self.phases):
+            yield phase, self._rates(self.values(number))
+
+    def values(self, number: int) -> dict[str, Any]:
+        """Return the values of the config of a phase, counted from 0."""
+        changed = {setting.key: setting.value for setting in self.settings[number]}
+        return self.config.loaded.values | changed
 
     def sequences(self) -> int | None:
         """Sequences that a rank reads in one optimizer step."""
@@ -57,6 +63,7 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
     ``warmup`` and ``cooldown`` are steps, or a share of the run such as ``5%``.
     """
     _check_trainer(config)
+    _check_runs(config)
     job = config.job
     total = _total(job)
     first, last = (
@@ -86,10 +93,10 @@ def plan(config: Config, warmup: str, cooldown: str) -> Plan:
 
 def steps(given: str, total: int, name: str) -> int:
     """Return the steps that an option gives, or a share of the run."""
-    share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", given)
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", given)
     if share is not None:
         found = round(total * float(share[1]) / 100)
-    elif re.fullmatch(r"\d{1,9}", given):
+    elif re.fullmatch(r"[0-9]{1,9}", given):
         found = int(given)
     else:
         reason = f"{shown(given)} is no number of steps or share like 5%"
@@ -115,6 +122,22 @@ def _check_trainer(config: Config) -> None:
         keys = config.job.keys_for({"precision": "fp8"}).items()
         sets = " and ".join(f"{key} = {shown(value)}" for key, value in keys)
         raise CannotPlan(f"this config trains in {precision}, not in FP8: set {sets}")
+
+
+def _check_runs(config: Config) -> None:
+    """Raise ``CannotPlan`` if the trainer refuses the config, or crashes on it."""
+    report = check(
+        config.path,
+        config.data,
+        rules_for(config.path),
+        config.target,
+        only=config.trainer.id,
+        overrides=config.overrides,
+    )
+    for found in report.diagnostics:
+        if found.severity == "error" and found.category in ("rejected", "crash"):
+            see = f"fix that first, see: fp8tune lint {config.path}"
+            raise CannotPlan(f"{found.message} [{found.rule}]; {see}")
 
 
 def _total(job: Job) -> int:

@@ -88,28 +88,32 @@ if __name__ == "__main__":
 '''
 
 
-def needs_imports(plan: Plan) -> bool:
-    """Return whether the phase after FP8 must be started with torchao imported."""
-    last = plan.phases[-1]
+def scripts(
+    plan: Plan, configs: Sequence[PhaseConfig], launcher: Sequence[str], base: str
+) -> dict[str, bytes]:
+    """Return the script, and the file that imports torchao if it needs it, by path.
+
+    No path may start with a dash.
+    """
+    last, imports = plan.phases[-1], f"{base}.py"
     after = last.precision == "bf16" and last.start > 0
-    return bool(after and plan.config.trainer.phases.NEEDS_TORCHAO)
+    needed = bool(after and plan.config.trainer.phases.NEEDS_TORCHAO)
+    text = _script(plan, configs, launcher, imports if needed else "")
+    files = {f"{base}.sh": text.encode(errors="surrogateescape")}
+    return files | {imports: IMPORTS.encode()} if needed else files
 
 
-def script(
+def _script(
     plan: Plan, configs: Sequence[PhaseConfig], launcher: Sequence[str], imports: str
 ) -> str:
-    """Return the text of the script.
-
-    ``imports`` is the path of the file that imports torchao. No path may start with a
-    dash.
-    """
+    """Return the text of the script; ``imports`` starts the phase after FP8."""
     config = plan.config
     about = config.trainer.about.phases
     calls = []
     for each in configs:
         phase, after = each.phase, each.phase.precision == "bf16" and each.phase.start
         words = [each.path if w == "CONFIG" else w for w in about["program"]]
-        if after and needs_imports(plan):
+        if after and imports:
             words.insert(0, imports)
         words += config.overrides
         ended = about["ended"].replace("END", str(phase.end))
@@ -119,9 +123,7 @@ def script(
     return TEMPLATE.format(
         source=plain(config.path),
         launch=shlex.join(launcher),
-        checkpoints=shlex.quote(
-            config.trainer.phases.checkpoints(config.loaded.values)
-        ),
+        checkpoints=shlex.quote(config.trainer.phases.checkpoints(plan.values(0))),
         saved=about["saved"].strip("\n"),
         phases="\n".join(calls),
     )

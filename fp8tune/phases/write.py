@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.document import ConfigDocument, Path
+from fp8tune.document import ConfigDocument, InvalidText, Path
 from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic
@@ -67,7 +67,9 @@ def phase_configs(plan: Plan, folder: str) -> Iterator[PhaseConfig]:
 def _head(plan: Plan, phase: Phase, name: str) -> str:
     span = f"steps {phase.start + 1} to {phase.end} of {phase.total}"
     of = f"phase {phase.number} of {len(plan.phases)} of {plain(name)}"
-    return f"{of}: {phase.precision}, {span}"
+    known = plan.config.trainer
+    release = f" ({known.about.title} {known.version})" * bool(known.version)
+    return f"{of}: {phase.precision}, {span}{release}"
 
 
 def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
@@ -76,11 +78,14 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
     try:
         edited = apply(document.text, document.set_values(changes))
-    except CannotEdit as error:
+        changed = parse(edited.encode())
+        text = _commented(changed, settings, head)
+        if parse(text.encode()).values != changed.values:
+            raise CannotEdit("a key is on a line that begins inside a string")
+        _check(plan, text, settings)
+    except (CannotEdit, InvalidText) as error:
         keys = ", ".join(setting.key for setting in settings)
         raise CannotPlan(f"{plan.config.path}: cannot write {keys}: {error}") from None
-    text = _commented(parse(edited.encode()), settings, head)
-    _check(plan, text, settings)
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 
@@ -158,7 +163,13 @@ def summary(plan: Plan, configs: Sequence[PhaseConfig]) -> Iterator[str]:
         span = f"steps {phase.start + 1:>{wide},} to {phase.end:>{wide},}"
         yield f"  {phase.number}  {phase.precision:<4}  {span}  {config.path}"
     yield f"learning rate: that of the unbroken run at each of {steps}"
+    known = plan.config.trainer
+    if known.version:
+        other = f"--trainer {known.name}==VERSION names another"
+        yield f"trainer: {known.about.title} {known.version}; {other}"
     sequences = plan.sequences()
     if sequences:
-        starts = ", ".join(f"{p.start * sequences:,}" for p in plan.phases)
-        yield f"data: the phases begin at sequence {starts} of each rank"
+        starts = " and ".join(f"{p.start * sequences:,}" for p in plan.phases[1:])
+        yield f"data: continues after {starts} sequences of each rank"
+    for config in configs:
+        yield from (f"note: {note}" for note in config.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from fp8tune.verify.runs import Run
 
 POINTS = 60
 """Most points of a line; each is the mean of its neighbours."""
+MAX_SHOWN = 1e6
+"""Larger values are not drawn."""
 HEAD = ("place", "loss FP8", "loss bf16", "bf16 lowest", "bf16 highest", "gap [%]")
 
 Line = list[tuple[float, float]]
@@ -33,10 +36,11 @@ class Lines(NamedTuple):
 def smooth(places: Sequence[float], values: Sequence[float]) -> Line:
     """Return at most ``POINTS`` points, each the mean of as many neighbours."""
     pairs = [
-        pair for pair in zip(places, values, strict=True) if math.isfinite(pair[1])
+        pair for pair in zip(places, values, strict=True) if abs(pair[1]) < MAX_SHOWN
     ]
-    size = max(1, math.ceil(len(pairs) / POINTS))
-    parts = [pairs[n : n + size] for n in range(0, len(pairs), size)]
+    count = min(POINTS, len(pairs))
+    ends = [len(pairs) * n // count for n in range(count + 1)] if count else []
+    parts = [pairs[low:high] for low, high in itertools.pairwise(ends)]
     return [
         (statistics.fmean(p for p, _ in part), statistics.fmean(v for _, v in part))
         for part in parts
@@ -93,24 +97,32 @@ def _gaps(result: Comparison) -> Lines:
     lines = [
         smooth(
             places,
-            [100 * (a / b - 1) if b else 0.0 for a, b in zip(row, means, strict=True)],
+            [_percent_above(a, b) for a, b in zip(row, means, strict=True)],
         )
         for row in rows
     ]
     return Lines(lines[:count], lines[count:])
 
 
+def _percent_above(value: float, other: float) -> float:
+    """Return the difference [%], within what is drawn; 0 if it is not defined."""
+    if other <= 0:
+        return 0.0
+    return max(-0.9 * MAX_SHOWN, min(0.9 * MAX_SHOWN, 100 * (value / other - 1)))
+
+
 def _norms(result: Comparison) -> Lines | None:
     def line(run: Run) -> Line:
-        return smooth(run.curve.step, run.curve.grad_norm)
+        norms = [norm if norm > 0 else math.nan for norm in run.curve.grad_norm]
+        return smooth(run.curve.step, norms)
 
     lines = Lines(list(map(line, result.fp8)), list(map(line, result.bf16)))
     return lines if all((*lines.fp8, *lines.bf16)) else None
 
 
 def _smoothing(result: Comparison) -> str:
-    size = max(1, math.ceil(len(result.aligned) / POINTS))
-    note = f"Each point is the mean of {size} places. " if size > 1 else ""
+    many = len(result.aligned) > POINTS
+    note = f"Neighbouring steps are averaged to {POINTS} points. " if many else ""
     return f"{note}The right panel compares with the mean of the bf16 runs."
 
 
@@ -154,7 +166,7 @@ def _draw_losses(
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: amount(x)))
     _limit(panels[0], [y for line in losses.bf16 for _, y in line])
-    if result.gap:
+    if result.gap and math.isfinite(result.gap.total.high):
         share = relative(result.gap, result.gap.total)
         half = 100 * (share.high - share.value)
         last = result.aligned.places[-1]

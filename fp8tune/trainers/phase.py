@@ -34,3 +34,8 @@ class Setting(NamedTuple):
     key: str
     value: Any
     reason: str
+
+
+def own_folder(folder: Any) -> str:
+    """Return the folder of the phases' checkpoints, beside that of the whole run."""
+    return f"{str(folder).rstrip('/')}-phases"

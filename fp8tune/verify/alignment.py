@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fp8tune.verify.runs import Run
+from fp8tune.verify.runs import Run, is_loss
 
 MAX_ROWS = 400
 """Rows of an alignment; of longer runs neighbouring steps are averaged."""
@@ -54,17 +54,13 @@ def align(runs: Sequence[Run]) -> Aligned:
     sizes = [run.tokens_per_step for run in runs]
     known = [size for size in sizes if size]
     other = bool(known) and max(known) > (1 + SAME_BATCH) * min(known)
-    points = [_finite(run) for run in runs]
     if len(known) < len(runs):
         unit, per_step = "steps", [1.0] * len(runs)
     elif other:
         unit, per_step = "tokens", known
     else:
         unit, per_step = "tokens", [statistics.median(known)] * len(runs)
-    curves = [
-        {step * size: loss for step, loss in curve}
-        for curve, size in zip(points, per_step, strict=True)
-    ]
+    curves = list(map(_finite, runs, per_step))
     places, losses, by_step = _rows(curves)
     aligned = Aligned(unit, *_averaged(places, losses), per_step[0], other)
     if unit == "steps":
@@ -74,9 +70,10 @@ def align(runs: Sequence[Run]) -> Aligned:
     return aligned
 
 
-def _finite(run: Run) -> list[tuple[float, float]]:
+def _finite(run: Run, per_step: float) -> dict[float, float]:
+    """Return the finite losses by their place."""
     pairs = zip(run.curve.step, run.curve.loss, strict=True)
-    return [(step, loss) for step, loss in pairs if math.isfinite(loss)]
+    return {step * per_step: loss for step, loss in pairs if is_loss(loss)}
 
 
 def _rows(

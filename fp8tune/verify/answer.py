@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.verify import causes, patterns
-from fp8tune.verify.causes import Diagnosis
+from fp8tune.verify import diagnosis, patterns
+from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
@@ -47,7 +47,7 @@ class Answer:
     @property
     def failed(self) -> bool:
         """Whether the run failed or went wrong."""
-        return any(cause.cause.severity == "error" for cause in self.causes)
+        return any(cause.severity == "error" for cause in self.causes)
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +93,7 @@ def _headline(answer: Answer) -> str:
     line = HEADLINES[answer.verdict.word]
     if answer.trainer:
         line += f"  ({title(answer.trainer)})"
-    codes = [one.code for one in answer.causes if one.cause.severity == "error"]
+    codes = [one.code for one in answer.causes if one.severity == "error"]
     return f"{line}: the run failed, {codes[0]}" if codes else line
 
 
@@ -125,7 +125,7 @@ def _cause(found: Diagnosis) -> Iterator[str]:
     if found.line:
         where += f":{found.line}"
     many = f" ({found.count} lines)" if found.count > 1 else ""
-    head = f"{found.cause.severity}[{found.code}]{where}"
+    head = f"{found.severity}[{found.code}]{where}"
     yield plain(f"{head}: {found.message}{many}")
     if found.after:
         yield f"  follows from: {found.after}"
@@ -166,7 +166,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
             }
             for one in verdict.reasons
         ],
-        "causes": _contradictions(verdict) + list(map(causes.data, answer.causes)),
+        "causes": _contradictions(verdict) + list(map(diagnosis.data, answer.causes)),
         "missing": list(dict.fromkeys(verdict.missing)),
         "calibrate": answer.calibrate or None,
     }

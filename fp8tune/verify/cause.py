@@ -1,7 +1,7 @@
 """A known cause of a failed or poor run: one file, ``rules/run/<name>.toml``.
 
 A cause is found by the texts that it leaves in a log, by a condition over figures of
-the run (``figures.py``), or both. ``docs/guides/rules.md`` explains the fields.
+the run (``figures.py``), or both. ``CONTRIBUTING.md`` explains the fields.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ ROLES = ("root", "symptom", "exception", "event")
 time-out of the ranks that wait for a dead one. ``exception``: an error that fp8tune
 does not know. ``event``: no cause, only counted by figures.
 """
+
+OF_SIGNS = ("rank", "last_step")
+"""What is known of every text: who printed it, and the step of its last line."""
 
 MAX_TEXT = 160
 """Longest captured text in a message [characters]."""
@@ -62,7 +65,7 @@ class Case(NamedTuple):
 
 
 class Cause:
-    """One cause, as its file defines it; see ``docs/guides/rules.md``."""
+    """One cause, as its file defines it; see ``CONTRIBUTING.md``."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
@@ -76,6 +79,7 @@ class Cause:
         self.trainers = _listed(data.get("trainer", ()))
         self.implies: tuple[str, ...] = tuple(data.get("implies", ()))
         self.rules: tuple[str, ...] = tuple(data.get("rules", ()))
+        self.help: str = data.get("help", "")
         self.why: str = data.get("why", "").strip()
         self.references: tuple[str, ...] = tuple(data.get("references", ()))
 
@@ -102,12 +106,8 @@ class Cause:
     @cached_property
     def messages(self) -> tuple[Template, ...]:
         """The compiled messages; the first whose names are all known is taken."""
-        return self._templates("message")
-
-    @cached_property
-    def helps(self) -> tuple[Template, ...]:
-        """The compiled lines that say what to do; as for messages."""
-        return self._templates("help")
+        sources = _listed(self.data.get("message", ()))
+        return tuple(compile_template(each, self.compiled) for each in sources)
 
     @cached_property
     def fixes(self) -> list[Repair]:
@@ -130,16 +130,13 @@ class Cause:
         """Return an expression that may name figures, captured texts and the job."""
         return compile_expression(source, _anything, ON_SCOPE)
 
-    def _templates(self, key: str) -> tuple[Template, ...]:
-        sources = _listed(self.data.get(key, ()))
-        return tuple(compile_template(each, self.compiled) for each in sources)
-
 
 class Scope:
     """The names of a cause's expressions for one run.
 
-    ``log.`` and ``trace.`` are figures, ``text.`` what a pattern captured; any other
-    name is one of the config's job, if there is a config.
+    ``log.`` and ``trace.`` are figures, ``text.`` what a pattern captured in the first
+    line, ``text.rank`` the process that printed it and ``text.last_step`` the step of
+    the last line; any other name is one of the config's job, if there is a config.
     """
 
     def __init__(
@@ -212,7 +209,7 @@ def known_names(cause: Cause) -> Iterator[str]:
     yield from FIGURES
     general = causes().get(cause.of, cause)
     for text in (*cause.texts, *general.texts):
-        yield from (f"text.{name}" for name in text.pattern.groupindex)
+        yield from (f"text.{name}" for name in (*OF_SIGNS, *text.pattern.groupindex))
     yield from (*FIELDS, *FACTS)
     for known in trainers().values():
         for id_ in known.ids:

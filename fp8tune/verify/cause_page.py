@@ -28,6 +28,7 @@ def data(cause: Cause) -> str:
         "category": cause.category,
         "severity": cause.severity,
         "why": cause.why,
+        "help": cause.help,
         "when": cause.data.get("when", ""),
         "examples": examples(cause),
         "follows": follows(cause),
@@ -54,6 +55,7 @@ def _blocks(cause: Cause) -> Iterator[Block]:
     consequence = CONSEQUENCES[cause.category]
     yield Block("", prose(f"{cause.category}: {consequence}; {cause.severity}", ""))
     yield Block("Why", prose(cause.why))
+    yield Block("What to do", prose(cause.help))
     yield Block("In a log", [line for each in examples(cause) for line in prose(each)])
     yield Block("Found if", prose(cause.data.get("when", "")))
     yield Block("Then often", prose(", ".join(follows(cause))))

@@ -7,51 +7,49 @@ that lint would offer, which ``fixed`` and ``diff`` apply.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from fp8tune.document import InvalidText
 from fp8tune.edits import CannotEdit
 from fp8tune.job import Unknown
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.config import Config
-from fp8tune.lint.diagnostic import Diagnostic, Fix
+from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.fix import find_fix
-from fp8tune.lint.formats.plain_json import fix_data
-from fp8tune.lint.rules import SEVERITIES
+from fp8tune.lint.repair import Repair
 from fp8tune.lint.ruleset import Rules
 from fp8tune.verify.cause import Cause, Scope, causes, filled, texts
+from fp8tune.verify.diagnosis import Diagnosis, ordered
 from fp8tune.verify.evidence import Log, Sign, Trace
 from fp8tune.verify.figures import Figures
 
+FAILURES = ("rejected", "crash", "memory")
+"""Categories of causes after which a run does not go on."""
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """A cause of a run that failed or went wrong.
 
-    ``line`` is its first line in the log ``path``, 0 for figures; ``count`` the lines
-    that show it, ``ranks`` those of them. ``after`` is the cause that it follows from,
-    ``""`` for a root. ``found`` are lint's findings that say the same of the config,
-    ``fix`` is the change of the config, and ``withheld`` why there is none.
+class OneFix(NamedTuple):
+    """One fix of a cause: where it does not fit the GPU, the next one may."""
+
+    category: str
+    fixes: list[Repair]
+
+
+@dataclass
+class Shown:
+    """The signs of a cause, the file of the first, how many there were in all.
+
+    ``several`` is whether other files have some too, ``survived`` whether the run went
+    on, and ``counts`` whether the cause is reported.
     """
 
-    cause: Cause
-    message: str
-    help: str = ""
     path: str = ""
-    line: int = 0
+    signs: list[Sign] = field(default_factory=list)
     count: int = 0
-    ranks: tuple[int, ...] = ()
-    after: str = ""
-    fix: Fix | None = None
-    withheld: str = ""
-    found: tuple[Diagnostic, ...] = ()
-
-    @property
-    def code(self) -> str:
-        """The name of the cause."""
-        return self.cause.name
+    several: bool = False
+    survived: bool = False
+    counts: bool = True
 
 
 def diagnose(
@@ -66,11 +64,11 @@ def diagnose(
     shown = _shown(logs, traces)
     found = []
     for cause in _fired(shown, figures, config):
-        path, signs = shown.get(cause.of or cause.name, ("", []))
-        each = diagnosis(cause, path, signs, figures, config)
-        counted = sum(log.sign_counts.get(cause.of or cause.name, 0) for log in logs)
-        found.append(replace(each, count=max(each.count, counted)))
-    return _ordered(found)
+        seen = shown.get(cause.of or cause.name, Shown())
+        each = diagnosis(cause, seen.path, seen.signs, figures, config)
+        count = max(each.count, seen.count)
+        found.append(replace(each, count=count, survived=seen.survived))
+    return ordered(found)
 
 
 def signs_of(line: str) -> Iterator[Sign]:
@@ -78,29 +76,7 @@ def signs_of(line: str) -> Iterator[Sign]:
     for text in texts():
         match = text.pattern.search(line)
         if match:
-            yield Sign(text.name, 1, line, captured(match.groupdict()))
-
-
-def captured(groups: dict[str, str | None]) -> dict[str, str]:
-    """Return what a pattern captured, without the groups that took no part."""
-    return {name: value for name, value in groups.items() if value is not None}
-
-
-def data(found: Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis for programs."""
-    return {
-        "code": found.code,
-        "severity": found.cause.severity,
-        "message": found.message,
-        "help": found.help,
-        "path": found.path,
-        "line": found.line,
-        "count": found.count,
-        "ranks": list(found.ranks),
-        "after": found.after,
-        "rules": [each.rule for each in found.found],
-        "fix": found.fix and fix_data(found.fix),
-    }
+            yield Sign(text.name, 1, line, match.groupdict(default=""))
 
 
 def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:
@@ -145,15 +121,14 @@ def write(config: Config, after: bytes) -> None:
         replace_file(config.path, config.data, after)
 
 
-def _shown(
-    logs: Sequence[Log], traces: Sequence[Trace]
-) -> dict[str, tuple[str, list[Sign]]]:
-    """Return the signs of each cause, with the file of the first one.
+def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
+    """Return the signs of each cause.
 
-    Exceptions on lines that a known cause explains are left out.
+    Exceptions on lines that a known cause explains are left out, and so are failures
+    that the run survived without a restart.
     """
     known = causes()
-    shown: dict[str, tuple[str, list[Sign]]] = {}
+    shown: dict[str, Shown] = {}
     sources: list[Log | Trace] = [*logs, *traces]
     for source in sources:
         trainer = source.trainer if isinstance(source, Log) else ""
@@ -166,8 +141,30 @@ def _shown(
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
-            shown.setdefault(cause.name, (source.path, []))[1].append(sign)
-    return shown
+            seen = shown.setdefault(cause.name, Shown(source.path))
+            seen.signs.append(sign)
+            seen.several |= seen.path != source.path
+    for name, seen in shown.items():
+        if known[name].role != "exception":  # some of those have another cause
+            seen.count = sum(log.sign_counts.get(name, 0) for log in logs)
+        log = next((each for each in logs if each.path == seen.path), None)
+        if log is not None and not seen.several:
+            seen.survived = _survived(known[name], seen, log)
+            seen.counts = not seen.survived or len(log.starts) > 1
+    return {name: seen for name, seen in shown.items() if seen.counts}
+
+
+def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
+    """Return whether the run went on after the last sign of a failure.
+
+    A start logged its first step after it; or the run reached its end, and nothing
+    that is known to end a run had failed.
+    """
+    if cause.category not in FAILURES or seen.count > len(seen.signs):
+        return False
+    first = max((curve.line for curve in log.starts if len(curve)), default=0)
+    unknown = cause.role in ("exception", "symptom")
+    return seen.signs[-1].line < first or (unknown and log.ended is True)
 
 
 def _is_for(cause: Cause, trainer: str) -> bool:
@@ -176,16 +173,17 @@ def _is_for(cause: Cause, trainer: str) -> bool:
 
 
 def _fired(
-    shown: dict[str, tuple[str, list[Sign]]],
+    shown: dict[str, Shown],
     figures: Figures,
     config: Config | None,
 ) -> Iterator[Cause]:
     """Yield the causes that a run shows; a special case stands in for the general."""
     special: dict[str, Cause] = {}
     for cause in sorted(causes().values(), key=lambda each: (each.order, each.name)):
-        if cause.of not in shown or cause.of in special:
-            continue
-        if _holds(cause, _scope(shown[cause.of][1], figures, config)):
+        seen = shown.get(cause.of)
+        if seen is None or seen.survived or cause.of in special:
+            continue  # the figures are those of the last start
+        if _holds(cause, _scope(seen.signs, figures, config)):
             special[cause.of] = cause
     for cause in causes().values():
         if cause.name in special:
@@ -205,8 +203,19 @@ def _holds(cause: Cause, scope: Scope) -> bool:
 
 
 def _scope(signs: list[Sign], figures: Figures, config: Config | None) -> Scope:
-    values = signs[0].values if signs else {}
+    shown = next((sign for sign in signs if not _is_code(sign)), None)
+    first = shown or (signs[0] if signs else None)
+    values = dict(first.values) if first else {}
+    if first and first.rank is not None:
+        values.setdefault("rank", str(first.rank))
+    if signs:
+        values.setdefault("last_step", signs[-1].values.get("step", ""))
     return Scope(figures, values, config and config.job)
+
+
+def _is_code(sign: Sign) -> bool:
+    """Return whether a line is the source of an error in a traceback: `{name}`."""
+    return any(value.startswith("{") for value in sign.values.values())
 
 
 def diagnosis(
@@ -224,7 +233,7 @@ def diagnosis(
     found = Diagnosis(
         cause,
         filled(cause.messages, scope) or cause.title,
-        filled(cause.helps, scope),
+        cause.help,
         path,
         signs[0].line if signs else 0,
         len(signs),
@@ -237,9 +246,10 @@ def _with_fix(found: Diagnosis, scope: Scope, config: Config) -> Diagnosis:
     """Add the fix of the config: the cause's own, else that of a rule of lint."""
     cause = found.cause
     told = tuple(_findings(config, cause.rules)) if cause.rules else ()
-    if cause.fixes:
+    withheld = ""
+    for repair in cause.fixes:
         offer = find_fix(
-            cause,
+            OneFix(cause.category, [repair]),
             scope,
             config.job,
             None,
@@ -250,14 +260,16 @@ def _with_fix(found: Diagnosis, scope: Scope, config: Config) -> Diagnosis:
         )
         if offer.fix:
             return replace(found, fix=offer.fix, found=told)
-        found = replace(found, withheld=offer.withheld or offer.kept)
+        withheld = withheld or offer.withheld or offer.kept
     fix = next((each.fix for each in told if each.fix), None)
-    return replace(found, fix=fix, found=told)
+    return replace(found, fix=fix, found=told, withheld="" if fix else withheld)
 
 
-def _findings(config: Config, names: tuple[str, ...] = ()) -> list[Diagnostic]:
-    """Return what lint finds in the config by some rules, by default by all."""
-    rules = [rule for rule in read_builtin() if not names or rule.name in names]
+def _findings(config: Config, names: tuple[str, ...]) -> list[Diagnostic]:
+    """Return what lint finds in the config by some rules or categories of them."""
+    rules = [
+        rule for rule in read_builtin() if rule.name in names or rule.category in names
+    ]
     return _lint(config, config.data, rules)
 
 
@@ -294,59 +306,3 @@ def _as_finding(config: Config, found: Diagnosis) -> Diagnostic:
         (),
         fix=found.fix,
     )
-
-
-def _ordered(found: list[Diagnosis]) -> list[Diagnosis]:
-    """Return diagnoses in order, each consequence with the cause that it follows."""
-    ranked = sorted(found, key=_weight)
-    after = {
-        each.code: next((o.code for o in ranked if _explains(o, each)), "")
-        for each in ranked
-    }
-    placed = [replace(each, after=_root(each.code, after)) for each in ranked]
-    return sorted(placed, key=lambda each: bool(each.after))
-
-
-def _root(name: str, after: dict[str, str]) -> str:
-    """Return the cause at the beginning of a chain, ``""`` if it is this one."""
-    seen = name
-    while after[seen]:
-        seen = after[seen]
-    return seen if seen != name else ""
-
-
-def _weight(found: Diagnosis) -> tuple[bool, int, int, str]:
-    """Order by role, severity and line: symptoms come after everything else."""
-    cause = found.cause
-    return (
-        cause.role == "symptom",
-        SEVERITIES.index(cause.severity),
-        found.line or 1 << 60,
-        cause.name,
-    )
-
-
-def _explains(first: Diagnosis, then: Diagnosis) -> bool:
-    """Return whether a cause is why another one shows."""
-    names = {then.cause.name, then.cause.of} - {""}
-    if names & _implied(first.cause):
-        return True
-    if first.cause.severity != "error" or first.cause.role == "symptom":
-        return False
-    if then.cause.role == "exception":
-        return first.cause.role == "root" and 0 < first.line < then.line
-    return then.cause.role == "symptom"
-
-
-def _implied(cause: Cause) -> set[str]:
-    """Return the names of all causes that follow from one, directly or not."""
-    known = causes()
-    names: set[str] = set()
-    waiting = [cause.name, cause.of]
-    while waiting:
-        each = known.get(waiting.pop())
-        for name in each.implies if each else ():
-            if name not in names:
-                names.add(name)
-                waiting.append(name)
-    return names

@@ -17,7 +17,8 @@ from fp8tune.verify.unpack import Text
 
 LONGEST = 1 << 20
 """Characters of one event, or of one value beside the events."""
-MOST_KEYS = 200
+KEPT = ("distributedInfo", "deviceProperties")
+"""What is kept of the values beside the events."""
 
 _DECODER = json.JSONDecoder(strict=False)
 _GAP = re.compile(r"[\s,]*")
@@ -33,8 +34,8 @@ class Events:
     """The events of a trace, and what the trace holds beside them.
 
     ``wanted`` says by category and name whether an event matters; an event that does
-    not may be left out. ``header`` has the values beside the events, ``read`` counts
-    the events, ``cut`` says why the trace could not be read to its end.
+    not may be left out. ``header`` has the values of ``KEPT`` beside the events,
+    ``read`` counts the events, ``cut`` says why the trace could not be read to its end.
     """
 
     def __init__(self, text: Text, wanted: Callable[[str, str], bool]) -> None:
@@ -66,18 +67,21 @@ class Events:
             raise _Malformed("no JSON of a trace")
 
     def _object(self) -> Iterator[dict[str, Any]]:
-        cursor = self._cursor
+        cursor, has_events = self._cursor, False
         while cursor.next_character() != "}":
             key = cursor.value()
             if not isinstance(key, str) or not cursor.skip(_COLON):
                 raise _Malformed(f"not valid JSON at character {cursor.position:,}")
             if key == "traceEvents" and cursor.next_character() == "[":
                 cursor.at += 1
+                has_events = True
                 yield from self._array(open_end=False)
                 continue
             value = cursor.value()
-            if len(self.header) < MOST_KEYS:
-                self.header[key[:200]] = value
+            if key in KEPT:
+                self.header[key] = value
+        if not has_events:
+            raise _Malformed("JSON without traceEvents")
 
     def _array(self, *, open_end: bool) -> Iterator[dict[str, Any]]:
         """Yield the events of an array; ``open_end``: it may lack its bracket."""

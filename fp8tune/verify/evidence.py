@@ -111,8 +111,8 @@ class Log:
     """What a training log says.
 
     ``trainer`` is the trainer whose lines these are, ``""`` if none is known.
-    ``starts`` has a curve for each start of the run in the log; ``began`` is whether the
-    log shows the beginning of one. ``ended`` is whether
+    ``starts`` has a curve for each start of the run in the log; ``began`` is whether
+    the log shows the beginning of one. ``ended`` is whether
     the run said that it reached its end, None if the log does not show it.
     False if it said that it stopped before.
     ``settings`` are values that the log prints of the config, by their names there;
@@ -223,8 +223,10 @@ class Trace:
     kind; ``busy_us`` is when the GPU did anything, ``span_us`` from the first to the
     last event of the steps (of everything, if no step was annotated); ``nccl_us`` the
     sum of communication, ``nccl_alone_us`` when nothing else ran beside it. ``waits``
-    has the calls in which the host waited for the GPU, by name, ``data`` the waits for
-    a batch; both count only what is inside a step, if there are steps.
+    has the CUDA calls in which the host waited for the GPU, by name and operator
+    (``cudaStreamSynchronize in aten::_local_scalar_dense`` is ``.item()``); without a
+    GPU it has the operators that would. ``data`` has the waits for a batch. Both count
+    only what is inside a step, if there are steps.
     """
 
     path: str

@@ -16,9 +16,6 @@ T = TypeVar("T")
 KEEPS_WEIGHT_GRADIENT = "rowwise_with_gw_hp"
 """The recipe of torchao that computes one of three GEMMs in high precision."""
 
-PEAK_RATIO = 2.0
-"""Peak of FP8 over that of bf16 on Hopper: 1979 and 989 TFLOPS (H100 data sheet)."""
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -26,7 +23,9 @@ class Expected:
 
     ``asked`` is whether the config asks for FP8. ``flop_share`` is the share of the
     linears' FLOPs that should run in FP8, attention left out; ``gemms`` are the linears
-    of one micro-batch. ``modules`` is the number of linears that are converted.
+    of one micro-batch. ``modules`` is the number of linears that are converted,
+    ``experts`` whether the model has any. ``kept_passes`` is how many of the GEMMs of a
+    converted linear stay in high precision.
     """
 
     path: str = ""
@@ -36,18 +35,21 @@ class Expected:
     flop_share: float | None = None
     gemms: tuple[Gemm, ...] = ()
     modules: int | None = None
+    experts: bool = False
+    kept_passes: int = 0
 
     @property
-    def least_time_share(self) -> float | None:
-        """The smallest share of GEMM time that FP8 should take.
+    def call_share(self) -> float | None:
+        """The share of the linears' GEMMs that should run in FP8; unknown with experts.
 
-        FP8 GEMMs are at most twice as fast as those in bf16, the ratio of the peaks.
+        How many GEMMs experts take depends on how they are grouped.
         """
-        share = self.flop_share
-        if share is None:
+        if self.flop_share is None or self.experts:
             return None
-        fast = share / PEAK_RATIO
-        return fast / (fast + 1 - share)
+        calls = sum(g.copies * g.passes for g in self.gemms)
+        high = sum(g.copies * self.kept_passes for g in self.gemms if g.fp8)
+        fp8 = sum(g.copies * g.passes for g in self.gemms if g.fp8)
+        return (fp8 - high) / calls
 
     def names(self, shape: tuple[int, int, int]) -> list[str]:
         """The linears that should run in FP8 and have a GEMM of this shape.
@@ -72,14 +74,17 @@ def expected(config: Config) -> Expected:
     key = job.key("precision")
     fp8 = precision == "fp8"
     gemms = _find(job, "gemms", tuple) or ()
+    kept = int(_find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT)
     return Expected(
         config.path,
         config.line(key) if key else 0,
         fp8,
         _find(job, "compile", bool),
-        _flop_share(job, gemms) if fp8 and gemms else None,
+        _flop_share(gemms, kept) if fp8 and gemms else None,
         gemms if fp8 else (),
         _modules(job, gemms) if fp8 else None,
+        bool(_find(job, "experts", int)),
+        kept,
     )
 
 
@@ -92,11 +97,8 @@ def _find(job: Job, name: str, kind: type[T]) -> T | None:
     return value if isinstance(value, kind) else None
 
 
-def _flop_share(job: Job, gemms: tuple[Gemm, ...]) -> float:
-    one_kept = _find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT
-    reached = sum(
-        g.flops * ((g.passes - 1) / g.passes if one_kept else 1) for g in gemms if g.fp8
-    )
+def _flop_share(gemms: tuple[Gemm, ...], kept: int) -> float:
+    reached = sum(g.flops * (g.passes - kept) / g.passes for g in gemms if g.fp8)
     return reached / sum(g.flops for g in gemms)
 
 

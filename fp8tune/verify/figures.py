@@ -19,6 +19,9 @@ from fp8tune.verify.evidence import Curve, Log, Trace
 
 Value = float | bool | str | None
 
+MOST_RANKS = 40
+"""Ranks of which each may report a time-out: as many lines of a cause are kept."""
+
 LONGEST_NUMBER = 12
 """Digits of a number of steps that is taken for one."""
 
@@ -197,6 +200,16 @@ def ended(log: Log) -> Value:
     return log.ended
 
 
+def trainer(log: Log) -> Value:
+    """The trainer whose lines the log has."""
+    return log.trainer or None
+
+
+def says_end(log: Log) -> Value:
+    """Whether the log shows how the run ended; unknown without a known trainer."""
+    return log.ended is not None if log.trainer else None
+
+
 def checkpoints(log: Log) -> Value:
     """Checkpoints that the log reports as saved; unknown without a known trainer."""
     event = log.events.get("checkpoint")
@@ -209,6 +222,23 @@ def max_steps(log: Log) -> Value:
     """Steps that the run was to take, where the log prints its config."""
     text = log.settings.get("max_steps", "").replace(",", "")
     return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+
+
+def rank_without_timeout(log: Log) -> Value:
+    """The one rank that did not report that a collective timed out, if all others did.
+
+    Of at least 3 ranks, and where the log says how many there are.
+    """
+    size = log.settings.get("world_size", "")
+    if not size.isdecimal() or not 3 <= int(size[:LONGEST_NUMBER]) <= MOST_RANKS:
+        return None
+    waited = {
+        int(sign.values["who"])
+        for sign in log.signs
+        if sign.cause == "nccl-timeout" and sign.values.get("who", "").isdecimal()
+    }
+    missing = set(range(int(size))) - waited
+    return missing.pop() if len(missing) == 1 else None
 
 
 def idle_share(traces: Sequence[Trace]) -> Value:

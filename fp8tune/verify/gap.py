@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from fp8tune import curves
 from fp8tune.verify.alignment import Aligned, align
-from fp8tune.verify.runs import Run
+from fp8tune.verify.runs import Run, is_loss
 
 TOLERANCE = 0.0025
 """Gap, relative to the loss, up to which losses count as the same: DeepSeek-V3 reports
@@ -42,8 +42,12 @@ BEYOND = 2.0
 half of a run, and holds no further."""
 FEWEST = 12
 """Fewest places in the last quarter for a verdict on the gap."""
+MIN_ROWS = 3
+"""Places up to which nothing is computed."""
 POWER = 1.43
 """The gap that is seen in 4 of 5 cases, over half an interval: (1.96 + 0.84) / 1.96."""
+MAX_NORMS = 100_000
+"""Most logged steps of a run, at its end, whose gradient norms are compared."""
 SLOPE_SHARE = 0.5
 """Share of the run, at its end, from which the slope of the loss is read."""
 PROVEN_TOKENS = 200e9
@@ -96,10 +100,12 @@ class Gap:
 class Equal:
     """What FP8 needs to reach the loss of bf16, relative to what bf16 needed.
 
+    The intervals have the spread between seeds only if ``with_seeds``.
     ``speed`` is FP8's tokens/s over bf16's, None if one is not logged.
     """
 
     tokens: Interval
+    with_seeds: bool
     time: Interval | None = None
     speed: float | None = None
 
@@ -152,7 +158,7 @@ def compare(
     result = replace(
         result,
         norms=_norms(result),
-        gap=_gap(aligned, ours, theirs, seed_spread) if len(aligned) > 3 else None,
+        gap=_gap(aligned, ours, theirs, seed_spread),
     )
     if result.gap:
         result = replace(result, equal=_equal(result, result.gap))
@@ -169,9 +175,10 @@ def compare(
 def _judged_without_rows(result: Comparison) -> Comparison:
     """Judge runs without a common step: FP8 may have had NaN from its first step on."""
     if any(map(_ends_in_nan, result.fp8)) and not any(map(_ends_in_nan, result.bf16)):
-        first = min(run.not_finite[0] for run in result.fp8 if _ends_in_nan(run))
+        first = min(map(_first_of_nan_end, filter(_ends_in_nan, result.fp8)))
+        place = first * (result.aligned.tokens_per_step or 1)
         return replace(
-            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=first
+            result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=place
         )
     return replace(result, reason="no-overlap")
 
@@ -180,7 +187,8 @@ def _judged(result: Comparison) -> Comparison:
     """Judge the gap of runs of which none diverged."""
     gap = result.gap
     if gap is None or gap.places < FEWEST:
-        return replace(result, reason="few-steps")
+        few = gap is not None or len(result.aligned) <= MIN_ROWS
+        return replace(result, reason="few-steps" if few else "no-cross-entropy")
     size, noise = abs(gap.total.value), gap.steps.high - gap.steps.value
     if size > max(gap.margin, SURE * (gap.total.high - gap.total.value)):
         side = Verdict.WORSE if gap.total.value > 0 else Verdict.BETTER
@@ -197,11 +205,19 @@ def _gap(
     ours: Sequence[Sequence[float]],
     theirs: Sequence[Sequence[float]],
     seed_spread: float | None,
-) -> Gap:
-    """Return the gap in the last quarter of the rows."""
+) -> Gap | None:
+    """Return the gap in the last quarter of the rows.
+
+    None if there are too few, or if a loss of bf16 there is not positive: then it is
+    no cross-entropy, and a share of it says nothing.
+    """
+    if len(aligned) <= MIN_ROWS:
+        return None
     final = [n for n, at in enumerate(aligned.places) if at >= _from(aligned, 0.25)]
     ends = [[row[n] for n in final] for row in (*ours, *theirs)]
     fp8, bf16 = ends[: len(ours)], ends[len(ours) :]
+    if min(map(min, bf16)) <= 0:
+        return None
     middles = [statistics.fmean(row) for row in bf16]
     differences = [
         statistics.fmean(row[: len(ours)]) - statistics.fmean(row[len(ours) :])
@@ -262,7 +278,8 @@ def _equal(result: Comparison, gap: Gap) -> Equal | None:
 
     Near its end the loss of bf16 is taken as linear in the logarithm of the tokens. A
     gap g then takes exp(g / slope) times the tokens. The interval has the errors of the
-    gap and of the slope.
+    gap and of the slope. An assumed spread of seeds is left out: it would hide what
+    these runs show.
     """
     aligned, theirs = result.aligned, result.aligned.losses[len(result.fp8) :]
     rows = [
@@ -275,17 +292,17 @@ def _equal(result: Comparison, gap: Gap) -> Equal | None:
     slope, error = _slope(rows)
     if slope + curves.NORMAL * error >= 0:
         return None
-    size = gap.total.value / -slope
+    size, measured = gap.total.value / -slope, gap.steps if gap.assumed else gap.total
     half = math.hypot(
-        (gap.total.high - gap.total.value) / slope,
-        curves.NORMAL * error * gap.total.value / slope**2,
+        (measured.high - measured.value) / slope,
+        curves.NORMAL * error * size / slope,
     )
-    if abs(size) > math.log(BEYOND):
+    if max(abs(size), half) > math.log(BEYOND):
         return None
-    tokens = Interval(*(math.exp(min(50.0, size + d)) for d in (0, -half, half)))
+    tokens = Interval(*(math.exp(size + d) for d in (0, -half, half)))
     speed = speed_ratio(result.fp8, result.bf16)
     time = Interval(*(value / speed for value in tokens)) if speed else None
-    return Equal(tokens=tokens, time=time, speed=speed)
+    return Equal(tokens=tokens, with_seeds=not gap.assumed, time=time, speed=speed)
 
 
 def _slope(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -350,12 +367,20 @@ def _at_least(count: int, total: int, share: float) -> float:
 
 def _norms_of(run: Run, last: float) -> list[float]:
     pairs = zip(run.curve.step, run.curve.grad_norm, strict=True)
-    return [norm for step, norm in pairs if step <= last and math.isfinite(norm)]
+    norms = [norm for step, norm in pairs if step <= last and math.isfinite(norm)]
+    return norms[-MAX_NORMS:]
 
 
 def _ends_in_nan(run: Run) -> bool:
     """Return whether the last logged loss is NaN or infinite."""
-    return bool(run.curve.loss) and not math.isfinite(run.curve.loss[-1])
+    return bool(run.curve.loss) and not is_loss(run.curve.loss[-1])
+
+
+def _first_of_nan_end(run: Run) -> float:
+    """Return the first step of those without a finite loss that end a run."""
+    pairs = zip(run.curve.step, run.curve.loss, strict=True)
+    finite = max((step for step, loss in pairs if is_loss(loss)), default=-math.inf)
+    return next(step for step in run.not_finite if step > finite)
 
 
 def _divergence(
@@ -364,18 +389,8 @@ def _divergence(
     """Return how and from which place on FP8 diverged, None if it did not."""
     for run, losses in zip(result.fp8, ours, strict=True):
         if _ends_in_nan(run):
-            scale = result.aligned.tokens_per_step or 1.0
-            finite = max(
-                (
-                    s
-                    for s, x in zip(run.curve.step, run.curve.loss, strict=True)
-                    if math.isfinite(x)
-                ),
-                default=0.0,
-            )
-            first = next(step for step in run.not_finite if step > finite)
-            return "nan", first * scale
-        if len(losses) < 8:
+            return "nan", _first_of_nan_end(run) * (result.aligned.tokens_per_step or 1)
+        if result.gap is None or len(losses) < FEWEST:
             continue
         if curves.diverged(losses) or curves.fell_behind(losses, middle):
             return "loss", result.aligned.places[_last_together(losses, middle)]

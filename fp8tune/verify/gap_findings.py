@@ -44,12 +44,27 @@ def findings(result: Comparison) -> Iterator[Finding]:
     yield from _alignment(result)
     for run in result.runs:
         yield from _run(run)
+    for run in result.bf16:
+        if run.says_fp8:
+            yield Finding(
+                "bf16-run-says-fp8",
+                f"{plain(run.path)}: compared as bf16, but its log says "
+                f"`{plain(run.says_fp8)}`.",
+                {"path": run.path},
+            )
     yield from _scales(result)
 
 
 def percent(value: float, digits: int = 2) -> str:
     """Return a share with its sign: ``+0.58 %``."""
     return f"{100 * value:+.{digits}f} %"
+
+
+def between(share: Interval) -> str:
+    """Return the ends of the interval of a share."""
+    if not math.isfinite(share.high):
+        return "interval not known"
+    return f"{percent(share.low)} to {percent(share.high)}"
 
 
 def amount(value: float) -> str:
@@ -94,8 +109,7 @@ def _verdict(result: Comparison) -> Finding:
     numbers = {"why": result.reason, "gap": share.value}
     side = "above" if share.value > 0 else "below"
     size = (
-        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's "
-        f"({percent(share.low)} to {percent(share.high)})"
+        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's ({between(share)})"
     )
     if verdict == Verdict.SAME:
         what = (
@@ -118,6 +132,7 @@ _WHY = {
     "no-overlap": "the runs have no tokens or steps in common",
     "bf16-diverged": "bf16 diverged",
     "few-steps": "too few logged steps",
+    "no-cross-entropy": "bf16's loss is not above 0, so it is no cross-entropy",
 }
 
 
@@ -140,11 +155,18 @@ def _why(result: Comparison, gap: Gap) -> str:
 def _equal(result: Comparison) -> Iterator[Finding]:
     equal = result.equal
     if equal is None:
+        if result.verdict == Verdict.WORSE:
+            yield Finding(
+                "equal-loss-unknown",
+                "Tokens to equal loss are not known: more than twice those of bf16, or "
+                "bf16's loss no longer falls.",
+            )
         return
     tokens = equal.tokens
     message = (
         f"For equal loss FP8 needs {tokens.value:.3f} times the tokens "
-        f"({tokens.low:.3f} to {tokens.high:.3f})"
+        f"({tokens.low:.3f} to {tokens.high:.3f}"
+        f"{'' if equal.with_seeds else '; another seed may differ more'})"
     )
     if equal.time is None or equal.speed is None:
         yield Finding(
@@ -181,8 +203,10 @@ def _norms(result: Comparison) -> Iterator[Finding]:
 
 def _support(result: Comparison) -> Iterator[Finding]:
     """Say what the length of the runs can support."""
-    gap, follows = result.gap, result.verdict != Verdict.DIVERGED
-    if follows and gap is not None and math.isfinite(gap.visible):
+    gap = result.gap
+    if result.verdict in (Verdict.DIVERGED, Verdict.WORSE) or result.reason in _WHY:
+        return
+    if gap is not None and math.isfinite(gap.visible):
         share = gap.visible / gap.bf16
         yield Finding(
             "visible-gap",
@@ -190,7 +214,7 @@ def _support(result: Comparison) -> Iterator[Finding]:
             {"relative": share},
         )
     tokens = result.tokens
-    if follows and (tokens is None or tokens < PROVEN_TOKENS):
+    if tokens is None or tokens < PROVEN_TOKENS:
         steps = min(run.curve.step[-1] for run in result.runs)
         length = f"{amount(tokens)} tokens" if tokens else f"{steps:,.0f} steps"
         yield Finding(
@@ -302,8 +326,8 @@ def _scales(result: Comparison) -> Iterator[Finding]:
     if not scales:
         yield Finding(
             "no-fp8-statistics",
-            "No log here has scales, overflow or underflow of FP8: torchao's trainers "
-            "log none, Transformer Engine does with its debug tools.",
+            "No FP8 run here logs overflow or underflow: torchao logs none, "
+            "Transformer Engine does with its debug tools.",
         )
     worst = sorted(scales, key=lambda scale: -scale.value)[:SHOWN_SCALES]
     for scale in worst:

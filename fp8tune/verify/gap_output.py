@@ -8,7 +8,7 @@ from typing import Any
 
 from fp8tune.lint.wording import plain
 from fp8tune.verify.gap import Comparison, Interval, Verdict, speed_ratio
-from fp8tune.verify.gap_findings import amount, findings, percent, relative
+from fp8tune.verify.gap_findings import amount, between, findings, percent, relative
 from fp8tune.verify.runs import Run
 
 EXIT_CODES = {
@@ -25,7 +25,7 @@ Row = tuple[str, str, str, str]
 def text(result: Comparison) -> Iterator[str]:
     """Yield the comparison in lines."""
     first, *others = findings(result)
-    yield str(result.verdict)
+    yield f"verdict: {result.verdict}"
     yield first.message
     yield ""
     yield from _columns([("", "source", "steps", "tokens"), *run_rows(result)])
@@ -42,10 +42,8 @@ def figures(result: Comparison) -> list[Row]:
     gap, norms, equal = result.gap, result.norms, result.equal
     if gap:
         share = relative(gap, gap.total)
-        between = (
-            f"{percent(share.value)} ({percent(share.low)} to {percent(share.high)})"
-        )
-        rows.append(("loss", f"{gap.fp8:.4f}", f"{gap.bf16:.4f}", between))
+        ratio = f"{percent(share.value)} ({between(share)})"
+        rows.append(("loss", f"{gap.fp8:.4f}", f"{gap.bf16:.4f}", ratio))
     if norms:
         ratio = f"{norms.fp8 / norms.bf16:.3f}" if norms.bf16 else ABSENT
         rows.append(("gradient norm", f"{norms.fp8:.3g}", f"{norms.bf16:.3g}", ratio))

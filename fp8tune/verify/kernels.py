@@ -38,8 +38,8 @@ FP8 = frozenset({"fp8-gemm", "fp8-grouped"})
 GEMMS = FP8 | {"gemm", "unclear-gemm", "batched-gemm"}
 LONGEST_NAME = 8192
 """Characters of a name that are looked at; those of CUTLASS have up to some 6,000."""
-MOST_NAMES = 50_000
-"""Names that are remembered; a trace repeats a few hundred millions of times."""
+MOST_NAMES = 5_000
+"""Names that are remembered; a trace repeats some hundreds, often millions of times."""
 
 
 @dataclass(frozen=True)

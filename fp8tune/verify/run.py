@@ -15,19 +15,17 @@ from fp8tune.job import Target
 from fp8tune.lint.config import Config, NotAConfig, read_config
 from fp8tune.lint.discover import CannotRead
 from fp8tune.lint.settings import BadSettings
+from fp8tune.verify import lines, trace
 from fp8tune.verify import log as logs
-from fp8tune.verify import trace
 from fp8tune.verify.answer import Answer
 from fp8tune.verify.cause import texts
 from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.inputs import Inputs, NoRun, inputs
-from fp8tune.verify import lines
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.profiles import how_to_profile
 from fp8tune.verify.verdict import judge
-
 
 STDIN = "stdin"
 POLL_S = 0.5

@@ -1,7 +1,9 @@
-"""Read the loss curve of a run: a log, event files, a wandb file, CSV, or a folder."""
+"""Read the loss curve of a run: logs, event files, wandb files, tables, folders."""
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import itertools
 import math
 import os
@@ -12,7 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fp8tune.verify import csv_files, event_files, log, scales, tags, wandb_files
+from fp8tune.verify import (
+    csv_files,
+    event_files,
+    json_files,
+    log,
+    scales,
+    tags,
+    wandb_files,
+)
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.scalars import Scalars
@@ -22,9 +32,11 @@ MAX_FILES = 200
 MAX_ENTRIES = 20_000
 """Most names that are looked at below a folder."""
 MAX_DEPTH = 6
-LOGS = re.compile(r"(?i)\.(?:log|out|err|txt|jsonl)$|^(?:stdout|stderr|log)$")
+LOGS = re.compile(r"(?i)\.(?:log|out|err|txt)$|^(?:stdout|stderr|log)$")
 """Names of logs in a folder."""
 SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
+MAX_LOSS = 1e6
+"""Losses above this, or below its negative, count as infinite."""
 COARSE_S = 0.25
 """Step time [s] below which tokens/s times step time is too inexact for the tokens of a
 step: KempnerForge prints step times with two decimals."""
@@ -36,7 +48,8 @@ compile, and fill the first buffers."""
 class NanSteps(NamedTuple):
     """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
 
-    kempnerforge/training/hooks.py and scripts/train.py; at most 40 of a log are kept.
+    ``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips
+    the step and goes on. The log reader keeps the first 40.
     """
 
     name: str = "nan-step"
@@ -73,6 +86,8 @@ class Run:
     tokens_per_second: float | None = None
     per_gpu: bool = False
     ended: bool | None = None
+    says_fp8: str = ""
+    """The line of the log that says that FP8 was applied, if there is one."""
     scales: list[scales.Scale] = field(default_factory=list)
     cut: str = ""
 
@@ -80,14 +95,19 @@ class Run:
     def not_finite(self) -> list[float]:
         """The steps whose loss is NaN or infinite."""
         pairs = zip(self.curve.step, self.curve.loss, strict=True)
-        return [step for step, loss in pairs if not math.isfinite(loss)]
+        return [step for step, loss in pairs if not is_loss(loss)]
+
+
+def is_loss(value: float) -> bool:
+    """Return whether a logged loss is a number, neither NaN nor infinite."""
+    return abs(value) < MAX_LOSS
 
 
 def read(path: str, loss_tag: str = "") -> Run:
     """Return the run at a path; raises ``CannotRead``, ``OSError``.
 
     Of a folder the first kind of files that has a loss is taken: event files, wandb
-    files, CSV, logs.
+    files, the state of a Trainer, CSV, JSON lines, logs.
     """
     if not os.path.isdir(path):
         return _read([path], path, loss_tag)
@@ -100,7 +120,7 @@ def read(path: str, loss_tag: str = "") -> Run:
     raise CannotRead(
         problems[0]
         if len(problems) == 1
-        else f"{path}: no event file, wandb file, CSV or log with a loss below it"
+        else f"{path}: no event file, wandb file, table or log with a loss below it"
     )
 
 
@@ -114,6 +134,12 @@ def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
         return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].lower().endswith((".csv", ".tsv")):
         return _logged(path, files, csv_files.read, "CSV", loss_tag)
+    if os.path.basename(files[0]) == json_files.STATE:
+        return _logged(path, files[-1:], json_files.read, "state", loss_tag)
+    if files[0].lower().endswith(".jsonl"):
+        with contextlib.suppress(CannotRead):
+            return _log(path, files)
+        return _logged(path, files, json_files.read, "JSON lines", loss_tag)
     return _log(path, files)
 
 
@@ -139,7 +165,7 @@ def _logged(
         try:
             read_file(name, scalars)
             named = tags.named(scalars, loss_tag)
-        except (csv_files.NoTable, tags.NoLoss) as error:
+        except (csv_files.NoTable, json_files.NoRows, tags.NoLoss) as error:
             problem = problem or error
             continue
         finally:
@@ -170,7 +196,7 @@ def _log(path: str, files: Sequence[str]) -> Run:
             if len(files) == 1:
                 raise CannotRead(f"{path}: {error}") from None
             continue
-        if any(map(_has_loss, read.starts)):
+        if any(map(len, read.starts)):
             last = read
             starts += filter(len, read.starts)
             used.append(name)
@@ -182,14 +208,22 @@ def _log(path: str, files: Sequence[str]) -> Run:
     run = _joined(path, f"log of {last.trainer}".removesuffix(" of "), used, starts)
     run.ended, run.cut, run.per_gpu = last.ended, last.cut, last.per_gpu
     run.scales = statistic or scales.of_log(used[-1])
+    run.says_fp8 = next(
+        (one.text for one in last.mentions if one.says in ("claims", "proves")), ""
+    )
     _add_nan_steps(run.curve, last)
     return run
 
 
 def _add_nan_steps(curve: Curve, read: Log) -> None:
-    """Add the steps whose loss was NaN and that have no line of a step."""
-    logged = set(curve.step)
+    """Add the steps whose loss was NaN and that have no line of a step.
+
+    A single one at the end of a log is left out: the run may have gone on.
+    """
+    logged, last = set(curve.step), max(curve.step)
     steps = {float(sign.values["step"]) for sign in read.signs}
+    late = {step for step in steps if step > last}
+    steps -= late if len(late) == 1 else set()
     rows = [
         tuple(getattr(curve, name)[n] for name in QUANTITIES) for n in range(len(curve))
     ]
@@ -197,10 +231,6 @@ def _add_nan_steps(curve: Curve, read: Log) -> None:
     rows += [(step, *rest) for step in steps - logged]
     for name, column in zip(QUANTITIES, zip(*sorted(rows), strict=True), strict=True):
         setattr(curve, name, array("d", column))
-
-
-def _has_loss(curve: Curve) -> bool:
-    return any(map(math.isfinite, curve.loss))
 
 
 def _check_is_one_run(path: str, files: Sequence[str], starts: Sequence[Curve]) -> None:
@@ -218,18 +248,14 @@ def _joined(
     path: str, source: str, files: Sequence[str], starts: Sequence[Curve]
 ) -> Run:
     """Join the starts of a run: later steps replace those that they repeat."""
-    rows: list[tuple[float, ...]] = []
-    repeated = 0
+    whole, repeated = Curve(), 0
     for curve in starts:
-        kept = len(rows)
-        while kept and rows[kept - 1][0] >= curve.step[0]:
-            kept -= 1
-        repeated += len(rows) - kept
-        del rows[kept:]
-        rows += zip(*(getattr(curve, name) for name in QUANTITIES), strict=True)
-    whole = Curve()
-    for row in rows:
-        whole.add(**dict(zip(QUANTITIES, row, strict=True)))
+        kept = bisect.bisect_left(whole.step, curve.step[0])
+        repeated += len(whole) - kept
+        for name in QUANTITIES:
+            column = getattr(whole, name)
+            del column[kept:]
+            column.extend(getattr(curve, name))
     run = Run(path, source, list(files), whole, len(starts), repeated)
     run.step_s = _usual(whole.step_s)
     run.tokens_per_second = _usual(whole.tokens_per_second)
@@ -272,7 +298,9 @@ def _by_kind(folder: str) -> Iterator[list[str]]:
     for wanted in (
         lambda name: event_files.MARK in name,
         lambda name: name.endswith(".wandb"),
+        lambda name: name == json_files.STATE,
         lambda name: name.lower().endswith((".csv", ".tsv")),
+        lambda name: name.endswith(".jsonl"),
         lambda name: bool(LOGS.search(name)),
     ):
         if files := [path for path in names if wanted(os.path.basename(path))]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 MAX_TAGS = 5000
 """Most tags that are kept of a run."""
-MAX_VALUES = 20_000_000
+MAX_VALUES = 5_000_000
 """Most values that are kept of a run, over all tags; 24 bytes each."""
 MAX_TAG = 200
 """Longest tag [characters]."""

@@ -1,8 +1,8 @@
 """FP8 statistics of tensors, where a run logged them.
 
-Of the trainers that fp8tune reads, none logs scales, amax or underflow by itself.
-Transformer Engine does with its debug tools: the feature ``LogFp8TensorStats`` writes
-``LAYER_TENSOR_underflows%`` and others to its statistics log and to TensorBoard
+torchao logs no scales, amax or underflow. Transformer Engine does with its debug tools:
+the feature ``LogFp8TensorStats`` writes ``LAYER_TENSOR_underflows%`` and others to its
+statistics log and to TensorBoard
 (docs.nvidia.com/deeplearning/transformer-engine/user-guide/debug/).
 """
 
@@ -26,20 +26,6 @@ _LINE = re.compile(
     r"([^\s]{1,200}%)\s{1,20}iteration=(\d{1,12})\s{1,20}value=([-+\d.eEnaif]{1,25})"
 )
 MAX_LINES = 2_000_000
-
-HOW_TO_LOG = """\
-fp8_statistics:
-  enabled: True
-  layers:
-    layer_name_regex_pattern: .*
-  transformer_engine:
-    LogFp8TensorStats:
-      enabled: True
-      tensors: [activation, gradient, weight]
-      stats: [underflows%]
-      freq: 100
-"""
-"""The file that makes Transformer Engine log them, for `debug_api.initialize`."""
 
 
 class Scale(NamedTuple):

@@ -14,6 +14,10 @@ from fp8tune.verify.kernels import FP8, GEMMS, Pattern
 
 ROUNDING_US = 1.0
 """How much later than its parent a child may end; old traces round to 0.25 us."""
+MOST_GEMMS = 50_000
+"""Operators, shapes and passes that are told apart."""
+DEEPEST = 10_000
+"""Events inside one another that are told apart."""
 
 
 class Meaning(NamedTuple):
@@ -86,14 +90,14 @@ class Nested:
     """What a thread's operators and launches belong to.
 
     ``gemms`` has calls and time [us] of the operators that count as GEMMs.
-    ``launches`` has the pass and the GEMM of launches, by their correlation.
+    ``launches`` has the GEMM, or else the pass, of launches, by their correlation.
     """
 
     gemms: dict[Gemm, tuple[int, float]] = field(default_factory=dict)
-    launches: dict[int, tuple[str, Gemm | None]] = field(default_factory=dict)
+    launches: dict[int, Gemm | str] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Open:
     """An event that later ones may be inside of."""
 
@@ -144,9 +148,9 @@ class Nesting:
             top, kind = stack[-1], self._meanings[meaning].kind
             if kind == "launch":
                 key = rows.key[row]
-                if top.gemm is not None or key in self._correlations:
-                    self._into.launches[key] = (top.phase, top.gemm)
-            elif top.phase == "compiling":
+                if key >= 0 and (top.gemm is not None or key in self._correlations):
+                    self._into.launches[key] = top.gemm or top.phase
+            elif top.phase == "compiling" or len(stack) > DEEPEST:
                 continue
             elif kind in GEMMS:
                 if not top.whole:
@@ -160,10 +164,11 @@ class Nesting:
         meaning = rows.meaning[row]
         pattern = self._meanings[meaning].pattern
         assert pattern is not None
+        shape = rows.key[row] if len(self._into.gemms) < MOST_GEMMS else 0
         return _Open(
             rows.end[row],
             top.phase,
-            Gemm(meaning, rows.key[row], top.phase),
+            Gemm(meaning, shape, top.phase),
             start=rows.start[row],
             whole=pattern.whole or pattern.kind in FP8,
             own=True,

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
 from fp8tune.verify import tables
 from fp8tune.verify.events import Events
-from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime, Trace
-from fp8tune.verify.kernels import FP8, GEMMS, Pattern, Source, find
-from fp8tune.verify.timeline import Gemm, Meaning, Nested, Nesting, Rows, Shape, busy
+from fp8tune.verify.evidence import Calls, StepTime, Trace
+from fp8tune.verify.gemms import Tally, decide, shape_of
+from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
+from fp8tune.verify.timeline import (
+    ROUNDING_US,
+    Gemm,
+    Meaning,
+    Nested,
+    Nesting,
+    Rows,
+    Shape,
+    busy,
+)
 from fp8tune.verify.unpack import LIMIT, Text
 
 CATEGORIES: dict[str, Source] = {
@@ -32,12 +42,11 @@ CATEGORIES: dict[str, Source] = {
     "Runtime": "call",
 }
 """Categories of events; those with capitals are from torch before 1.13."""
+RECOMPILED = re.compile(r"^Torch-Compiled Region: \d+/(\d{1,9})$")
 NODE = "autograd::engine::evaluate_function: "
 MOST_ROWS = 3_000_000
 """Events that are kept, with 28 bytes each."""
-MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 100_000, 50_000
-MOST_LEFT = 200
-"""GEMMs by operator and shape that are reported."""
+MOST_THREADS, MOST_NAMES, MOST_SHAPES = 10_000, 10_000, 20_000
 LONGEST_SHOWN = 300
 
 
@@ -93,7 +102,9 @@ class _Collector:
         self.shapes: list[Shape | None] = [None]
         self.shape_numbers: dict[Shape | None, int] = {None: 0}
         self.threads: dict[Any, Rows] = {}
-        self.kernels, self.waits, self.data = Rows(), Rows(), Rows()
+        self.kernels, self.data = Rows(), Rows()
+        self.waits: dict[Any, Rows] = {}
+        self.reads: dict[Any, Rows] = {}
         self.steps: list[tuple[float, float, int]] = []
         self.rows = 0
         self.casts = self.copies = 0
@@ -105,7 +116,7 @@ class _Collector:
     def wanted(self, category: str, name: str) -> bool:
         """Return whether an event matters, by its category and name."""
         source = CATEGORIES.get(category)
-        if source == "operator":
+        if source == "operator" and category != "user_annotation":
             self.operators = True
         return source == "kernel" or (
             source is not None and find(source, name) is not None
@@ -139,10 +150,11 @@ class _Collector:
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
     ) -> None:
         if self.meanings[meaning].kind == "wait":
-            self._keep(self.waits, start, us, meaning)
+            self._keep(self._of(self.waits, thread), start, us, meaning)
         else:
             correlation = _correlation(arguments)
-            self._keep(self._thread(thread), start, us, meaning, correlation)
+            rows = self._of(self.threads, thread)
+            self._keep(rows, start, us, meaning, correlation)
 
     def _operator(
         self, start: float, us: float, meaning: int, arguments: Any, thread: Any
@@ -158,18 +170,19 @@ class _Collector:
             case "copy":
                 self.copies += _casts(arguments)
             case "wait":
-                self._keep(self.waits, start, us, meaning)
+                self._keep(self._of(self.reads, thread), start, us, meaning)
             case "data":
                 self._keep(self.data, start, us, meaning)
             case "compiled":
                 self.compiled = True
-                _, _, times = name.partition("/")
-                self.recompiles = max(self.recompiles, int(times or 0))
+                if times := RECOMPILED.search(name):
+                    self.recompiles = max(self.recompiles, int(times[1]))
             case _:
                 if name == "_compile.compile_inner (dynamo_timed)":
                     self.compiling.add(us)
                 shape = self._shape(pattern, arguments) if pattern.operands else 0
-                self._keep(self._thread(thread), start, us, meaning, shape)
+                rows = self._of(self.threads, thread)
+                self._keep(rows, start, us, meaning, shape)
 
     def _keep(
         self, rows: Rows, start: float, us: float, meaning: int, key: int = 0
@@ -183,18 +196,18 @@ class _Collector:
             raise _TooMuch(f"more than {MOST_ROWS:,} events that matter")
 
     def _meaning(self, source: Source, name: str) -> int:
-        number = self.numbers.get((source, name))
+        number = self.numbers.get((source, name[:LONGEST_NAME]))
         if number is None:
             number = len(self.meanings)
             if number >= MOST_NAMES:
                 raise _TooMuch(f"more than {MOST_NAMES:,} names")
             short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..."
             self.meanings.append(Meaning(short, find(source, name)))
-            self.numbers[source, name] = number
+            self.numbers[source, name[:LONGEST_NAME]] = number
         return number
 
     def _shape(self, pattern: Pattern, arguments: dict[str, Any]) -> int:
-        shape = _shape(pattern, arguments)
+        shape = shape_of(pattern, arguments)
         number = self.shape_numbers.get(shape)
         if number is None:
             number = len(self.shapes)
@@ -204,13 +217,14 @@ class _Collector:
             self.shape_numbers[shape] = number
         return number
 
-    def _thread(self, thread: tuple[Any, Any]) -> Rows:
+    def _of(self, threads: dict[Any, Rows], thread: tuple[Any, Any]) -> Rows:
+        """Return the rows of a thread."""
         key = thread if all(type(part) in (int, str) for part in thread) else None
-        rows = self.threads.get(key)
+        rows = threads.get(key)
         if rows is None:
-            if len(self.threads) >= MOST_THREADS:
+            if len(threads) >= MOST_THREADS:
                 raise _TooMuch(f"more than {MOST_THREADS:,} threads")
-            rows = self.threads[key] = Rows()
+            rows = threads[key] = Rows()
         return rows
 
     def finish(self, trace: Trace) -> Trace:
@@ -259,12 +273,19 @@ class _Collector:
 
     def _gemms(self, trace: Trace, nested: Nested) -> None:
         """Fill in the GEMMs: of kernels where there are any, else of operators."""
-        tally = _Tally(trace, self.meanings, self.shapes)
+        tally = Tally(trace, self.meanings, self.shapes)
         if not self._kernels(tally, nested):
             for gemm, (calls, us) in nested.gemms.items():
                 pattern = self.meanings[gemm.meaning].pattern
                 assert pattern is not None
-                tally.add(pattern.kind, pattern.engine, gemm, gemm.phase, calls, us)
+                tally.add(
+                    pattern.kind,
+                    pattern.engine,
+                    gemm,
+                    phase=gemm.phase,
+                    us=us,
+                    calls=calls,
+                )
         tally.finish()
         ran_backward = any(meaning.kind == "backward" for meaning in self.meanings)
         if ran_backward:
@@ -272,37 +293,38 @@ class _Collector:
         elif self.operators and not trace.cut:
             trace.trains = False
 
-    def _kernels(self, tally: _Tally, nested: Nested) -> bool:
+    def _kernels(self, tally: Tally, nested: Nested) -> bool:
         """Count the kernels of GEMMs; return whether there are any."""
         kernels = self.kernels
-        unknown: dict[tuple[Gemm, str], float] = {}
+        unknown: dict[Gemm, float] = {}
         served: set[Gemm] = set()
         any_gemm = False
         for row, meaning in enumerate(kernels.meaning):
             name, pattern = self.meanings[meaning]
-            phase, gemm = nested.launches.get(kernels.key[row], ("", None))
+            inside = nested.launches.get(kernels.key[row], "")
+            gemm = None if isinstance(inside, str) else inside
+            phase = inside if isinstance(inside, str) else inside.phase
             us = kernels.end[row] - kernels.start[row]
             if phase == "compiling":  # torch.compile tries kernels out
                 continue
             if pattern is None or pattern.kind not in GEMMS:
                 if gemm is not None:
-                    key = (gemm, phase)
-                    unknown[key] = unknown.get(key, 0.0) + us
+                    unknown[gemm] = unknown.get(gemm, 0.0) + us
                 continue
             any_gemm = True
             kind = pattern.kind
             if gemm is not None:
                 served.add(gemm)
-                kind = _decide(kind, self._kind(gemm.meaning))
+                kind = decide(kind, self._kind(gemm.meaning))
             if not phase and pattern.backward:
                 phase = "backward"
-            tally.add(kind, pattern.engine, gemm, phase, 1, us, name)
-        for (gemm, phase), us in unknown.items():
+            tally.add(kind, pattern.engine, gemm, phase=phase, us=us, kernel=name)
+        for gemm, us in unknown.items():
             if gemm in nested.gemms and gemm not in served:
                 any_gemm = True
                 calls, _ = nested.gemms[gemm]
                 kind = self._kind(gemm.meaning)
-                tally.add(kind, "unknown", gemm, phase, calls, us)
+                tally.add(kind, "unknown", gemm, phase=gemm.phase, us=us, calls=calls)
         return any_gemm
 
     def _times(self, trace: Trace) -> None:
@@ -333,12 +355,25 @@ class _Collector:
             StepTime(number, end - begin, us)
             for (begin, end, number), us in zip(steps, times, strict=True)
         ]
-        for row in _inside(self.waits, windows):
-            name = self.meanings[self.waits.meaning[row]].name
-            calls = trace.waits.setdefault(name, Calls())
-            calls.add(self.waits.end[row] - self.waits.start[row])
+        for thread, rows in (self.waits if len(kernels) else self.reads).items():
+            for row in _inside(rows, windows):
+                name = self._name_of_wait(thread, rows, row)
+                calls = trace.waits.setdefault(name, Calls())
+                calls.add(rows.end[row] - rows.start[row])
         for row in _inside(self.data, windows):
             trace.data.add(self.data.end[row] - self.data.start[row])
+
+    def _name_of_wait(self, thread: Any, rows: Rows, row: int) -> str:
+        """Return the name of a wait, and the operator that it is inside of."""
+        name = self.meanings[rows.meaning[row]].name
+        reads = self.reads.get(thread)
+        if reads is None or reads is rows:
+            return name
+        begin, end = rows.start[row], rows.end[row] - ROUNDING_US
+        at = bisect_right(reads.start, begin) - 1
+        if at < 0 or not (reads.start[at] <= begin and end <= reads.end[at]):
+            return name
+        return f"{name} in {self.meanings[reads.meaning[at]].name}"
 
     def _span(self, windows: list[tuple[float, float]]) -> tuple[float, float]:
         if windows:
@@ -347,96 +382,6 @@ class _Collector:
         starts = [min(rows.start) for rows in everything if len(rows)]
         ends = [max(rows.end) for rows in everything if len(rows)]
         return (min(starts), max(ends)) if starts else (0.0, 0.0)
-
-
-class _Tally:
-    """Adds up GEMMs by precision, pass, operator and shape."""
-
-    def __init__(
-        self, trace: Trace, meanings: list[Meaning], shapes: list[Shape | None]
-    ) -> None:
-        self._trace = trace
-        self._meanings = meanings
-        self._shapes = shapes
-        self._phases: Counter[str] = Counter()
-        self._each: dict[tuple[bool, str, int, str], list[Any]] = {}
-
-    def add(
-        self,
-        kind: str,
-        engine: str,
-        gemm: Gemm | None,
-        phase: str,
-        calls: int,
-        us: float,
-        kernel: str = "",
-    ) -> None:
-        """Add calls of one kind and pass."""
-        trace = self._trace
-        is_fp8 = kind in FP8
-        shape = self._shapes[gemm.shape] if gemm is not None else None
-        totals = [self._total(kind, phase)]
-        if is_fp8:
-            self._phases[phase] += calls
-            trace.engines[engine] = trace.engines.get(engine, 0) + calls
-            if kind == "fp8-grouped":
-                totals.append(trace.grouped)
-        for total in totals:
-            total.calls += calls
-            total.us += us
-            if shape is not None:
-                total.flops += calls * shape.flops
-                total.with_shapes += calls
-        if kind == "unclear-gemm":
-            return
-        name = self._meanings[gemm.meaning].name if gemm is not None else kernel
-        key = (is_fp8, name, gemm.shape if gemm is not None else 0, phase)
-        entry = self._each.setdefault(key, [0, 0.0, kernel])
-        entry[0] += calls
-        entry[1] += us
-
-    def _total(self, kind: str, phase: str) -> Gemms:
-        trace = self._trace
-        if kind in FP8:
-            return trace.fp8
-        if kind == "unclear-gemm":
-            return trace.unclear
-        if phase == "optimizer":
-            return trace.optimizer
-        return trace.batched if kind == "batched-gemm" else trace.other
-
-    def finish(self) -> None:
-        """Fill in the passes and the lists by operator and shape."""
-        trace, phases = self._trace, self._phases
-        trace.forward = self._ran("forward")
-        trace.backward = self._ran("backward")
-        if trace.fp8.calls and not phases["backward"] and trace.cut:
-            trace.backward = None
-        each = sorted(self._each.items(), key=lambda item: -item[1][1])
-        for (is_fp8, name, number, phase), (calls, us, kernel) in each:
-            into = trace.ran if is_fp8 else trace.left
-            if len(into) < MOST_LEFT:
-                shape = self._shapes[number]
-                mkn, dtype = (shape.mkn, shape.dtype) if shape else (None, "")
-                into.append(Left(name, mkn, calls, us, dtype, phase, kernel))
-
-    def _ran(self, phase: str) -> bool | None:
-        trace, phases = self._trace, self._phases
-        gemms = trace.fp8.calls + trace.other.calls + trace.unclear.calls
-        if not gemms or (trace.unclear.calls and not phases[phase]):
-            return None
-        return True if phases[phase] else None if phases[""] else False
-
-
-def _decide(kernel: str, parent: str) -> str:
-    """Return the kind of a kernel, given that of the operator that launched it."""
-    if kernel == "unclear-gemm":
-        return parent
-    if kernel == "fp8-gemm" and parent == "fp8-grouped":
-        return parent
-    if kernel == "gemm" and parent == "batched-gemm":
-        return parent
-    return kernel
 
 
 def _number(value: Any) -> float | None:
@@ -459,27 +404,6 @@ def _casts(arguments: dict[str, Any]) -> bool:
         return False
     into, out = str(types[0])[:LONGEST_SHOWN], str(types[1])[:LONGEST_SHOWN]
     return "Float8" in into and "Float8" not in out
-
-
-def _shape(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
-    """Return the shape of a GEMM from its operator's arguments, None without."""
-    shapes = arguments.get("Input Dims", arguments.get("Input dims"))
-    first, second = pattern.operands
-    if not isinstance(shapes, list) or len(shapes) <= second:
-        return None
-    a, b = shapes[first], shapes[second]
-    for matrix in (a, b):
-        if not isinstance(matrix, list) or len(matrix) not in (2, 3):
-            return None
-        if not all(type(size) is int and 0 <= size < 1 << 40 for size in matrix):
-            return None
-    if a[-1] != b[-2]:
-        return None
-    types = arguments.get("Input type")
-    listed = isinstance(types, list) and len(types) > first
-    dtype = str(types[first])[:LONGEST_SHOWN] if listed else ""  # type: ignore[index]
-    batch = a[0] if len(a) == len(b) == 3 else 1
-    return Shape((a[-2], a[-1], b[-1]), batch, dtype)
 
 
 def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
-LIMIT = 16 << 30
+LIMIT = 8 << 30
 """Unpacked bytes that are read of one file: more than any trace, less than a bomb."""
 _LAYERS = 3
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"

@@ -5,22 +5,21 @@ from html.parser import HTMLParser
 
 import pytest
 
-from benchmarks.verify.loss_curves import recorded
+from benchmarks.verify import loss_curves
+from benchmarks.verify.loss_curves import table
 from tests.each import each
-from tests.verify.files import table
 
 
 @pytest.fixture(scope="module")
 def tables():
     """CSV files of recorded runs."""
-    files = {}
-    for one in recorded():
-        parts = one["precision"], one["fault"], one["data"], str(one["seed"])
-        losses, norms = one["losses"], one["grad_norms"]
-        if len(losses) < one["steps"]:
-            losses, norms = [*losses, "nan"], [*norms, "nan"]
-        files[f"{'-'.join(filter(None, parts))}.csv"] = table(losses, norms)
-    return files
+    names = "precision", "fault", "data", "seed"
+    return {
+        f"{'-'.join(str(one[name]) for name in names if one[name] != '')}.csv": table(
+            one
+        )
+        for one in loss_curves.recorded()
+    }
 
 
 SIX = tuple(f"bf16-same-{n}.csv" for n in range(6))
@@ -39,7 +38,7 @@ SIX = tuple(f"bf16-same-{n}.csv" for n in range(6))
 def test_verdicts_and_exit_codes(project, fp8tune, tables, runs, code, verdict):
     project(tables)
     text = fp8tune("compare", *runs)
-    assert (text.code, text.out.splitlines()[0]) == (code, verdict)
+    assert (text.code, text.out.splitlines()[0]) == (code, f"verdict: {verdict}")
     found = fp8tune("compare", *runs, "--output-format", "json")
     assert (found.code, found.json["verdict"]) == (code, verdict)
     assert found.json["findings"][0]["code"] == verdict
@@ -127,3 +126,8 @@ def test_a_run_without_a_common_step_still_has_a_page(project, fp8tune):
     folder = project({"a.csv": early, "b.csv": late})
     assert fp8tune("compare", "a.csv", "b.csv", "--html", "x.html").code == 3
     assert "no tokens or steps in common" in (folder / "x.html").read_text("utf-8")
+
+
+def test_the_runs_of_the_guide_are_the_recorded_ones():
+    for name, text in loss_curves.tables().items():
+        assert (loss_curves.TABLES / name).read_text(encoding="utf-8") == text

@@ -281,7 +281,7 @@ def runs() -> Iterator[Run]:
         "FFN left out, no shapes",
         trains(in_16_bit("w1", "w2", "w3")),
         claims,
-        ("partly", "cannot-tell"),
+        partly,
         shapes=False,
     )
     yield Run("one rank in bf16", fp8, claims, partly, ranks=(bf16,))

@@ -115,6 +115,7 @@ def main(folder):
     recorded.export_chrome_trace(str(folder / "inference.json"))
     grouped(folder / "grouped.json")
     recompiled(folder / "recompiled.json", model)
+    compiled_autograd(folder / "compiled-autograd.json", converted(tensorwise))
 
 
 def grouped(path):
@@ -134,6 +135,19 @@ def recompiled(path, model):
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         for rows in (48, 32):
             compiled(torch.randn(rows, 32).bfloat16()).float().sum().backward()
+    recorded.export_chrome_trace(str(path))
+
+
+def compiled_autograd(path, model):
+    """Two steps whose backward pass is compiled without the autograd engine."""
+    torch._dynamo.reset()
+    forward = torch.compile(model, backend="aot_eager")
+    compiler = lambda graph: torch.compile(graph, backend="aot_eager")  # noqa: E731
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        for _ in range(2):
+            loss = forward(torch.randn(M, 32).bfloat16()).float().sum()
+            with torch._dynamo.compiled_autograd._enable(compiler):
+                loss.backward()
     recorded.export_chrome_trace(str(path))
 
 

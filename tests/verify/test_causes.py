@@ -1,4 +1,4 @@
-"""Which cause a run is told first, what follows from it, and what changes the config."""
+"""Which cause comes first, what follows from it, and which fix it has."""
 
 from pathlib import Path
 
@@ -7,25 +7,30 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.config import read_config
 from fp8tune.verify import causes
+from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.cause import texts
+from fp8tune.verify.diagnosis import data
+from fp8tune.verify.figures import Figures
 from fp8tune.verify.log import read
 from tests.each import each
 
+KNOWN = read_causes()
+NONE = Figures([], [])
 STEP = (
     "[rank 0] INFO     [step {}] loss={} | lr=3.00e-05 | grad_norm=1.2 | "
     "tok/s=1,625 | mfu=53.8% | mem=71.2/140GB | step_time=1.25s"
 )
 NCCL = (
-    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, "
-    "NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
+    "[rank3]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog "
+    "caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, "
+    "NumelIn=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
 )
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
 OOM = (
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
-    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the allocated "
-    "memory 70.02 GiB is allocated by PyTorch, and {} is reserved by PyTorch but "
-    "unallocated."
+    "GPU 0 has a total capacity of 79.11 GiB of which 1.02 GiB is free. Of the "
+    "allocated memory 70.02 GiB is allocated by PyTorch, and {} is reserved by "
+    "PyTorch but unallocated."
 )
 NAN = "[rank 0] WARNING  NaN/Inf loss at step {0} (consecutive={0}, total={0})"
 
@@ -78,7 +83,7 @@ RUNS = {
     ),
     "a known error and the unknown ones that follow": (
         [
-            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
             "[rank0]: RuntimeError: CUDA error: out of memory",
             "[rank2]: torch.distributed.DistBackendError: broken",
             CHILD,
@@ -100,15 +105,15 @@ RUNS = {
     ),
     "killed for host memory": (
         [
-            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step "
-            "tasks have been OOM Killed.",
-            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: x",
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the "
+            "step tasks have been OOM Killed.",
+            "E0325 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 26) of binary",
         ],
         [("host-out-of-memory", ""), ("killed", "host-out-of-memory")],
     ),
     "a warning comes after the error": (
         [
-            "W convert_frame.py:1676] [0/8] torch._dynamo hit config.recompile_limit (8)",
+            "W convert_frame.py:1676] torch._dynamo hit config.recompile_limit (8)",
             "OSError: [Errno 28] No space left on device",
         ],
         [("disk-full", ""), ("recompile-limit", "")],
@@ -140,6 +145,92 @@ def test_out_of_memory_says_when(told, before, reserved, code):
         (code, len(before) + 1, 2, (0,))
     ]
     assert "GPU 0" in found[0].message
+
+
+STARTED = (
+    "[rank 0] INFO     Starting training: step=0, max_steps=4, batch_size=2, "
+    "grad_accum=1, world_size=4"
+)
+
+
+@each(
+    ("lines", "expected"),
+    [
+        (["ImportError: no apex", STARTED, *steps(9, 8, 7, 6)], []),
+        ([STARTED, *steps(9.0, 8.0), "ImportError: no apex"], [("error", False)]),
+        (
+            [STARTED, *steps(9, 8, 7), OOM.format("1"), STARTED, *steps(9, 8, 7, 6)],
+            [("note", True)],
+        ),
+        (
+            [
+                *[STARTED, *steps(9.0), "ValueError: at exit"],
+                "[rank 0] INFO     Training complete: 4 steps, 1,024 tokens",
+            ],
+            [],
+        ),
+        (
+            [STARTED, *steps(9.0), NAN.format(2), STARTED, *steps(9.0)],
+            [("error", False)],
+        ),
+    ],
+    ids=range(5),
+)
+def test_what_the_run_survived_is_a_note_or_nothing(told, lines, expected):
+    assert [(one.severity, one.survived) for one in told(lines)] == expected
+
+
+def test_logs_of_several_ranks_are_one_run(tmp_path):
+    lines = {
+        "0.log": [STARTED, *steps(9, 8, 7, 6), NCCL.replace("ank 3", "ank 0")],
+        "1.log": ["RuntimeError: the size of tensor a must match", CHILD],
+        "2.log": [NCCL.replace("ank 3", "ank 2"), CHILD],
+    }
+    for name, each_line in lines.items():
+        (tmp_path / name).write_text("\n".join([*each_line, ""]))
+    logs = [read(str(tmp_path / name), causes=texts()) for name in lines]
+    found = causes.diagnose(logs, [])
+    assert [(one.code, one.count, one.after) for one in found] == [
+        ("unknown-exception", 1, ""),
+        ("child-failed", 2, "unknown-exception"),
+        ("nccl-timeout", 2, "unknown-exception"),
+    ]
+
+
+def test_nan_losses_that_are_skipped_are_a_warning(told):
+    (found,) = told([*steps(9.0), NAN.format(2), STEP.format(3, 8.0)])
+    assert (found.code, found.severity) == ("nan-skipped", "warning")
+    (found,) = told([*steps(9.0), STEP.format(2, "nan")])
+    assert (found.code, found.severity) == ("nan-loss", "error")
+
+
+def test_the_rank_with_the_first_nan_is_told(told):
+    lines = [*steps(9.0), NAN.format(2).replace("rank 0", "rank 2"), NAN.format(2)]
+    (found,) = told(lines)
+    assert found.message.endswith("from step 2 on, first on rank 2")
+    line = "[rank 0] WARNING  NaN/Inf detected on another rank at step 7 (total=1)"
+    (found,) = told([*steps(9.0), line])
+    assert found.message.endswith("from step 7 on, on another rank than rank 0")
+
+
+def test_the_rank_that_did_not_come_to_a_collective_is_told(told):
+    lines = [
+        NCCL.replace("ank3]", f"ank{n}]").replace("Rank 3", f"Rank {n}")
+        for n in (0, 1, 3)
+    ]
+    (found,) = told([STARTED, *steps(9.0), *lines])
+    assert found.message == (
+        "ALLREDUCE timed out on the other ranks: rank 2 never came to it"
+    )
+    assert found.ranks == (0, 1, 3)
+
+
+def test_a_log_that_stops_says_so_unless_an_error_does(told):
+    (found,) = told([STARTED, *steps(9.0, 8.0)])
+    assert found.message == (
+        "the log stops at step 2 of 4, without an end and without an error"
+    )
+    assert found.severity == "note"
 
 
 TROUBLES = {
@@ -184,9 +275,37 @@ def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, 
     assert Path(read_in.path).read_text() == text
     causes.write(read_in, after)
     assert Path(read_in.path).read_bytes() == after
-    shown = causes.data(found[0])
+    shown = data(found[0])
     assert shown["fix"]["safety"] == "unsafe"
     assert shown["fix"]["edits"]
+
+
+def test_of_two_fixes_of_one_value_the_first_is_applied(config):
+    read_in = config("[data]\nnum_workers = 6\n")
+    found = [
+        causes.diagnosis(KNOWN[name], "", [], NONE, read_in)
+        for name in ("dataloader-worker-killed", "data-stalls")
+    ]
+    assert [one.fix is None for one in found] == [False, False]
+    after = causes.fixed(read_in, found, unsafe=True)
+    assert after == b"[data]\nnum_workers = 3\n"
+    causes.write(read_in, read_in.data)  # nothing changed: nothing is written
+    assert Path(read_in.path).read_bytes() == read_in.data
+
+
+def test_a_fix_of_out_of_memory_fits_the_gpu(config):
+    text = (
+        "# fp8tune: gpu=h100 world-size=8\n[model]\nn_kv_heads = 8\n"
+        "vocab_size = 128256\nmax_seq_len = 8192\n[train]\nbatch_size = 32\n"
+        'seq_len = 8192\nactivation_checkpointing = "none"\n'
+    )
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(text))
+    assert (
+        "train.batch_size = 1`" in found.fix.title
+    )  # full checkpointing is too little
+    small = text.replace("batch_size = 32", "batch_size = 1")
+    found = causes.diagnosis(KNOWN["out-of-memory"], "", [], NONE, config(small))
+    assert found.fix.title == 'set `train.activation_checkpointing = "full"`'
 
 
 def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
@@ -206,7 +325,7 @@ def test_a_loss_that_diverges_is_told_with_its_numbers(told, config):
 
 def test_data_for_programs_without_a_config(told):
     found = told(["OSError: [Errno 28] No space left on device"])
-    assert causes.data(found[0]) == {
+    assert data(found[0]) == {
         "code": "disk-full",
         "severity": "error",
         "message": "no space is left on the disk",

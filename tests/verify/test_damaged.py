@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fp8tune.verify import events, tables, trace, unpack
+from fp8tune.verify import events, tables, timeline, trace, unpack
 from fp8tune.verify.evidence import Left
 from fp8tune.verify.trace import read
 from tests.each import each
@@ -53,7 +53,10 @@ TEXTS = {
     "no colon": ('{"a" 1, "b": 2}', (0, "not valid JSON at character 4")),
     "a key that is none": ("{[1]: 2}", (0, "not valid JSON at character 4")),
     "events that are none": (f'[1, "a", null, [[]], {{}}, {GOOD}]', (1, "")),
-    "traceEvents of another type": ('{"traceEvents": 5, "a": [1]}', (0, "")),
+    "traceEvents of another type": (
+        '{"traceEvents": 5, "a": [1]}',
+        (0, "JSON without traceEvents"),
+    ),
     "header behind": (f'{{"traceEvents": [{GOOD}], "a": {{"b": [1, 2]}}}}', (1, "")),
     "NaN": (f"[{GOOD}, {GOOD.replace('1,', 'NaN,')}]", (1, "")),
     "infinite": (f"[{GOOD}, {GOOD.replace(': 2', ': -Infinity')}]", (1, "")),
@@ -143,6 +146,19 @@ def test_what_is_too_long_or_too_much(tmp_path, monkeypatch):
     assert (len(ran), sum(each.shape is None for each in ran)) == (3, 1)
 
 
+def test_deep_nesting_is_told_apart_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline, "DEEPEST", 10)
+    monkeypatch.setattr(timeline, "MOST_GEMMS", 5)
+    scaled = [mm(8, 8, n, NVJET8, "aten::_scaled_mm") for n in range(9)]
+    deep = node("A", *scaled)
+    for _ in range(20):
+        deep = node("A", deep)
+    write(tmp_path / "trace.json", deep, *scaled)
+    found = read(tmp_path / "trace.json")
+    assert (found.fp8.calls, found.backward) == (18, True)
+    assert sorted(each.shape is None for each in found.ran) == [False] * 5 + [True] * 2
+
+
 def test_archives(tmp_path, monkeypatch):
     path = tmp_path / "archive.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -169,7 +185,7 @@ def test_a_bomb_is_read_up_to_a_limit(tmp_path):
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bomb))
     found = read(tmp_path / "bomb.gz", limit=8 << 20)
     assert (found.fp8.calls, found.cut) == (1, "only the first 8 MiB were read")
-    assert unpack.LIMIT == 16 << 30
+    assert unpack.LIMIT == 8 << 30
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

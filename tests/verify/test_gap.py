@@ -137,6 +137,12 @@ def test_verdicts(fp8, bf16, verdict, reason):
     assert as_json(result)["findings"][0]["code"] == verdict
 
 
+def test_nan_from_the_first_step_on():
+    result = compare([run([math.nan] * 9, first=3)], [run(falling(40))])
+    assert result.diverged_at == 3000
+    assert "from step 3 (3,000 tokens) on" in next(findings(result)).message
+
+
 def test_where_it_diverged():
     fp8 = falling(200) + [9.0] * 200
     assert compare([run(fp8)], [run(falling(400))]).diverged_at == pytest.approx(

@@ -182,7 +182,8 @@ def test_where_time_went(tmp_path):
         Op("aten::add", [Kernel("void at::native::add(int)", 10.0)], us=80.0),
     ]
     copy = Kernel("Memcpy DtoH (Device -> Pageable)", 5.0, category="gpu_memcpy")
-    gather = Op("nccl:all_gather", [copy, Kernel(nccl, 200.0)], us=600.0)
+    allocate = Op("cudaMalloc", category="cuda_runtime")
+    gather = Op("nccl:all_gather", [allocate, copy, Kernel(nccl, 200.0)], us=600.0)
     write(tmp_path / "trace.json", step(7, load, *items), step(8, gather), wait)
     trace = read(tmp_path / "trace.json")
     first, second = trace.step_times
@@ -199,8 +200,8 @@ def test_where_time_went(tmp_path):
     assert (trace.nccl_us, trace.nccl_alone_us) == (200.0, 200.0)
     assert trace.data == Calls(1, 500.0)
     assert trace.waits == {
-        "cudaStreamSynchronize": Calls(1, 30.0),
-        "aten::_local_scalar_dense": Calls(1, 32.0),
+        "cudaStreamSynchronize in aten::_local_scalar_dense": Calls(1, 30.0),
+        "cudaMalloc": Calls(1, 2.0),
     }
 
 
@@ -223,3 +224,13 @@ def test_old_categories_and_rounded_times(tmp_path):
     (tmp_path / "old.json").write_text(text.replace("cuda_runtime", "Runtime"))
     old, new = read(tmp_path / "old.json"), read(tmp_path / "new.json")
     assert replace(old, path="") == replace(new, path="")
+
+
+def test_traces_with_wrong_or_missing_correlations(tmp_path):
+    """Without a correlation a kernel belongs to no operator, and counts by its name."""
+    write(tmp_path / "trace.json", *linear(NVJET8), *HEAD)
+    text = (tmp_path / "trace.json").read_text()
+    (tmp_path / "trace.json").write_text(text.replace('"correlation"', '"other"'))
+    found = read(tmp_path / "trace.json")
+    assert summary(found) == (3, 2, 0, None, None, False, "cuBLASLt")
+    assert found.fp8.with_shapes == 0

@@ -86,10 +86,10 @@ def test_line_is_fast_on_hostile_text(line):
     trigger = line.triggers[0].decode()
     for junk in ("a", " ", "1", "[", "{", "| ", "'", trigger):
         text = (trigger + junk * lines.LONGEST)[: lines.LONGEST]
-        started = time.perf_counter()
+        started = time.process_time()
         for pattern in (line.pattern, *line.fields.values()):
             pattern.search(text)
-        assert time.perf_counter() - started < 3
+        assert time.process_time() - started < 3
 
 
 def test_a_line_has_a_name_of_its_own_and_an_example():

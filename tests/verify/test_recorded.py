@@ -12,6 +12,7 @@ import pytest
 
 from fp8tune.verify.evidence import Left
 from fp8tune.verify.trace import read
+from fp8tune.verify.verdict import judge
 
 YES, NO = True, False
 EXPECTED = {
@@ -39,6 +40,7 @@ EXPECTED = {
     "muon.json": (0, 4, NO, NO, YES, NO, 0),
     # compiled while it was recorded: operators on fake tensors do not count
     "recompiled.json": (10, 6, YES, YES, YES, YES, 40),
+    "compiled-autograd.json": (10, 6, YES, YES, YES, YES, 20),
     # a table of totals does not show what is inside of what
     "tensorwise-table.txt": (12, 6, YES, None, YES, None, 24),
     "bf16-table.txt": (0, 16, None, None, YES, None, 0),
@@ -65,10 +67,23 @@ def test_recorded_traces(folder, tmp_path):
     traces = {name: read(folder / name) for name in EXPECTED}
     assert {name: summary(trace) for name, trace in traces.items()} == EXPECTED
     assert {trace.cut for trace in traces.values()} == {""}
+    words = {name: judge([], [trace]).word for name, trace in traces.items()}
+    assert words == {name: word(*EXPECTED[name]) for name in EXPECTED}
     shapes_and_flops(traces)
     time_in_steps(traces)
     packed_in_other_ways(folder, tmp_path, traces["checkpointed.json"])
     cut_anywhere(folder, tmp_path)
+
+
+def word(fp8, other, forward, backward, trains, compiled, casts):
+    """The verdict on a trace without its config."""
+    if not fp8:
+        return "partly" if casts else "not-fp8"
+    if not trains:
+        return "cannot-tell"
+    if backward is False:
+        return "partly"
+    return "verified" if fp8 > other else "cannot-tell"
 
 
 def shapes_and_flops(traces):

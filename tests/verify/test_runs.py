@@ -1,13 +1,17 @@
 """Runs from files and folders: which is taken, restarts, tokens and speed."""
 
+import json
 import math
 
 import pytest
 
 from fp8tune.verify import runs, tags
-from fp8tune.verify.evidence import QUANTITIES
-from fp8tune.verify.runs import CannotRead, read
+from fp8tune.verify.evidence import QUANTITIES, Curve
+from fp8tune.verify.gap import compare
+from fp8tune.verify.gap_findings import findings
+from fp8tune.verify.runs import CannotRead, Run, read
 from fp8tune.verify.scalars import Scalars
+from fp8tune.verify.scales import Scale
 from tests.each import each
 from tests.verify.files import event, log, table, wandb_file, wandb_row
 
@@ -32,10 +36,20 @@ def test_a_log_with_a_restart(tmp_path):
 def test_steps_of_nan_have_no_line_of_a_step(tmp_path):
     path = tmp_path / "train.log"
     line = "[rank 0] WARNING  NaN/Inf loss at step {} (consecutive=1, total=1)\n"
-    path.write_text(log([(1, 3.0), (3, 2.0)]) + line.format(2) + line.format(4))
+    path.write_text(
+        log([(1, 3.0), (3, 2.0)]) + line.format(2) + line.format(4) + line.format(5)
+    )
     run = read(str(path))
-    assert list(run.curve.step) == [1, 2, 3, 4]
-    assert run.not_finite == [2, 4]
+    assert list(run.curve.step) == [1, 2, 3, 4, 5]
+    assert run.not_finite == [2, 4, 5]
+    path.write_text(log([(1, 3.0), (3, 2.0)]) + line.format(4))
+    assert list(read(str(path)).curve.step) == [1, 3]
+
+
+def test_a_run_of_nothing_but_nan(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(log([(1, math.nan), (2, math.nan)]))
+    assert read(str(path)).not_finite == [1, 2]
 
 
 def test_event_files_of_two_starts(tmp_path):
@@ -102,7 +116,7 @@ def test_no_runs(tmp_path, name, data, message):
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(CannotRead, match="no event file, wandb file, CSV or log"):
+    with pytest.raises(CannotRead, match="no event file, wandb file, table or log"):
         read(str(tmp_path))
 
 
@@ -154,3 +168,87 @@ def test_names_are_read_in_the_order_of_their_numbers():
         "run-9.log",
         "run-10.log",
     ]
+
+
+@each(
+    ("name", "text", "source"),
+    [
+        ("m.jsonl", '{"step": 1, "loss": 3}\n{"step": 2, "loss": NaN}\n', "JSON lines"),
+        ("m.jsonl", 'x\n[1]\n{"loss": 3, "_step": 1, "a": true}\n[[[', "JSON lines"),
+        (
+            "trainer_state.json",
+            '{"log_history": [{"loss": 3, "step": 1}, {"eval_loss": 2, "step": 1}, 7]}',
+            "state",
+        ),
+    ],
+)
+def test_json(tmp_path, name, text, source):
+    path = tmp_path / name
+    path.write_text(text)
+    run = read(str(path))
+    assert (run.source, run.curve.step[0], run.curve.loss[0]) == (source, 1, 3)
+
+
+@each(
+    ("name", "text"),
+    [
+        ("trainer_state.json", '{"log_history": 3}'),
+        ("trainer_state.json", "[" * 99_999),
+        ("m.jsonl", "{}"),
+        ("m.jsonl", '{"loss": ' + "9" * 5000 + "}"),
+    ],
+)
+def test_json_without_rows(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(CannotRead, match="no JSON object with numbers"):
+        read(str(path))
+
+
+def test_the_last_state_of_a_trainer_has_all_steps(tmp_path):
+    for last in (9, 10):
+        folder = tmp_path / f"checkpoint-{last}"
+        folder.mkdir()
+        rows = [{"loss": 2.0, "step": n, "grad_norm": 1.0} for n in range(1, last + 1)]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    run = read(str(tmp_path))
+    assert (run.curve.step[-1], run.starts) == (10, 1)
+
+
+def test_a_bf16_run_whose_log_says_fp8(tmp_path):
+    both = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path in both:
+        path.write_text(
+            "[rank 0] INFO     Applied Float8 training: recipe=TENSORWISE\n"
+            + log((n, 2.0) for n in range(1, 9))
+        )
+    found = findings(compare([read(str(both[0]))], [read(str(both[1]))]))
+    assert [one.code for one in found].count("bf16-run-says-fp8") == 1
+
+
+def test_all_that_is_said_of_a_run():
+    curve = Curve()
+    for step in range(1, 101):
+        curve.add(step=step, loss=math.nan if step == 50 else 2.0)
+    scale = Scale("a.fc1", "gradient", "underflows%", 0.8, 0.9)
+    fp8 = Run("a\x1b", "", [], curve, 2, 10, 1.0, ended=False, scales=[scale], cut="b")
+    other = Curve()
+    for step in range(1, 201):
+        other.add(step=step, loss=2.0)
+    bf16 = Run("b", "", [], other, tokens_per_step=1.0)
+    messages = {one.code: one.message for one in findings(compare([fp8], [bf16]))}
+    assert messages["restarts"] == (
+        r"a\u001b: 2 starts; 10 logged steps were repeated, the later ones count."
+    )
+    assert messages["not-finite"] == (
+        r"a\u001b: 1 logged step with a loss of NaN or infinity, the first at step 50."
+    )
+    assert messages["other-length"] == (
+        "Compared up to 100 tokens; the longest run has 200."
+    )
+    assert messages["not-ended"] == r"a\u001b: the run stopped before its end."
+    assert messages["cut"] == r"a\u001b: not read to its end: b."
+    assert messages["fp8-statistics"] == (
+        "a.fc1, gradient: underflows% 0.8 (highest 0.9)."
+    )
+    assert messages["no-gradient-norms"] == "Not all runs log gradient norms."

@@ -123,8 +123,14 @@ def test_the_share_of_flops_is_compared_where_shapes_are_known():
     assert "50% of the linears' FLOPs instead of 80%" in found.reasons[-1].message
 
 
-def test_fp8_may_take_half_the_time_of_its_flops():
-    assert replace(FP8, flop_share=0.5).least_time_share == 1 / 3
+def test_without_shapes_calls_are_compared_but_for_experts():
+    assert FP8.call_share == 8 / 9
+    assert replace(FP8, kept_passes=1).call_share == 16 / 27
+    moe = replace(FP8, experts=True)
+    assert said(traces=[trace()], expected=moe)[0::3] == (
+        "cannot-tell",
+        ["share-unknown"],
+    )
 
 
 def test_exit_codes():

@@ -52,13 +52,13 @@ def _high(job: Job, batch: int) -> float:
 def advice(
     job: Job,
     micro_batch: int,
-    grad_accum: int,
     ac: str,
     ac_usable: tuple[str, ...],
     pp: int,
     memory_fit: str,
     expert_padding: int,
     memory_largest_micro_batch: int | None = None,
+    grad_accum: int | None = None,
 ) -> str:
     """What to set if the run may not fit, in words.
 
@@ -70,17 +70,18 @@ def advice(
 
     For a family of GPUs the advice is for the largest. It gives no values if nothing is
     known to fit: because the usable memory is unknown, for a pipeline's last stage, or
-    because the micro-batch follows from several keys.
+    because the micro-batch follows from several keys, or its number is unknown.
     """
     member = largest(job["gpu"])
     if member:
         on_member = job.on_gpu(member)
         return Prose(f"on {member}, the largest, {on_member['memory.advice']}")
     can_set = job.can_set("micro_batch")
-    if memory_largest_micro_batch is None or pp > 1 or not can_set:
+    known = grad_accum is not None and memory_largest_micro_batch is not None
+    if not known or pp > 1 or not can_set:
         return Prose(_what_matters(job, micro_batch, ac, ac_usable))
     full = _full(job, ac, ac_usable)
-    once = {"grad_accum": 1} if grad_accum > 1 and job.can_set("grad_accum") else {}
+    once = {"grad_accum": 1} if grad_accum != 1 and job.can_set("grad_accum") else {}
     single = {"packed_experts": False} if expert_padding else {}
     if kept := _keeping(job, {}, FITS):
         other = job.with_values(full)

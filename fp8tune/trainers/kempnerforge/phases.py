@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fp8tune.job import Job
-from fp8tune.trainers.phase import Phase, Setting
+from fp8tune.trainers.phase import Phase, Setting, own_folder
 
 NEEDS_TORCHAO = True
 """FP8 checkpoints hold torchao's class for weights, which bf16 runs do not import."""
@@ -91,6 +91,8 @@ def settings(job: Job, phase: Phase) -> Iterator[Setting]:
     ``max_steps`` is both the end of a run and, without ``decay_steps``, the horizon of
     its schedule.
     """
+    folder = own_folder(job["checkpoint.dir"])
+    yield Setting("checkpoint.dir", folder, "the phases share a folder of their own")
     if phase.is_last:
         return
     total = job["train.max_steps"]

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import re
+import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from fp8tune.document import Path
@@ -74,6 +77,24 @@ class Loader:
             if value is not None or name in self.tables
         }
         return Loaded(values, run.written, run.faults)
+
+
+def of_earlier_release(title: str, key: str) -> str:
+    """Say that an earlier release has a key, ``""`` if none has.
+
+    ``title`` is the schema's, ``prime-rl 0.8.1 (sft)``. From ``earlier.toml``.
+    """
+    version, kind = title.removesuffix(")").split(" (")
+    known = _earlier()
+    if key not in known[kind]:
+        return ""
+    return f"release {known['release']} has this key, {version} does not"
+
+
+@cache
+def _earlier() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "earlier.toml"), "rb") as file:
+        return tomllib.load(file)
 
 
 class Table(dict[str, Any]):
@@ -188,6 +209,8 @@ class _Run:
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)
             facts |= key_meant(facts["hint"], path, keys)
+        if earlier := of_earlier_release(self.schema.title, dotted(path)):
+            facts["hint"] = f"{earlier}; {facts['hint']}".removesuffix("; ")
         table = (
             f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fp8tune.job import Job
-from fp8tune.trainers.phase import Phase, Setting
+from fp8tune.trainers.phase import Phase, Setting, own_folder
 from fp8tune.trainers.torchtitan.precision import LINEAR
 from fp8tune.trainers.torchtitan.releases import MOVED
 
@@ -76,6 +76,8 @@ def settings(job: Job, phase: Phase) -> Iterator[Setting]:
     if phase.precision == "bf16" and phase.start and asked and not job[IMPORT]:
         why = "imports what the weights in an FP8 checkpoint are read with"
         yield Setting(IMPORT, TORCHAO, why)
+    folder = own_folder(job["checkpoint.folder"])
+    yield Setting("checkpoint.folder", folder, "the phases share a folder of their own")
     if phase.is_last:
         return
     steps = job["training.steps"]

@@ -124,6 +124,15 @@ def test_an_rl_run_has_an_upper_bound_though_its_micro_batches_are_unknown(
     assert 28 < memory["low_gib"] < memory["peak_gib"] < memory["high_gib"] < 38
 
 
+def test_lint_says_what_helps_an_rl_run_that_does_not_fit(fp8tune, project):
+    project({"a.toml": RL.replace("3-8B", "3-32B")})
+    found = fp8tune("lint", "a.toml", "--gpu", "h100", "--output-format", "json")
+    (finding,) = [d for d in found.json["diagnostics"] if d["severity"] == "error"]
+    assert finding["rule"] == "out-of-memory"
+    assert finding["help"] == "use more GPUs"
+    assert finding["labels"][0]["text"] == "1 sequences of 4096 tokens"
+
+
 def test_without_full_ac_memory_has_a_lower_bound(job):
     fields = job('[model]\nname = "Qwen/Qwen3-8B"\n[model.ac]\nmode = "selective"')
     whole = job('[model]\nname = "Qwen/Qwen3-8B"')

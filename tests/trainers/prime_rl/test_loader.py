@@ -151,3 +151,22 @@ def test_defaults_are_accepted(kind):
 def test_the_old_switch_of_fp8_has_one_meaning(load, text, kind, becomes):
     fault = next(f for f in load(text, kind).faults if f.kind == "unknown-key")
     assert fault.facts.get("becomes") == becomes
+
+
+@each(
+    ("text", "kind", "hint"),
+    [
+        ("[wandb]", "sft", "did you mean `monitors.wandb`?"),
+        (f"{RL}[orchestrator.prime_monitor]", "rl", "does not"),
+        ("[bench]", "rl_trainer", "does not"),
+    ],
+)
+def test_keys_of_an_earlier_release_are_named(load, text, kind, hint):
+    fault = next(f for f in load(text, kind).faults if f.kind == "unknown-key")
+    said = "release 0.8.0 has this key, prime-rl 0.8.1.dev67 does not"
+    assert fault.facts["hint"].startswith(said)
+    assert fault.facts["hint"].endswith(hint)
+
+
+def test_a_key_of_no_release_has_no_such_hint(load):
+    assert [fault.facts["hint"] for fault in load("[wandbb]").faults] == [""]
