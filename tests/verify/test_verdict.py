@@ -53,7 +53,7 @@ def said(logs=(), traces=(), expected=NOTHING):
         (trace(trains=False), FP8, "cannot-tell", "no-training"),
         (trace(compiled=False), FP8, "partly", "not-compiled"),
         (trace(0, unclear=Gemms(9, 9.0)), FP8, "cannot-tell", "precision-unknown"),
-        (trace(unclear=Gemms(9, 9.0)), FP8, "verified", "fp8-gemms"),
+        (trace(unclear=Gemms(1, 1.0)), FP8, "verified", "fp8-gemms"),
         (trace(unclear=Gemms(60, 60.0)), FP8, "cannot-tell", "precision-unknown"),
         (replace(trace(fp8=0), cut="end"), FP8, "not-fp8", "no-fp8-gemms"),
         (replace(trace(fp8=0), cut="end", steps=0), FP8, "cannot-tell", "trace-cut"),
