@@ -6,8 +6,9 @@ and again, which shows how far runs of a setting differ. ``linears`` times every
 linear of the config in bf16 and FP8, ``landscape`` runs every setting once: both go on
 where they were cut off, so repeat the command until it says ``0 left``. ``search``
 searches as a user would, ``transfer`` does so on a near config as well (repeat it until
-no search is left). Results are data under benchmarks/results/on_gpu, with their
-environment.
+no search is left). ``traces`` records profiler traces of FP8 and bf16 steps and checks
+what ``fp8tune verify`` says of them (it takes no config). Results are data under
+benchmarks/results/on_gpu, with their environment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
+from benchmarks.on_gpu import landscape, linears, predicted, traces, transfer, watching
 from benchmarks.paths import RESULTS
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--results", type=Path, default=RESULTS / "on_gpu", help="where they go"
     )
     options = parser.parse_args(arguments)
-    if not options.config and options.what != "watching":
+    if not options.config and options.what not in ("watching", "traces"):
         parser.error(f"{options.what} needs a config")
     options.results.mkdir(parents=True, exist_ok=True)
     return COMMANDS[options.what](options)
@@ -95,6 +96,18 @@ def _watching(options: argparse.Namespace) -> int:
     for name, value in said.items():
         print(f"{name}: {value}")
     return int(not said["name"])
+
+
+def _traces(options: argparse.Namespace) -> int:
+    rows = []
+    for row in traces.measure(options.device, _name(options, "traces")):
+        rows.append(row)
+        mark = "ok" if row["word"] in row["right"] else f"WRONG, not {row['right']}"
+        counts = f"{row['fp8']} FP8, {row['other']} other, {row['unclear']} unclear"
+        print(f"{row['case']}: {counts}: {row['word']} ({mark})", flush=True)
+    path = _name(options, "traces").with_suffix(".json")
+    _write(path, {"about": _about(options), "rows": rows})
+    return int(any(row["word"] not in row["right"] for row in rows))
 
 
 ALIKE = ("gpu", "torch", "torchao", "config")
@@ -264,6 +277,7 @@ def _write(path: Path, said: dict[str, Any]) -> None:
 
 
 COMMANDS = {
+    "traces": _traces,
     "watching": _watching,
     "trial": _trial,
     "repeat": _repeat,

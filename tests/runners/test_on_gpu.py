@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
+from benchmarks.on_gpu import landscape, linears, predicted, traces, transfer, watching
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
@@ -139,3 +139,10 @@ def test_what_the_driver_tells_of_a_gpu(tmp_path, monkeypatch):
         seen = said[name]
         assert (seen["use"], seen["power_w"], seen["used_gib"]) == (0.0, 70.0, 3 / 1024)
         assert seen["counter_w"] == pytest.approx(70.0, rel=0.2)
+
+
+def test_traces_are_told_apart_on_the_cpu(tmp_path):
+    rows = list(traces.measure("cpu", tmp_path))
+    assert [row["case"] for row in rows if row["word"] not in row["right"]] == []
+    kept = {path.name.removesuffix(".json.gz") for path in tmp_path.iterdir()}
+    assert kept == {row["case"] for row in rows}

@@ -1,0 +1,125 @@
+"""Traces of FP8 and bf16 training steps on this GPU, and what ``verify`` says of them.
+
+Each case trains two linears and a head that stays in bf16. The kernels' names are kept
+as data: they show, for instance, how cuBLASLt names GEMMs with E5M2 gradients.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+from fp8tune.verify.evidence import Trace
+from fp8tune.verify.trace import read
+from fp8tune.verify.verdict import judge
+
+RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
+COMPILED = {
+    "eager": None,
+    "compiled": "default",
+    "cuda-graphs": "reduce-overhead",
+    "max-autotune": "max-autotune-no-cudagraphs",
+}
+SIZES = {"cuda": (4096, 2048, 8192), "cpu": (64, 32, 64)}
+"""Tokens, hidden size and FFN size, by the device."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step to record, and the verdicts that are right without a config."""
+
+    name: str
+    recipe: str
+    mode: str | None
+    right: tuple[str, ...]
+    trains: bool = True
+
+
+def cases(device: str) -> Iterator[Case]:
+    """Every case; on the CPU, for a test, only eager ones."""
+    modes = COMPILED if device == "cuda" else {"eager": None}
+    for way, mode in modes.items():
+        yield Case(f"bf16-{way}", "", mode, ("not-fp8",))
+        for recipe in RECIPES:
+            # one of three GEMMs is in bf16, and the head: less than half may be left
+            kept = ("cannot-tell",) if recipe.endswith("gw_hp") else ()
+            yield Case(f"{recipe}-{way}", recipe, mode, ("verified", *kept))
+    yield Case("inference", "tensorwise", None, ("cannot-tell",), trains=False)
+
+
+def record(case: Case, device: str, path: Path) -> None:
+    """Write the trace of one step after three that are not recorded."""
+    step = _step(case, device)
+    for _ in range(3):
+        step()
+    activities = [ProfilerActivity.CPU]
+    if device == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities, record_shapes=True) as recorded:
+        step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+    recorded.export_chrome_trace(str(path))
+
+
+def _step(case: Case, device: str) -> Callable[[], None]:
+    tokens, hidden, ffn = SIZES[device]
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(hidden, ffn, bias=False),
+        nn.ReLU(),
+        nn.Linear(ffn, hidden, bias=False),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden, bias=False),
+    ).to(device, torch.bfloat16)
+    if case.recipe:
+        config = Float8LinearConfig.from_recipe_name(case.recipe)
+        convert_to_float8_training(
+            model, config=config, module_filter_fn=lambda _, name: name != "4"
+        )
+    torch._dynamo.reset()
+    run: Any = torch.compile(model, mode=case.mode) if case.mode else model
+    x: Tensor = torch.randn(tokens, hidden, device=device, dtype=torch.bfloat16)
+
+    def train() -> None:
+        model.zero_grad()
+        run(x).float().square().mean().backward()
+
+    @torch.no_grad()
+    def infer() -> None:
+        run(x)
+
+    return train if case.trains else infer
+
+
+def measure(device: str, folder: Path) -> Iterator[dict[str, Any]]:
+    """Record every case to ``folder``; yield what verify says of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases(device):
+        path = folder / f"{case.name}.json"
+        record(case, device, path)
+        trace = read(path)
+        word = judge([], [trace]).word
+        with gzip.open(f"{path}.gz", "wb") as file:
+            file.write(path.read_bytes())
+        path.unlink()
+        yield {"case": case.name, **_counts(trace), "word": word, "right": case.right}
+
+
+def _counts(trace: Trace) -> dict[str, Any]:
+    return {
+        "fp8": trace.fp8.calls,
+        "other": trace.other.calls,
+        "unclear": trace.unclear.calls,
+        "backward": trace.backward,
+        "compiled": trace.compiled,
+        "kernels": sorted({one.kernel or one.name for one in trace.ran + trace.left}),
+    }
