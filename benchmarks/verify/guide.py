@@ -3,7 +3,7 @@
 ``python -m benchmarks.verify.guide PYTHON CHECKOUT`` runs KempnerForge's training
 script on the CPU, a tiny model in FP8: once with a filter that converts no linear, with
 its profiler, and once with a learning rate that is far too high. Logs and traces go to
-``docs/verify``.
+``docs/verify``, beside two traces of a GPU that are made: only their names are real.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.paths import ROOT
 from benchmarks.verify import log_runs
 from benchmarks.verify.log_fixtures import ENVIRONMENT, trimmed
+from benchmarks.verify.made import Kernel, Op, mm, node, step, write
 
 PROFILING = """[profiling]
 enable = true
@@ -39,6 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     python, checkout = given.python.absolute(), given.checkout.resolve()
     place = ROOT / "docs" / "verify"
+    made(place)
     for case in ("filtered", "diverging"):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -51,6 +53,24 @@ def main() -> None:
                 packed = gzip.compress(trace.read_bytes(), 9, mtime=0)
                 path = place / case / "traces" / "rank0.pt.trace.json.gz"
                 path.write_bytes(packed)
+
+
+NVJET = "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT"
+LINEAR = "matmul_with_hp_or_float8_args"
+
+
+def made(folder: Path) -> None:
+    """Write traces of a step whose GPU waits, for launches and for the host."""
+    cast = Op("aten::to", [Kernel("vectorized_elementwise_kernel", 4.0)], us=60.0)
+    item = Op(
+        "aten::item", [Kernel("Memcpy DtoH", 2.0, "cudaStreamSynchronize")], us=400.0
+    )
+    for name, us, gap in (("launch_bound", 12.0, cast), ("synchronising", 200.0, item)):
+        gemm = mm(512, 1024, 1024, NVJET, "aten::_scaled_mm", us=us)
+        backward = [node(f"{LINEAR}Backward", gemm, gemm), gap] * 12
+        made_step = step(1, *[gemm, gap] * 12, *backward)
+        path = folder / f"{name}.json"
+        write(path, made_step)
 
 
 def run(case: str, checkout: str) -> None:

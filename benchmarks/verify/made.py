@@ -1,7 +1,13 @@
 """Make Chrome traces of GPU steps: not recorded, only their names are real."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
 
 
 @dataclass
@@ -19,25 +25,27 @@ class Op:
     """An operator or annotation, and what is inside of it."""
 
     name: str
-    inside: list = field(default_factory=list)
-    dims: list | None = None
+    inside: list[Op | Kernel] = field(default_factory=list)
+    dims: list[list[int]] | None = None
     category: str = "cpu_op"
     thread: int | None = None
     us: float = 2.0
 
 
-def mm(m, k, n, kernel, name="aten::mm", **options):
+def mm(
+    m: int, k: int, n: int, kernel: str, name: str = "aten::mm", **options: Any
+) -> Op:
     """An operator of a GEMM that launches one kernel."""
     return Op(name, [Kernel(kernel, **options)], [[m, k], [k, n]])
 
 
-def node(name, *inside):
+def node(name: str, *inside: Op | Kernel) -> Op:
     """A node of the backward pass, in the thread of the autograd engine."""
     whole = f"autograd::engine::evaluate_function: {name}"
     return Op(whole, [Op(name, list(inside))], thread=2)
 
 
-def step(number, *inside):
+def step(number: int, *inside: Op | Kernel) -> Op:
     """A step of the profiler's schedule."""
     return Op(f"ProfilerStep#{number}", list(inside), category="user_annotation")
 
@@ -45,10 +53,12 @@ def step(number, *inside):
 class _Layout:
     """Puts operators, launches and kernels on the timeline."""
 
-    def __init__(self):
-        self.events, self.now, self.gpu, self.correlation = [], 1000.0, 0.0, 0
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.now, self.gpu, self.correlation = 1000.0, 0.0, 0
 
-    def add(self, item, thread=1):
+    def add(self, item: Op | Kernel, thread: int = 1) -> None:
+        """Put an item after the last one."""
         if isinstance(item, Kernel):
             self._kernel(item, thread)
             return
@@ -62,7 +72,7 @@ class _Layout:
         self.now += item.us / 2
         event["dur"] = self.now - start
 
-    def _kernel(self, kernel, thread):
+    def _kernel(self, kernel: Kernel, thread: int) -> None:
         self.correlation += 1
         call = "cuda_driver" if kernel.launch.startswith("cuL") else "cuda_runtime"
         event = self._event(call, kernel.launch, self.now, 2.0, 100, thread)
@@ -73,14 +83,22 @@ class _Layout:
         event["args"]["correlation"] = self.correlation
         self.gpu += kernel.us
 
-    def _event(self, category, name, ts, dur, pid, tid):
-        event = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+    def _event(
+        self, category: str, name: str, ts: float, dur: float, pid: int, tid: int
+    ) -> Event:
+        event: Event = {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": pid,
+            "tid": tid,
+        }
         event |= {"ts": ts, "dur": dur, "args": {}}
         self.events.append(event)
         return event
 
 
-def events(*items, only=None):
+def events(*items: Op | Kernel, only: set[str] | None = None) -> list[Event]:
     """The events of operators one after the other; ``only``: of these categories."""
     layout = _Layout()
     for item in items:
@@ -88,7 +106,7 @@ def events(*items, only=None):
     return [each for each in layout.events if not only or each["cat"] in only]
 
 
-def write(path, *items, only=None):
+def write(path: Path, *items: Op | Kernel, only: set[str] | None = None) -> None:
     """Write a trace as rank 3 of 8 on H100 would."""
     document = {
         "schemaVersion": 1,
