@@ -52,7 +52,7 @@ tp = 1
 [checkpoint]
 dir = "checkpoints/run"
 dyn_ckpt_window = { start = 1, stop = 64 }
-async_mode = "async_with_pinned_mem"
+async_mode = "disabled"
 """
 CONFIG = HEAD + LLAMA_8B + REST
 VLM_CONFIG = """\
