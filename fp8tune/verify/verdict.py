@@ -250,7 +250,8 @@ def _of_logs(
     steps = sum(len(curve) for log in logs for curve in log.starts)
     if denial:
         return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
-    if proof and steps and expected.modules == proof[1].count:
+    asked_for = expected.modules or 0
+    if proof and steps and asked_for and asked_for == proof[1].count:
         text = f"the log counts {proof[1].count} converted linears, as the config asks"
         return _said("verified", "linears-counted", text, *proof)
     if asked is False and not claim and not proof:
@@ -258,9 +259,10 @@ def _of_logs(
         return OfTrace("not-fp8", Reason("not-asked", text))
     profile = "a profile of one training step"
     if proof:
-        text = f"the log counts {proof[1].count} converted linears"
-        if expected.modules is not None and steps:
-            text += f", the config asks for {expected.modules}"
+        many = "" if proof[1].count is None else f"{proof[1].count} "
+        text = f"the log shows {many}converted linears"
+        if steps and many and (proof[1].count or 0) < asked_for:
+            text += f", the config asks for {asked_for}"
             return _said("partly", "linears-missing", text, *proof)
         return _said("cannot-tell", "linears-counted", text, *proof, missing=profile)
     if claim:

@@ -26,7 +26,8 @@ def log(*says, steps=10):
     for step in range(steps):
         curve.add(step=step, loss=3.0)
     count = {"proves": 8, "denies": 0}
-    mentions = [Mention(one, one, 5, one, count.get(one)) for one in says]
+    lines = [(one.removesuffix(" uncounted"), count.get(one)) for one in says]
+    mentions = [Mention(one, one, 5, one, many) for one, many in lines]
     return Log("run.log", "kempnerforge", starts=[curve], mentions=mentions)
 
 
@@ -77,6 +78,8 @@ def test_a_trace_decides(one, expected, word, code):
         ([log("denies")], FP8, "not-fp8", False, "log-denies"),
         ([log("proves")], FP8, "verified", True, "linears-counted"),
         ([log("proves")], NOTHING, "cannot-tell", True, "linears-counted"),
+        ([log("proves uncounted")], NOTHING, "cannot-tell", True, "linears-counted"),
+        ([log("proves uncounted")], FP8, "cannot-tell", True, "linears-counted"),
         ([log("proves", steps=0)], FP8, "cannot-tell", True, "linears-counted"),
         ([log("proves")], replace(FP8, modules=9), "partly", True, "linears-missing"),
         ([log()], FP8, "cannot-tell", False, "log-silent"),
