@@ -76,7 +76,7 @@ def judge(
     logs: Sequence[Log], traces: Sequence[Trace], expected: Expected = NOTHING
 ) -> Verdict:
     """Return the verdict on a run from its logs and traces, of any of its ranks."""
-    mentions = [(log, mention) for log in logs for mention in log.mentions]
+    mentions = [(log, mention) for log in logs for mention in _of_last_start(log)]
     asked, reasons = _asked(logs, mentions, expected)
     claimed = _claimed(logs, mentions)
     claim = _last(mentions, "proves") or _last(mentions, "claims")
@@ -280,7 +280,7 @@ def _of_logs(
 def _printed_by_fp8(log: Log) -> Reason | None:
     """Say which line a log lacks that its trainer prints whenever FP8 is turned on."""
     trainer = patterns.known().get(log.trainer)
-    if trainer is None or not log.began or log.mentions:
+    if trainer is None or not log.began or _of_last_start(log):
         return None
     line = next((line for line in trainer.lines if line.always), None)
     if line is None:
@@ -291,6 +291,12 @@ def _printed_by_fp8(log: Log) -> Reason | None:
         "it converts linears to FP8"
     )
     return Reason("line-missing", text, log.path)
+
+
+def _of_last_start(log: Log) -> list[Mention]:
+    """The lines on FP8 since the first step of the start before the last one."""
+    began = [curve.line for curve in log.starts if len(curve)]
+    return [one for one in log.mentions if len(began) < 2 or one.line > began[-2]]
 
 
 def _restarted_without(logs: Sequence[Log]) -> Reason | None:

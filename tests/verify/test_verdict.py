@@ -107,6 +107,18 @@ def test_where_log_and_trace_disagree_the_trace_decides():
     assert judge([log("claims")], [trace()], FP8).contradictions == []
 
 
+def test_the_last_start_of_a_log_counts():
+    first, second = Curve(line=9), Curve(line=99)
+    for curve in (first, second):
+        curve.add(step=1, loss=3.0)
+    lines = [Mention("denies", "off", 5, "off"), Mention("claims", "on", 95, "on")]
+    again = Log("run.log", "kempnerforge", starts=[first, second], mentions=lines)
+    assert said([again], expected=FP8)[0::3] == ("cannot-tell", ["log-claims"])
+    lines.reverse()
+    lines[0], lines[1] = replace(lines[0], line=5), replace(lines[1], line=95)
+    assert said([again], expected=FP8)[0::3] == ("not-fp8", ["log-denies"])
+
+
 def test_one_rank_in_16_bit_makes_it_partly():
     codes = ["traces-differ", "fp8-gemms", "no-fp8-gemms"]
     told = said(traces=[trace(), trace(fp8=0)], expected=FP8)
