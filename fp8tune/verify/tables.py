@@ -46,7 +46,7 @@ def read(path: str, text: Text) -> Trace:
             break
         blocks.append(block)
     lines = [line for line in "".join(blocks).splitlines() if len(line) < LONGEST_LINE]
-    rows, on_gpu = _rows(lines)
+    rows, on_gpu, of_trainer = _rows(lines)
     trace.events = len(rows)
     trace.cut = trace.cut or text.cut
     if not rows:
@@ -54,13 +54,14 @@ def read(path: str, text: Text) -> Trace:
         return trace
     trace.device = "cuda" if on_gpu else "cpu"
     _fill(trace, rows, on_gpu=on_gpu)
+    trace.trains = trace.trains or of_trainer or None
     return trace
 
 
-def _rows(lines: list[str]) -> tuple[list[_Row], bool]:
-    """Return the rows of all tables, and whether they have times of a GPU."""
+def _rows(lines: list[str]) -> tuple[list[_Row], bool, bool]:
+    """Return the rows, whether they have times of a GPU, whether a trainer wrote them."""
     rows: list[_Row] = []
-    on_gpu = False
+    on_gpu = of_trainer = False
     columns: dict[str, int] = {}
     for line in lines:
         cells = _split(line)
@@ -69,10 +70,10 @@ def _rows(lines: list[str]) -> tuple[list[_Row], bool]:
             on_gpu = on_gpu or "Self CUDA" in columns
         elif "Kernel" in cells and "Calls" in cells and "CUDA (ms)" in cells:
             columns = {name: at for at, name in enumerate(cells)}
-            on_gpu = True
+            on_gpu = of_trainer = True
         elif columns and len(cells) == len(columns):
             rows += _row(cells, columns)
-    return rows, on_gpu
+    return rows, on_gpu, of_trainer
 
 
 def _split(line: str) -> list[str]:
@@ -125,7 +126,8 @@ def _fill(trace: Trace, rows: list[_Row], *, on_gpu: bool) -> None:
     trace.forward = True if trace.fp8.calls else None
     trace.backward = True if backward else None
     kinds = {pattern.kind for _, pattern in operators}
-    trace.trains = True if "backward" in kinds else None
+    kinds |= {pattern.kind for _, pattern in kernels}
+    trace.trains = True if backward or kinds & {"backward", "optimizer"} else None
     trace.casts = _calls(kernels).get("cast", 0) or calls.get("cast", 0)
     generated = any(pattern.compiled for _, pattern in kernels)
     trace.compiled = True if generated or "compiled" in kinds else None

@@ -287,11 +287,13 @@ class _Collector:
                     calls=calls,
                 )
         tally.finish()
-        ran_backward = any(meaning.kind == "backward" for meaning in self.meanings)
-        if ran_backward:
+        kinds = {meaning.kind for meaning in self.meanings}
+        if "backward" in kinds:
             trace.trains = True
         elif self.operators and not trace.cut:
             trace.trains = False
+        elif trace.backward or "optimizer" in kinds:
+            trace.trains = True
 
     def _kernels(self, tally: Tally, nested: Nested) -> bool:
         """Count the kernels of GEMMs; return whether there are any."""

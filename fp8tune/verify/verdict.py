@@ -35,7 +35,7 @@ experts stay in bf16, 0.2 of the FLOPs is right.
 """
 
 FORWARD_ONLY = 0.55
-"""FP8 share of the calls that the forward pass alone cannot reach.
+"""FP8 share of a training step's calls that the forward pass alone cannot reach.
 
 With full activation checkpointing two of the four GEMMs of a linear are forward.
 """
@@ -119,9 +119,11 @@ def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
     if trace.backward is False:
         text = f"{what}, all of them forward: the backward pass has none"
         return says("partly", "forward-only", text)
-    if trace.backward is None and fp8 / all_of < FORWARD_ONLY:
+    step_seen = trace.trains and not trace.cut
+    if trace.backward is None and (not step_seen or fp8 / all_of < FORWARD_ONLY):
         text = f"{what}; the trace does not show whether in the backward pass too"
-        return says.open("pass-unknown", text, BOTH)
+        missing = WHOLE_STEP if trace.cut else CHROME if trace.table else BOTH
+        return says.open("pass-unknown", text, missing)
     if expected.compile and trace.compiled is False:
         text = f"{what}, in eager mode, and the config asks for torch.compile"
         return says("partly", "not-compiled", text)
@@ -132,6 +134,10 @@ WHOLE_STEP = "a profile of at least one whole training step, with GPU activity"
 BOTH = (
     "a profile with CPU activity beside that of the GPU "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+)
+CHROME = (
+    'the Chrome trace of that profile (profile.export_chrome_trace("trace.json")): '
+    "a table does not show it"
 )
 
 
@@ -250,18 +256,21 @@ def _of_logs(
     steps = sum(len(curve) for log in logs for curve in log.starts)
     if denial:
         return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
+    counted = proof[1].count if proof else None
     asked_for = expected.modules or 0
-    if proof and steps and asked_for and asked_for == proof[1].count:
-        text = f"the log counts {proof[1].count} converted linears, as the config asks"
+    if proof and counted and steps and counted == asked_for:
+        text = f"the log counts {counted} converted linears, as the config asks"
         return _said("verified", "linears-counted", text, *proof)
     if asked is False and not claim and not proof:
         text = "16 bit was asked for, and no line of the log speaks of FP8"
         return OfTrace("not-fp8", Reason("not-asked", text))
     profile = "a profile of one training step"
+    if proof and counted is None:
+        text = "the log prints converted linears, and does not count them"
+        return _said("cannot-tell", "linears-printed", text, *proof, missing=profile)
     if proof:
-        many = "" if proof[1].count is None else f"{proof[1].count} "
-        text = f"the log shows {many}converted linears"
-        if steps and many and (proof[1].count or 0) < asked_for:
+        text = f"the log counts {counted} converted linears"
+        if steps and (counted or 0) < asked_for:
             text += f", the config asks for {asked_for}"
             return _said("partly", "linears-missing", text, *proof)
         return _said("cannot-tell", "linears-counted", text, *proof, missing=profile)

@@ -31,6 +31,12 @@ def log(*says, steps=10):
     return Log("run.log", "kempnerforge", starts=[curve], mentions=mentions)
 
 
+def printed_model():
+    """A log that shows a converted linear, and not how many there are."""
+    shown = Mention("proves", "printed-model", 5, "(k_proj): Float8Linear()", None)
+    return replace(log(), mentions=[shown])
+
+
 def said(logs=(), traces=(), expected=NOTHING):
     found = judge(logs, traces, expected)
     codes = [one.code for one in found.reasons if one.code not in ("asked", "claimed")]
@@ -47,7 +53,15 @@ def said(logs=(), traces=(), expected=NOTHING):
         (trace(fp8=0, casts=9), FP8, "partly", "casts-only"),
         (trace(backward=False), FP8, "partly", "forward-only"),
         (trace(fp8=8, other=8, backward=None), FP8, "cannot-tell", "pass-unknown"),
-        (trace(backward=None), FP8, "verified", "fp8-gemms"),
+        (trace(backward=None, trains=True), FP8, "verified", "fp8-gemms"),
+        # of inference, or of a file that ends within the forward pass
+        (trace(backward=None), FP8, "cannot-tell", "pass-unknown"),
+        (
+            trace(backward=None, trains=True, cut="end"),
+            FP8,
+            "cannot-tell",
+            "pass-unknown",
+        ),
         (trace(fp8=6, other=24), NOTHING, "cannot-tell", "share-unknown"),
         (trace(fp8=6, other=24), FP8, "partly", "share-too-small"),
         (trace(fp8=0, other=0), FP8, "cannot-tell", "no-gemms"),
@@ -85,6 +99,8 @@ def test_a_trace_decides(one, expected, word, code):
         ([log()], FP8, "cannot-tell", False, "log-silent"),
         ([log()], BF16, "not-fp8", False, "not-asked"),
         ([log("claims")], BF16, "cannot-tell", True, "log-claims"),
+        ([printed_model()], NOTHING, "cannot-tell", True, "linears-printed"),
+        ([printed_model()], FP8, "cannot-tell", True, "linears-printed"),
         ([log(steps=0)], NOTHING, "cannot-tell", False, "no-evidence"),
     ],
 )
