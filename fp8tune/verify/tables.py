@@ -59,7 +59,7 @@ def read(path: str, text: Text) -> Trace:
 
 
 def _rows(lines: list[str]) -> tuple[list[_Row], bool, bool]:
-    """Return the rows, whether they have times of a GPU, whether a trainer wrote them."""
+    """Return the rows, and whether they are of a GPU and of a trainer that trains."""
     rows: list[_Row] = []
     on_gpu = of_trainer = False
     columns: dict[str, int] = {}
