@@ -143,6 +143,8 @@ def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> 
         )
     else:
         reader = logs.Follower(path, options.trainer, texts())
+        if not os.path.exists(path):
+            print(f"fp8tune: waiting for {path}", file=sys.stderr)
     try:
         for _ in _blocks(reader, options.timeout):
             evidence.logs = [reader.log]

@@ -142,7 +142,8 @@ def test_follow_ends_with_the_run_or_after_its_timeout(call, tmp_path, monkeypat
     assert call("train.log", "--follow", "--timeout", "60")[0] == 3
     (tmp_path / "train.log").write_text(GOOD.rpartition("[rank 0]")[0])
     assert call("train.log", "--follow", "--timeout", "0.1")[0] == 3
-    assert call("never.log", "--follow", "--timeout", "0.1")[0] == 3
+    code, _, error = call("never.log", "--follow", "--timeout", "0.1")
+    assert (code, error) == (3, "fp8tune: waiting for never.log\n")
 
 
 def test_follow_reads_traces_as_they_appear(call, traces, tmp_path, monkeypatch):

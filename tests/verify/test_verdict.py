@@ -120,6 +120,11 @@ def test_where_log_and_trace_disagree_the_trace_decides():
         "verified",
         ["log-denies-fp8"],
     )
+    found = judge([], [trace()], BF16)
+    assert (found.word, [one.code for one in found.contradictions]) == (
+        "verified",
+        ["fp8-not-asked"],
+    )
     assert judge([log("claims")], [trace()], FP8).contradictions == []
 
 
