@@ -94,6 +94,41 @@ RUNS = {
             ("child-failed", "out-of-memory"),
         ],
     ),
+    "NCCL finds no memory left on the GPU": (
+        [
+            "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp"
+            ":94, unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+            "[rank0]: Cuda failure 2 'out of memory'",
+        ],
+        [("out-of-memory", ""), ("nccl-failure", "out-of-memory")],
+    ),
+    "a rank that fails after another one has seen it leave": (
+        [
+            "[rank3]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp"
+            ":94, remote process exited or there was a network error",
+            "[rank1]: ValueError: the shard is empty",
+        ],
+        [("unknown-exception", ""), ("peer-lost", "unknown-exception")],
+    ),
+    "torch names the tensors below the error": (
+        [
+            "RuntimeError: Error(s) in loading state_dict for Transformer:",
+            "\tsize mismatch for head.weight: copying a param with shape torch.Size",
+        ],
+        [
+            ("checkpoint-of-another-layout", ""),
+            ("unknown-exception", "checkpoint-of-another-layout"),
+        ],
+    ),
+    "lspci is missing in the container": (
+        [
+            *steps(9.0),
+            "WARNING - Error running lspci: [Errno 2] No such file or directory: "
+            "'lspci', fallback to use device_name",
+            "ValueError: the shard is empty",
+        ],
+        [("unknown-exception", "")],
+    ),
     "ten NaN losses": (
         [
             *steps(9.0, 8.9),
