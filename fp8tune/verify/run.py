@@ -81,8 +81,15 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
     found = inputs(paths)
     evidence = Evidence(config or _only(found))
     for path in found.logs:
-        evidence.logs.append(_log(path, options.trainer))
+        try:
+            evidence.logs.append(_log(path, options.trainer))
+        except NoRun as error:
+            if path in paths:
+                raise
+            print(f"fp8tune: {error}; skipped", file=sys.stderr)
     evidence.traces = [_trace(path) for path in found.traces]
+    if not evidence.logs and not evidence.traces:
+        raise NoRun("no log of these folders can be read; name the file itself")
     return evidence.answer()
 
 

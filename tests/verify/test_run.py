@@ -110,6 +110,23 @@ def test_folders_without_a_run(call, tmp_path):
     assert "name the file itself" in err
 
 
+def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "core.out").write_bytes(bytes(range(256)) * 100)
+    code, _, error = call("run")
+    assert (code, error.splitlines()) == (
+        2,
+        [
+            "fp8tune: run/core.out: binary data, not a log; skipped",
+            "fp8tune: no log of these folders can be read; name the file itself",
+        ],
+    )
+    (run / "train.log").write_text(GOOD)
+    assert call("run")[0] == 3
+    assert call("run/core.out")[0] == 2
+
+
 def test_a_log_from_stdin(call, monkeypatch):
     stdin = io.TextIOWrapper(io.BytesIO(f"{DENIED}\n".encode()))
     monkeypatch.setattr("sys.stdin", stdin)
