@@ -185,7 +185,10 @@ def _of_share(trace: Trace, expected: Expected, what: str, says: _Says) -> OfTra
     """Compare how much runs in FP8 with what the config asks for."""
     if expected.flop_share is None:
         if trace.fp8.calls / _all(trace) >= MOST:
-            return says("verified", "fp8-gemms", f"{what}, forward and backward")
+            text = f"{what}, forward and backward"
+            if trace.other.calls:
+                text += "; --config train.toml checks whether more should"
+            return says("verified", "fp8-gemms", text)
         text = f"{what}; whether more should, only the config can tell"
         return says.open("share-unknown", text, CONFIG)
     least, most, unit = _measured(trace)

@@ -140,6 +140,13 @@ def test_the_last_start_of_a_log_counts():
     assert said([again], expected=FP8)[0::3] == ("not-fp8", ["log-denies"])
 
 
+def test_without_a_config_gemms_in_16_bit_are_said():
+    text = "FP8, forward and backward"
+    more = f"{text}; --config train.toml checks whether more should"
+    assert judge([], [trace(other=0)]).reasons[-1].message.endswith(text)
+    assert judge([], [trace(other=3)]).reasons[-1].message.endswith(more)
+
+
 def test_one_rank_in_16_bit_makes_it_partly():
     codes = ["traces-differ", "fp8-gemms", "no-fp8-gemms"]
     told = said(traces=[trace(), trace(fp8=0)], expected=FP8)
