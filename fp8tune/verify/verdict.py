@@ -88,7 +88,7 @@ def judge(
     decided = [one for one in told if one.word != "cannot-tell"]
     if decided:
         word, more = _of_traces(decided)
-        stopped = _restarted_without(logs)
+        stopped = _restarted_without(logs) or _in_16_bit(logs)
         if word == "verified" and stopped:
             word, more = "partly", [stopped, *more]
         found = Verdict(word, asked, claimed, reasons + more)
@@ -326,6 +326,21 @@ def _restarted_without(logs: Sequence[Log]) -> Reason | None:
         if len(ends) > 1 and lines and max(lines) < ends[-2]:
             text = "the run was started again, and from then on no line speaks of FP8"
             return Reason("restarted-without-fp8", text, log.path, ends[-1])
+    return None
+
+
+def _in_16_bit(logs: Sequence[Log]) -> Reason | None:
+    """Say which log names another precision than FP8, although another log has FP8."""
+    named = [
+        (log, log.settings["precision"]) for log in logs if "precision" in log.settings
+    ]
+    if any(precision == "fp8" for _, precision in named):
+        for log, precision in named:
+            if precision != "fp8":
+                text = (
+                    f"this log says that the precision is {precision}, another one fp8"
+                )
+                return Reason("logs-differ", text, log.path)
     return None
 
 

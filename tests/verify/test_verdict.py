@@ -140,6 +140,13 @@ def test_the_last_start_of_a_log_counts():
     assert said([again], expected=FP8)[0::3] == ("not-fp8", ["log-denies"])
 
 
+def test_the_log_of_one_rank_in_16_bit_makes_it_partly():
+    fp8 = replace(log("claims"), settings={"precision": "fp8"})
+    bf16 = replace(log(), settings={"precision": "bf16"})
+    assert said([fp8, bf16], [trace()])[::3] == ("partly", ["logs-differ", "fp8-gemms"])
+    assert said([fp8, fp8], [trace()])[::3] == ("verified", ["fp8-gemms"])
+
+
 def test_without_a_config_gemms_in_16_bit_are_said():
     text = "FP8, forward and backward"
     more = f"{text}; --config train.toml checks whether more should"
