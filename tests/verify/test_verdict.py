@@ -120,11 +120,12 @@ def test_where_log_and_trace_disagree_the_trace_decides():
         "verified",
         ["log-denies-fp8"],
     )
-    found = judge([], [trace()], BF16)
-    assert (found.word, [one.code for one in found.contradictions]) == (
-        "verified",
-        ["fp8-not-asked"],
-    )
+    in_bf16 = replace(log(), settings={"precision": "bf16"})
+    for found in judge([], [trace()], BF16), judge([in_bf16], [trace()]):
+        assert (found.word, [one.code for one in found.contradictions]) == (
+            "cannot-tell",
+            ["fp8-not-asked"],
+        )
     assert judge([log("claims")], [trace()], FP8).contradictions == []
 
 
