@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     help="Standard deviation of the loss between seeds, if you know it.",
 )
 @click.option(
-    "--html", default="", metavar="FILE", help="Write a page with the curves."
+    "--html", default="", metavar="FILE", help="Write a page with the curves, as .html."
 )
 @gpu_option
 @world_size_option
@@ -95,6 +95,8 @@ def command(
             "two configs" if configs else "an FP8 run and a bf16 run, or two configs"
         )
         raise Failure(f"compare takes {wanted}")
+    if html and not html.casefold().endswith((".html", ".htm")):
+        raise Failure(f"--html {html}: the file must end with .html")
     if not configs:
         known = None if seed_spread is None else seed_spread / 100
         result = _compare_runs(paths, labels, loss_tag, known)

@@ -81,6 +81,7 @@ class Gap:
     ``fp8`` and ``bf16`` are mean losses there, ``total`` the gap with the interval that
     decides, ``steps`` with that of these very runs. ``spread`` is the standard
     deviation between seeds of bf16, and ``assumed`` whether it was not measured.
+    ``fp8_range`` is the difference between the highest and the lowest mean of FP8 runs.
     ``visible`` is the smallest gap that would be seen in 4 of 5 such comparisons,
     ``margin`` the largest that counts as none.
     """
@@ -91,6 +92,7 @@ class Gap:
     steps: Interval
     spread: float
     assumed: bool
+    fp8_range: float
     visible: float
     places: int
     margin: float
@@ -133,6 +135,7 @@ class Comparison:
     equal: Equal | None = None
     norms: Norms | None = None
     diverged_at: float | None = None
+    diverged_bf16: tuple[Run, ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -160,10 +163,10 @@ def compare(
         norms=_norms(result),
         gap=_gap(aligned, ours, theirs, seed_spread),
     )
+    if failed := _diverged_bf16(bf16, theirs):
+        return replace(result, reason="bf16-diverged", diverged_bf16=failed)
     if result.gap:
         result = replace(result, equal=_equal(result, result.gap))
-    if any(map(_ends_in_nan, bf16)) or any(map(curves.diverged, theirs)):
-        return replace(result, reason="bf16-diverged")
     middle = [statistics.fmean(row) for row in zip(*theirs, strict=True)]
     if place := _divergence(result, ours, middle):
         return replace(
@@ -219,6 +222,7 @@ def _gap(
     if min(map(min, bf16)) <= 0:
         return None
     middles = [statistics.fmean(row) for row in bf16]
+    ends_of_fp8 = [statistics.fmean(row) for row in fp8]
     differences = [
         statistics.fmean(row[: len(ours)]) - statistics.fmean(row[len(ours) :])
         for row in zip(*ends, strict=True)
@@ -235,12 +239,13 @@ def _gap(
         spread = max(given * loss, statistics.stdev(middles) if len(bf16) > 1 else 0.0)
         whole = math.hypot(half, curves.NORMAL * spread * scale)
     return Gap(
-        fp8=statistics.fmean(statistics.fmean(row) for row in fp8),
+        fp8=statistics.fmean(ends_of_fp8),
         bf16=loss,
         total=Interval(value, value - whole, value + whole),
         steps=Interval(value, value - half, value + half),
         spread=spread,
         assumed=not known,
+        fp8_range=max(ends_of_fp8) - min(ends_of_fp8),
         visible=POWER * whole,
         places=len(final),
         margin=max(TOLERANCE * loss, spread * known),
@@ -395,6 +400,25 @@ def _divergence(
         if curves.diverged(losses) or curves.fell_behind(losses, middle):
             return "loss", result.aligned.places[_last_together(losses, middle)]
     return None
+
+
+def _diverged_bf16(
+    bf16: Sequence[Run], theirs: Sequence[Sequence[float]]
+) -> tuple[Run, ...]:
+    """Return the bf16 runs that diverged, by themselves or next to the others."""
+    failed = []
+    for number, (run, losses) in enumerate(zip(bf16, theirs, strict=True)):
+        others = [row for n, row in enumerate(theirs) if n != number]
+        middle = [statistics.median(row) for row in zip(*others, strict=True)]
+        if _ends_in_nan(run) or (
+            len(losses) >= FEWEST
+            and (
+                curves.diverged(losses)
+                or (middle and curves.fell_behind(losses, middle))
+            )
+        ):
+            failed.append(run)
+    return tuple(failed)
 
 
 def _last_together(losses: Sequence[float], middle: Sequence[float]) -> int:

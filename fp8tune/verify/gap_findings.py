@@ -20,6 +20,10 @@ from fp8tune.verify.gap import (
 )
 from fp8tune.verify.runs import Run
 
+FP8_RANGE = 4.0
+"""Range of the losses of FP8 runs from which they count as different, in standard
+deviations between bf16 seeds, or in the margin of ``same`` if that is larger."""
+MOST_TIMES = 100
 MIN_SHARE = 0.98
 """Share of the longest run that the others must have for nothing to be said of it."""
 SHOWN_SCALES = 5
@@ -103,14 +107,26 @@ def _verdict(result: Comparison) -> Finding:
             f"FP8 diverged: {how}. bf16 did not.",
             {"why": result.reason, "at": result.diverged_at},
         )
+    if failed := result.diverged_bf16:
+        names = ", ".join(plain(run.path) for run in failed)
+        rest = len(result.bf16) - len(failed)
+        advice = f" Compare without {'it' if len(failed) == 1 else 'them'}."
+        return Finding(
+            verdict,
+            f"Inconclusive: bf16 diverged ({names}).{advice * bool(rest)}",
+            {"why": result.reason, "paths": [run.path for run in failed]},
+        )
     if gap is None:
         return Finding(verdict, f"Inconclusive: {_WHY[result.reason]}.")
     share = relative(gap, gap.total)
     numbers = {"why": result.reason, "gap": share.value}
     side = "above" if share.value > 0 else "below"
     size = (
-        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's ({between(share)})"
+        f"FP8's loss is {abs(100 * share.value):.2f} % {side} bf16's"
+        if round(abs(share.value), 4)
+        else "FP8's loss equals bf16's"
     )
+    size += f" ({between(share)})"
     if verdict == Verdict.SAME:
         what = (
             "the share that DeepSeek-V3 reports as acceptable"
@@ -147,9 +163,8 @@ def _why(result: Comparison, gap: Gap) -> str:
         share = 100 * gap.spread / gap.bf16
         count = len(result.bf16)
         return f"{count} seeds of bf16 differ by {share:.2f} %: it may be the seed"
-    if result.reason == "few-steps":
-        return f"Only {gap.places} logged steps in the last quarter, of {FEWEST}"
-    return "bf16 diverged"
+    steps = f"{gap.places} logged step{'s' * (gap.places > 1)}"
+    return f"The last quarter has only {steps}; {FEWEST} are needed"
 
 
 def _equal(result: Comparison) -> Iterator[Finding]:
@@ -171,27 +186,32 @@ def _equal(result: Comparison) -> Iterator[Finding]:
     if equal.time is None or equal.speed is None:
         yield Finding(
             "tokens-to-equal-loss",
-            f"{message}. Time to equal loss: a run does not log its speed.",
+            f"{message}. Time to equal loss is not known: a run does not log "
+            "its speed.",
             {"tokens": tokens._asdict()},
         )
         return
     time = equal.time
-    more = "more" if equal.speed >= 1 else "less"
-    less = "less" if time.value <= 1 else "more"
+    same = abs(equal.speed - 1) < 0.0005
+    speed = "The same speed" if same else f"{_more(equal.speed)} tokens/s"
     yield Finding(
         "time-to-equal-loss",
-        f"{100 * abs(equal.speed - 1):.1f} % {more} tokens/s became "
-        f"{100 * abs(time.value - 1):.1f} % {less} time to equal loss "
-        f"({time.low:.3f} to {time.high:.3f} times bf16's). {message}.",
+        f"{speed} became {_more(time.value)} time to equal loss "
+        f"({_more(time.low)} to {_more(time.high)}). {message}.",
         {"tokens": tokens._asdict(), "time": time._asdict(), "speed": equal.speed},
     )
 
 
+def _more(ratio: float) -> str:
+    """Return a ratio as ``5.0 % more`` or ``5.0 % less``."""
+    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
+
+
 def _norms(result: Comparison) -> Iterator[Finding]:
     norms = result.norms
-    if norms is None:
+    if norms is None and len(result.aligned):
         yield Finding("no-gradient-norms", "Not all runs log gradient norms.")
-    elif norms.chance <= SPIKES_UNLIKELY:
+    elif norms is not None and norms.chance <= SPIKES_UNLIKELY:
         yield Finding(
             "more-spikes",
             f"FP8's gradient norm spikes {norms.spikes[0]} times, bf16's "
@@ -254,8 +274,7 @@ def _settles(result: Comparison) -> Iterator[Finding]:
         )
         yield Finding(
             "run-longer",
-            f"About {max(2, math.ceil(factor))} times as many logged steps would "
-            f"settle it.{same}",
+            f"{_times_as_many(factor)} as many logged steps would settle it.{same}",
             {"times": factor},
         )
     elif result.reason in ("few-steps", "no-overlap"):
@@ -265,6 +284,13 @@ def _settles(result: Comparison) -> Iterator[Finding]:
         )
 
 
+def _times_as_many(factor: float) -> str:
+    """Return how many times as many steps in words; large numbers are no advice."""
+    if factor > MOST_TIMES:
+        return f"More than {MOST_TIMES} times"
+    return f"About {max(2, math.ceil(factor))} times"
+
+
 def _alignment(result: Comparison) -> Iterator[Finding]:
     aligned = result.aligned
     if aligned.unit == "steps":
@@ -272,6 +298,14 @@ def _alignment(result: Comparison) -> Iterator[Finding]:
             "aligned-by-steps",
             "Not every run shows its tokens per step: aligned by steps, which is right "
             "only if all have the same batch.",
+        )
+    if (gap := result.gap) and gap.fp8_range > FP8_RANGE * max(gap.spread, gap.margin):
+        share = gap.fp8_range / gap.bf16
+        yield Finding(
+            "fp8-runs-differ",
+            f"The FP8 runs differ by {100 * share:.2f} %, which the interval does not "
+            "count. Compare each with bf16 by itself.",
+            {"relative": share},
         )
     if aligned.other_batch:
         sizes = [run.tokens_per_step or 0.0 for run in result.runs]

@@ -62,7 +62,10 @@ def named(scalars: Scalars, loss: str = "") -> Named:
             best = Named("", best.tags)
     if not best.tags:
         raise NoLoss(
-            f"no tag is known to be the loss: --loss-tag names it, of {_shown(scalars)}"
+            f"none of these is known as the loss: {_shown(scalars)}; choose one with "
+            "--loss-tag"
+            if scalars.points
+            else "no numbers in it"
         )
     return best
 

@@ -82,6 +82,7 @@ def test_json_has_these_fields(project, fp8tune, tables):
         ((*SIX[:2], *("--label", "fp8") * 2), "--label: one for each run"),
         ((SIX[0], "nothing.log"), "nothing.log: No such file or directory"),
         ((SIX[0], "a.txt"), "a.txt: no line of a training step of a known trainer"),
+        ((*SIX[:2], "--html", SIX[2]), "must end with .html"),
         ((*SIX[:2], "--html", "no/x.html"), "no/x.html: No such file"),
     ],
 )

@@ -102,7 +102,7 @@ def test_more_tokens_a_second_became_less_time():
     assert result.equal.time.value == pytest.approx(0.95, rel=0.02)
     (finding,) = (f for f in findings(result) if f.code == "time-to-equal-loss")
     assert finding.message.startswith("17.0 % more tokens/s became ")
-    assert " % less time to equal loss" in finding.message
+    assert " % less time to equal loss (" in finding.message
 
 
 @each(
@@ -135,6 +135,33 @@ def test_verdicts(fp8, bf16, verdict, reason):
     result = compare([run(fp8)], [run(bf16)])
     assert (result.verdict, result.reason) == (verdict, reason)
     assert as_json(result)["findings"][0]["code"] == verdict
+
+
+def test_two_steps_in_common_are_no_divergence_of_bf16():
+    fp8 = run([5.5, 5.5, *[math.nan] * 9])
+    result = compare([fp8], [run([5.5, 5.6, 5.6, 5.5])])
+    assert (result.verdict, result.reason) == (Verdict.DIVERGED, "nan")
+
+
+def test_a_seed_of_bf16_that_climbs_does_not_hide_a_gap():
+    climbs = [
+        loss + max(0, n - 200) / 100 for n, loss in enumerate(falling(400, 0.001))
+    ]
+    seeds = [run(falling(400)), run(climbs), run(falling(400, 0.002))]
+    result = compare([run(falling(400))], seeds)
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "bf16-diverged")
+    assert result.diverged_bf16 == (seeds[1],)
+    assert next(findings(result)).message == (
+        "Inconclusive: bf16 diverged (run). Compare without it."
+    )
+
+
+def test_fp8_runs_that_differ_are_told():
+    result = compare([run(falling(400)), run(falling(400, 0.5))], [run(falling(400))])
+    assert "fp8-runs-differ" in codes(result)
+    assert "fp8-runs-differ" not in codes(
+        compare([run(falling(400)), run(falling(400, 0.01))], [run(falling(400))])
+    )
 
 
 def test_nan_from_the_first_step_on():

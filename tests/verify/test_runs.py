@@ -101,10 +101,10 @@ def test_a_table(tmp_path):
 @each(
     ("name", "data", "message"),
     [
-        ("a.csv", b"step,accuracy\n1,2\n", "--loss-tag names it, of `accuracy`"),
+        ("a.csv", b"step,accuracy\n1,2\n", "known as the loss: `accuracy`; choose"),
         ("a.csv", b"", "no CSV with a header"),
         ("a.log", b"hello\n", "no line of a training step"),
-        ("x.tfevents", b"", "no tag is known to be the loss"),
+        ("x.tfevents", b"", "no numbers in it"),
         ("a.bin", bytes(range(256)) * 40, "a.bin: "),
     ],
 )
