@@ -117,6 +117,7 @@ def _check_trainer(config: Config) -> None:
         raise CannotPlan(f"{title}: {reason}; phases are for {known}")
     precision = config.job.find("precision")
     if precision is None:
+        _check_runs(config)
         raise CannotPlan("it is not known whether this config trains in FP8")
     if precision != "fp8":
         keys = config.job.keys_for({"precision": "fp8"}).items()

@@ -42,7 +42,7 @@ phase() {{
   step=$(saved_step)
   if ((step > start)) && [[ ! -e $log ]]; then
     fail "$name" "$checkpoints has a checkpoint of step $step, but there is no $log: \
-these are checkpoints of another run"
+these are checkpoints of another run or of other phases; move $checkpoints away"
   fi
   if ((step >= end)); then
     echo "phase $name: ended before, $checkpoints has step $step"
@@ -117,7 +117,8 @@ def _script(
             words.insert(0, imports)
         words += config.overrides
         ended = about["ended"].replace("END", str(phase.end))
-        log = f"{each.path.removesuffix('.toml')}.log"
+        # With the last step in its name, the log of another split is no log of this one
+        log = f"{each.path.removesuffix('.toml')}.to-{phase.end}.log"
         given = [phase.name, str(phase.start), str(phase.end), ended, log, *words]
         calls.append(f"phase {shlex.join(given)}")
     return TEMPLATE.format(

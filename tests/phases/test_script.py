@@ -97,7 +97,19 @@ def test_checkpoints_of_another_run_are_left_alone(script):
     Path("runs/a b-phases/latest").symlink_to("step_5000")
     done, launches = run()
     assert (done.returncode, launches) == (1, [])
-    assert "there is no train.1-bf16.log: these are checkpoints of" in done.stderr
+    assert "there is no train.1-bf16.to-30.log: these are checkpoints of" in done.stderr
+
+
+def test_checkpoints_of_another_split_are_left_alone(script, fp8tune):
+    run = script()
+    run("good", "run-fail")
+    assert fp8tune("phases", "train.toml", "--bf16-warmup", "90").code == 0
+    done, launches = run()
+    assert (done.returncode, launches) == (1, [])
+    assert done.stderr.endswith(
+        "there is no train.1-bf16.to-90.log: these are checkpoints of another run or "
+        "of other phases; move runs/a b-phases away\n"
+    )
 
 
 def test_the_name_of_a_checkpoint_is_never_evaluated(script):
@@ -112,7 +124,9 @@ def test_the_name_of_a_checkpoint_is_never_evaluated(script):
 def test_a_checkpoint_without_the_last_line_is_not_enough(script):
     run = script()
     run()
-    Path("train.2-fp8.log").write_text("Training complete: 979 steps, 7 tokens\n")
+    Path("train.2-fp8.to-980.log").write_text(
+        "Training complete: 979 steps, 7 tokens\n"
+    )
     Path("runs/a b-phases/latest").unlink()
     Path("runs/a b-phases/latest").symlink_to("step_30")
     silent = f"print = lambda *_: None\n{STAND_IN.read_text()}"
@@ -121,7 +135,7 @@ def test_a_checkpoint_without_the_last_line_is_not_enough(script):
     Path("train.phases.sh").write_text(text)
     done, launches = run()
     assert (done.returncode, launches) == (1, [("fp8", 30)])
-    assert "train.2-fp8.log does not say: Training complete: 980" in done.stderr
+    assert "train.2-fp8.to-980.log does not say: Training complete: 980" in done.stderr
 
 
 def test_no_path_is_ever_run(script, tmp_path):
