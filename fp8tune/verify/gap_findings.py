@@ -24,6 +24,9 @@ FP8_RANGE = 4.0
 """Range of the losses of FP8 runs from which they count as different, in standard
 deviations between bf16 seeds, or in the margin of ``same`` if that is larger."""
 MOST_TIMES = 100
+"""Most times as many steps that are advised."""
+SAME_SPEED = 0.005
+"""Difference of the speeds, relative to bf16's, that is not told."""
 MIN_SHARE = 0.98
 """Share of the longest run that the others must have for nothing to be said of it."""
 SHOWN_SCALES = 5
@@ -192,12 +195,16 @@ def _equal(result: Comparison) -> Iterator[Finding]:
         )
         return
     time = equal.time
-    same = abs(equal.speed - 1) < 0.0005
-    speed = "The same speed" if same else f"{_more(equal.speed)} tokens/s"
+    speed = _more(equal.speed).replace("less", "fewer")
+    became = (
+        "FP8 and bf16 have the same tokens/s, so the time follows the tokens"
+        if abs(equal.speed - 1) < SAME_SPEED
+        else f"{speed} tokens/s became {_more(time.value)} time to equal loss "
+        f"({_more(time.low)} to {_more(time.high)})"
+    )
     yield Finding(
         "time-to-equal-loss",
-        f"{speed} became {_more(time.value)} time to equal loss "
-        f"({_more(time.low)} to {_more(time.high)}). {message}.",
+        f"{became}. {message}.",
         {"tokens": tokens._asdict(), "time": time._asdict(), "speed": equal.speed},
     )
 

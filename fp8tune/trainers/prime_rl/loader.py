@@ -203,8 +203,12 @@ class _Run:
         facts: dict[str, Any] = {"hint": ""}
         instead, becomes, text = REPLACED.get(str(path[-1]), ("", {}, ""))
         if instead in keys:
-            facts["hint"] = f"since July 2026 `{text}` in this table says this"
-            if raw[str(path[-1])] is True and instead not in raw:
+            name = str(path[-1])
+            if raw[name] is False or instead in raw:
+                facts["hint"] = f"remove it: since July 2026 `{instead}` replaces it"
+            else:
+                facts["hint"] = f"since July 2026 it is written `{text}`"
+            if raw[name] is True and instead not in raw:
                 facts |= {"instead": Words(instead), "becomes": becomes}
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)

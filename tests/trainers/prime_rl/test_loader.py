@@ -154,6 +154,22 @@ def test_the_old_switch_of_fp8_has_one_meaning(load, text, kind, becomes):
 
 
 @each(
+    ("keys", "hint"),
+    [
+        ("fp8 = true", "since July 2026 it is written `quantization = { type = "),
+        ("fp8 = false", "remove it: since July 2026 `quantization` replaces it"),
+        (
+            'fp8 = true\nquantization = { type = "fp8" }',
+            "remove it: since July 2026 `quantization` replaces it",
+        ),
+    ],
+)
+def test_the_old_switch_of_fp8_has_a_hint(load, keys, hint):
+    (fault,) = load(f"[model]\n{keys}").faults
+    assert fault.facts["hint"].startswith(hint)
+
+
+@each(
     ("text", "kind", "hint"),
     [
         ("[wandb]", "sft", "did you mean `monitors.wandb`?"),
