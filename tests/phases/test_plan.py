@@ -29,6 +29,7 @@ REFUSED = [
 TITAN = [
     ({"checkpoint.load_step": 5}, "checkpoint.load_step = 5"),
     ({"checkpoint.exclude_from_loading": '["dataloader"]'}, "leaves dataloader out"),
+    ({"checkpoint.last_save_in_hf": "true"}, "last_save_in_hf = true writes no"),
     ({"checkpoint.load_only": "true"}, "checkpoint.load_only = true saves no phase"),
     (
         {

@@ -95,8 +95,6 @@ def settings(job: Job, phase: Phase) -> Iterator[Setting]:
     if job[key]:
         why = "the next phase needs the optimizer too"
         yield Setting(key, False, why)
-    if values.get("checkpoint.last_save_in_hf"):
-        yield Setting("checkpoint.last_save_in_hf", False, "as above")
 
 
 def schedule_hint(job: Job) -> str:
@@ -117,6 +115,12 @@ def refusals(job: Job, phases: Sequence[Phase]) -> Iterator[str]:
     enable = _name(job.given, "checkpoint.enable")
     if not job[enable]:
         yield f"nothing is saved, so no phase can continue: set {enable} = true"
+    if job.given.get("checkpoint.last_save_in_hf"):
+        yield (
+            "checkpoint.last_save_in_hf = true writes no .metadata, so the script "
+            "could not see that the last phase ended: set it to false, and convert the "
+            "last checkpoint with scripts/checkpoint_conversion/convert_to_hf.py"
+        )
     yield from _other_loads(job)
     gathers = job.find("all_gather_asked")
     if gathers and job["checkpoint.async_mode"] != "disabled":
