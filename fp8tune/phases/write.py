@@ -115,7 +115,7 @@ def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
             continue
         if key in wanted and config.overrides:
             reason = "is on the command line too, which would override it"
-            raise CannotPlan(f"`{key}` {reason}: leave it out there")
+            raise CannotPlan(f"`{key}` {reason}: set it in the config instead")
         raise CannotPlan(f"{config.path}: cannot write `{key}` in this layout")
 
 

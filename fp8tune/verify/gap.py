@@ -183,6 +183,8 @@ def _judged_without_rows(result: Comparison) -> Comparison:
         return replace(
             result, verdict=Verdict.DIVERGED, reason="nan", diverged_at=place
         )
+    if failed := tuple(filter(_ends_in_nan, result.bf16)):
+        return replace(result, reason="bf16-diverged", diverged_bf16=failed)
     return replace(result, reason="no-overlap")
 
 

@@ -203,7 +203,10 @@ def _log(path: str, files: Sequence[str]) -> Run:
         elif name.endswith(".log"):
             statistic += scales.of_log(name)
     if not starts:
-        raise CannotRead(f"{path}: no line of a training step of a known trainer in it")
+        raise CannotRead(
+            f"{path}: no line of a training step of a known trainer in it; a run of any"
+            " trainer can be a .csv with the columns step and loss"
+        )
     _check_is_one_run(path, used, starts)
     run = _joined(path, f"log of {last.trainer}".removesuffix(" of "), used, starts)
     run.ended, run.cut, run.per_gpu = last.ended, last.cut, last.per_gpu

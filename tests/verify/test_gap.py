@@ -170,6 +170,12 @@ def test_nan_from_the_first_step_on():
     assert "from step 3 (3,000 tokens) on" in next(findings(result)).message
 
 
+def test_bf16_of_nan_from_the_first_step_on():
+    result = compare([run(falling(40))], [run([math.nan] * 9)])
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "bf16-diverged")
+    assert next(findings(result)).message == "Inconclusive: bf16 diverged (run)."
+
+
 def test_where_it_diverged():
     fp8 = falling(200) + [9.0] * 200
     assert compare([run(fp8)], [run(falling(400))]).diverged_at == pytest.approx(
