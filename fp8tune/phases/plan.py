@@ -118,7 +118,9 @@ def _check_trainer(config: Config) -> None:
     precision = config.job.find("precision")
     if precision is None:
         _check_runs(config)
-        raise CannotPlan("it is not known whether this config trains in FP8")
+        size = config.job.find("world_size")
+        add = ": add --world-size N, the number of GPUs" if size is None else ""
+        raise CannotPlan(f"it is not known whether this config trains in FP8{add}")
     if precision != "fp8":
         keys = config.job.keys_for({"precision": "fp8"}).items()
         sets = " and ".join(f"{key} = {shown(value)}" for key, value in keys)

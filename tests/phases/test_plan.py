@@ -72,6 +72,15 @@ def test_torchtitan_could_not_continue(tmp_path, keys, reason):
     assert reason in str(refused.value)
 
 
+def test_tensor_parallelism_needs_the_number_of_gpus(tmp_path):
+    text = set_keys(
+        torchtitan("0.2.2").replace('converters = ["quantize.linear.float8"]\n', ""),
+        {"parallelism.tensor_parallel_degree": "8"},
+    )
+    with pytest.raises(CannotPlan, match=r"in FP8: add --world-size N"):
+        planned(tmp_path, text, "50")
+
+
 def test_checkpointing_must_be_on(tmp_path):
     text = torchtitan("0.2.2").replace("enable = true", "enable = false")
     with pytest.raises(CannotPlan, match=r"set checkpoint.enable = true"):
