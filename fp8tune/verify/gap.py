@@ -200,8 +200,10 @@ def _judged(result: Comparison) -> Comparison:
         return replace(result, verdict=side, reason="gap")
     if noise > NOISE_LIMIT * gap.margin:
         return replace(result, reason="noise")
+    if gap.assumed:
+        return replace(result, reason="seeds")
     if size > gap.margin:
-        return replace(result, reason="seeds" if gap.assumed else "more-seeds")
+        return replace(result, reason="more-seeds")
     return replace(result, verdict=Verdict.SAME, reason="gap")
 
 
