@@ -172,7 +172,7 @@ def compare(
         return replace(
             result, verdict=Verdict.DIVERGED, reason=place[0], diverged_at=place[1]
         )
-    return _judged(result)
+    return _judged(result, seed_spread)
 
 
 def _judged_without_rows(result: Comparison) -> Comparison:
@@ -188,8 +188,11 @@ def _judged_without_rows(result: Comparison) -> Comparison:
     return replace(result, reason="no-overlap")
 
 
-def _judged(result: Comparison) -> Comparison:
-    """Judge the gap of runs of which none diverged."""
+def _judged(result: Comparison, seed_spread: float | None) -> Comparison:
+    """Judge the gap of runs of which none diverged.
+
+    They are the same only if the spread of seeds is known.
+    """
     gap = result.gap
     if gap is None or gap.places < FEWEST:
         few = gap is not None or len(result.aligned) <= MIN_ROWS
@@ -200,7 +203,7 @@ def _judged(result: Comparison) -> Comparison:
         return replace(result, verdict=side, reason="gap")
     if noise > NOISE_LIMIT * gap.margin:
         return replace(result, reason="noise")
-    if gap.assumed:
+    if gap.assumed and (seed_spread is None or size > gap.margin):
         return replace(result, reason="seeds")
     if size > gap.margin:
         return replace(result, reason="more-seeds")

@@ -45,6 +45,8 @@ def inputs(paths: tuple[str, ...]) -> Inputs:
             found.logs.append(path)
         elif os.path.isdir(path):
             _add_folder(path, found)
+        elif path.endswith(".toml"):
+            raise NoRun(f"{path}: a config, no log; write --config {path}")
         else:
             kind = kind_of(path)
             (found.traces if kind == "trace" else found.logs).append(path)

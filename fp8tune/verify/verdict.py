@@ -7,6 +7,7 @@ if no linear was converted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -120,6 +121,9 @@ def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
     if trace.trains is False:
         text = "nothing runs backward in the trace: it shows no training step"
         return says.open("no-training", text, WHOLE_STEP)
+    if _is_of_another_model(trace, expected):
+        text = "no GEMM of the trace has the size of a linear of the config's model"
+        return says.open("other-shapes", text, OWN_TRACE)
     if not fp8:
         return _without_fp8(trace, says)
     what = f"{fp8} of {all_of} GEMMs run in FP8"
@@ -137,6 +141,10 @@ def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
     return _of_share(trace, expected, what, says)
 
 
+FEWEST_SHAPES = 5
+"""Different GEMMs with shapes from which a trace shows which model ran."""
+
+OWN_TRACE = "a trace of the config's own run, or the config of this run"
 WHOLE_STEP = "a profile of at least one whole training step, with GPU activity"
 BOTH = (
     "a profile with CPU activity beside that of the GPU "
@@ -160,6 +168,15 @@ class _Says:
     def open(self, code: str, text: str, missing: str) -> OfTrace:
         """It cannot be told, for lack of what is missing."""
         return self("cannot-tell", code, text, missing)
+
+
+def _is_of_another_model(trace: Trace, expected: Expected) -> bool:
+    """Whether no GEMM of a trace has the K and N of a linear of the config."""
+    sizes = [Counter((gemm.k, gemm.n)) for gemm in expected.gemms]
+    shapes = [one.shape for one in (*trace.ran, *trace.left) if one.shape]
+    if not sizes or len(shapes) < FEWEST_SHAPES:
+        return False
+    return not any(size <= Counter(shape) for size in sizes for shape in shapes)
 
 
 def _all(trace: Trace) -> int:

@@ -127,6 +127,10 @@ def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
     assert call("run/core.out")[0] == 2
 
 
+def test_a_config_is_no_log(call):
+    assert "write --config train.toml" in call("train.toml")[2]
+
+
 def test_a_log_from_stdin(call, monkeypatch):
     stdin = io.TextIOWrapper(io.BytesIO(f"{DENIED}\n".encode()))
     monkeypatch.setattr("sys.stdin", stdin)

@@ -92,8 +92,8 @@ def test_a_trace_decides(one, expected, word, code):
         ([log("denies")], FP8, "not-fp8", False, "log-denies"),
         ([log("proves")], FP8, "verified", True, "linears-counted"),
         ([log("proves")], NOTHING, "cannot-tell", True, "linears-counted"),
-        ([log("proves uncounted")], NOTHING, "cannot-tell", True, "linears-counted"),
-        ([log("proves uncounted")], FP8, "cannot-tell", True, "linears-counted"),
+        ([log("proves uncounted")], NOTHING, "cannot-tell", True, "linears-printed"),
+        ([log("proves uncounted")], FP8, "cannot-tell", True, "linears-printed"),
         ([log("proves", steps=0)], FP8, "cannot-tell", True, "linears-counted"),
         ([log("proves")], replace(FP8, modules=9), "partly", True, "linears-missing"),
         ([log()], FP8, "cannot-tell", False, "log-silent"),
@@ -153,6 +153,17 @@ def test_without_a_config_gemms_in_16_bit_are_said():
     more = f"{text}; --config train.toml checks whether more should"
     assert judge([], [trace(other=0)]).reasons[-1].message.endswith(text)
     assert judge([], [trace(other=3)]).reasons[-1].message.endswith(more)
+
+
+def test_a_trace_of_another_model_does_not_verify():
+    def of(width):
+        shapes = [(4096, width, width * n) for n in range(1, 6)]
+        return trace(ran=[Left("mm", shape, 3, 9.0) for shape in shapes])
+
+    assert said(traces=[of(1024)], expected=FP8)[0] == "verified"
+    assert said(traces=[of(768)])[0] == "verified"
+    told = said(traces=[of(768)], expected=FP8)
+    assert told[0::3] == ("cannot-tell", ["other-shapes"])
 
 
 def test_one_rank_in_16_bit_makes_it_partly():
