@@ -48,7 +48,11 @@ EVIDENCE = {
         "verify_schedule",
     ),
     "Rules": ("rule_evidence", "trainer_faults"),
-    "Memory": ("depths", "torchtitan_activation_bytes"),
+    "Memory": (
+        "depths",
+        "torchtitan_activation_bytes",
+        "torchtitan_tensor_parallel",
+    ),
     "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }

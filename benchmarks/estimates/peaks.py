@@ -140,9 +140,11 @@ def _config(row: dict[str, Any]) -> Point:
 def _shape(row: dict[str, Any]) -> Point:
     """A run of a trainer without an adapter.
 
-    Tensor parallelism splits all that a token keeps. Reserved beside the peak are: the
-    last block, which stays whole after its forward pass; the buffers of another stream;
-    and the block of the bf16 logits, too small for the fp32 tensors that come after.
+    Tensor parallelism splits all that a token keeps, but for the input of the head,
+    which is gathered (``benchmarks/torchtitan/tensor_parallel.py``). Reserved beside
+    the peak are: the last block, which stays whole after its forward pass; the buffers
+    of another stream; and the block of the bf16 logits, too small for the fp32 tensors
+    that come after.
     That stream has gathered embedding and head from a bf16 copy of the shard, and still
     holds them when it gathers the first block (torch.distributed.fsdp,
     ``_get_param_all_gather_inputs`` and ``FSDPParamGroup.wait_for_unshard``). Where the
@@ -172,7 +174,8 @@ def _shape(row: dict[str, Any]) -> Point:
     block = 2 * found["params.block"] / tp
     table = 2 * found["params.embedding"] / tp
     group = table if apart else 2 * found["params.root"] / tp
-    fields["head_bytes"] = group / row["tokens"]
+    gathered = 2 * model["hidden_size"] if tp > 1 else 0
+    fields["head_bytes"] = group / row["tokens"] + gathered
     if apart:
         fields["memory.gathered_gib"] = (2 * table + 4 * block) / GIB
     job = _job(fields)

@@ -1,7 +1,9 @@
 """What ``estimate`` says of published torchtitan runs, from their TOML.
 
 ``python -m benchmarks.torchtitan.published`` prints memory and speed of every run of
-``published.toml`` with the error of the prediction. The trainer prints what the
+``published.toml`` with the error of the prediction, and the range that ``estimate``
+gives: of allocated memory, and of tokens/s on the GPU that it knows by this name, with
+700 W. The trainer prints what the
 allocator had reserved at most. Where the loss is eager, that includes the freed block
 of the bf16 logits, which an estimate of what is allocated does not have; it is added.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ def main() -> int:
     data = tomllib.loads(RUNS.read_text(encoding="utf-8"))
     rows: list[tuple[str, ...]] = []
     errors: dict[str, list[float]] = {"memory": [], "speed": []}
+    inside: defaultdict[str, list[bool]] = defaultdict(list)
     for run in data["run"]:
         job = job_of(run, data["base"])
         memory = reserved_gib(job)
@@ -38,6 +42,13 @@ def main() -> int:
         off = memory / run["peak_gib"] - 1
         errors["memory"].append(off)
         row = [run["name"], str(run["peak_gib"]), f"{memory:.1f}", f"{off:+.1%}"]
+        low, high = job["memory.low_gib"], job["memory.high_gib"]
+        row.append(f"{low:.1f} to {high:.1f}")
+        freed = memory - job["memory.peak_gib"]
+        inside["memory"].append(low <= run["peak_gib"] <= high)
+        inside["memory with freed logits"].append(
+            low <= run["peak_gib"] <= high + freed
+        )
         if speed:
             faster = speed / run["tokens_per_second"] - 1
             errors["speed"].append(faster)
@@ -46,12 +57,19 @@ def main() -> int:
                 f"{speed:,.0f}",
                 f"{faster:+.1%}",
             ]
-        rows.append((*row, *[""] * (7 - len(row))))
-    titles = ("run", "GiB", "predicted", "error", "tokens/s", "predicted", "error")
+            names = ("speed.tokens_low", "speed.tokens_high")
+            slow, fast = (job[name] / run["gpus"] for name in names)
+            row.append(f"{slow:,.0f} to {fast:,.0f}")
+            inside["speed"].append(slow <= run["tokens_per_second"] <= fast)
+        rows.append((*row, *[""] * (9 - len(row))))
+    each = ("predicted", "error", "range")
+    titles = ("run", "GiB", *each, "tokens/s", *each)
     print(machine.table(rows, titles))
     for name, off in errors.items():
         sizes = sorted(map(abs, off))
         print(f"{name}: median {statistics.median(sizes):.1%}, worst {sizes[-1]:.1%}")
+    for name, found in inside.items():
+        print(f"{name}: {sum(found)} of {len(found)} inside of the range")
     return 0
 
 

@@ -159,18 +159,57 @@ def every_nth(ac_applied: str, layers: int) -> int:
     return layers // int(ac_applied.removeprefix("every-"))
 
 
-def activation_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
-    """Bytes per token that one block keeps; sequence parallelism splits all of it."""
-    return kept_bytes[0] / tp
+def activation_bytes(
+    kept_bytes: tuple[float, float],
+    tp: int,
+    ac_applied: str,
+    layers: int,
+    gathered_inputs_bytes: float,
+) -> float:
+    """Bytes per token that one block keeps; the mean of all if not all are alike.
+
+    Sequence parallelism splits all but the gathered inputs, which only blocks without
+    AC keep.
+    """
+    if ac_applied.startswith("every-"):
+        share = 1 - every_nth(ac_applied, layers) / layers
+    else:
+        share = float(ac_applied == "none")
+    return kept_bytes[0] / tp + share * gathered_inputs_bytes
 
 
-def recompute_bytes(kept_bytes: tuple[float, float], tp: int) -> float:
+def recompute_bytes(
+    kept_bytes: tuple[float, float],
+    tp: int,
+    ac_applied: str,
+    gathered_inputs_bytes: float,
+) -> float:
     """Bytes per token of one block in its backward pass, beyond what it kept."""
-    return kept_bytes[1] / tp
+    gathered = gathered_inputs_bytes if ac_applied != "none" else 0
+    return kept_bytes[1] / tp + gathered
+
+
+def gathered_inputs_bytes(tp: int, hidden_size: int) -> float:
+    """Bytes per token by which TP's gathered inputs exceed an even split, in a block.
+
+    Those of attention and feed-forward, in bf16 (``python -m
+    benchmarks.torchtitan.tensor_parallel``).
+    """
+    return 2 * BF16 * hidden_size * (1 - 1 / tp)
+
+
+def gathered_input_bytes(tp: int, hidden_size: int) -> int:
+    """Bytes per token of the head's input with TP, until its backward pass.
+
+    The head gathers the sequence and keeps it whole, in bf16 (``python -m
+    benchmarks.torchtitan.tensor_parallel``).
+    """
+    return BF16 * hidden_size if tp > 1 else 0
 
 
 def head_bytes(
     trainer_version: str,
+    gathered_input_bytes: int,
     params_root: float,
     params_embedding: int,
     params_block: float,
@@ -183,10 +222,12 @@ def head_bytes(
 ) -> float:
     """Bytes per token of the tables that FSDP has gathered, and of what is kept beside.
 
+    Beside are old gradients, and with TP the gathered input of the head.
     0.1.0 gathers embedding and head together; later releases each by itself, and no
     last block stays whole. The gathered tables come from a copy of the shard.
     """
     kept = reserved_gradient_bytes * params_rank / shards / head_tokens
+    kept += gathered_input_bytes
     if not sharded:
         return kept
     apart = trainer_version != FIRST
