@@ -2,8 +2,8 @@
 
 ``TRAINER_PYTHON -m benchmarks.torchtitan.tensor_parallel WHEELS`` applies the trainer's
 own plan (0.2.2, ``apply_tp``) for rank 0 of 8 on the CPU, runs forward, and counts the
-storages that autograd saves, parameters apart: of one block, and of the final norm and
-head together. Collectives go to torch's fake process group, which allocates what NCCL
+storages that autograd saves, parameters apart: of one block, and of the head alone.
+Collectives go to torch's fake process group, which allocates what NCCL
 would. FP8 is emulated, tensorwise, with its gathering in FP8; without AC it is left
 out, since emulation keeps copies of its own. The tables compare with what ``estimate``
 counts.
@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import PARTITION, parts
+from benchmarks.live_bytes import LiveBytes
 from benchmarks.torchtitan.activation_bytes import (
     DEPTHS,
     TOKENS,
@@ -35,6 +36,7 @@ from fp8tune.trainers.torchtitan.memory import (
     gathered_input_bytes,
     gathered_inputs_bytes,
     kept_bytes,
+    saved_sums_bytes,
 )
 
 TP = 8
@@ -42,6 +44,7 @@ SHAPES = (Shape(512, 2, 8, 8), Shape(512, 4, 8, 8), Shape(1024, 2, 16, 8))
 MODES = (
     ("none", False, False),
     ("none", True, False),
+    ("op", False, False),
     ("full", False, False),
     ("full", False, True),
 )
@@ -96,7 +99,13 @@ def row(shape: Shape, mesh: Any, ac: str, compiled: bool, fp8: bool) -> tuple[st
         kept = kept_bytes(ac, *sizes, 2, True, True, compiled, 2, False)
     except Unknown:
         return ac, words, _words(shape), f"{measured:,.0f}", "unknown", ""
-    counted = activation_bytes(kept, TP, ac, 2, gathered_inputs_bytes(TP, shape.dim))
+    more = (
+        gathered_inputs_bytes(TP, shape.dim),
+        saved_sums_bytes(TP, shape.dim, ac, compiled),
+    )
+    counted = activation_bytes(kept, TP, ac, 2, *more)
+    if ac == "op":  # attention of the CPU is not on the trainer's list
+        counted -= (2 * shape.heads * head_dim + 4 * shape.heads) / TP
     off = f"{counted / measured - 1:+.1%}"
     return ac, words, _words(shape), f"{measured:,.0f}", f"{counted:,.0f}", off
 
@@ -113,11 +122,24 @@ def saved_bytes(
     if compiled:
         blocks = [torch.compile(b, backend=PARTITION, fullgraph=True) for b in blocks]
     hidden = _hidden(shape)
+    if ac == "op":  # what it saves is not in autograd's hooks
+        return _alive(model, hidden)
     with _Saved(model) as saved:
         for block in blocks:
             hidden = block(hidden, model.freqs_cis, None)
     del hidden
     return sum(part.untyped_storage().nbytes() for part in saved.kept.values())
+
+
+def _alive(model: Any, hidden: Any) -> int:
+    """Bytes that are alive after the forward pass of all blocks."""
+    torch: Any = import_module("torch")
+    with LiveBytes("forward") as live:
+        for block in model.layers.values():
+            hidden = block(hidden, model.freqs_cis, None)
+        live.enter("end")
+        torch.empty(1)
+    return live.peaks["end"]
 
 
 def _split(shape: Shape, depth: int, mesh: Any, ac: str, fp8: bool) -> Any:
@@ -139,7 +161,9 @@ def _split(shape: Shape, depth: int, mesh: Any, ac: str, fp8: bool) -> Any:
     if ac != "none":
         infra.apply_ac(
             model,
-            config.ActivationCheckpoint(mode=ac),
+            config.ActivationCheckpoint(
+                mode="selective" if ac == "op" else ac, selective_ac_option="op"
+            ),
             model_compile_enabled=False,
             op_sac_save_list=infra._op_sac_save_list,
         )

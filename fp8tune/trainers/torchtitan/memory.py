@@ -165,17 +165,18 @@ def activation_bytes(
     ac_applied: str,
     layers: int,
     gathered_inputs_bytes: float,
+    saved_sums_bytes: float,
 ) -> float:
     """Bytes per token that one block keeps; the mean of all if not all are alike.
 
     Sequence parallelism splits all but the gathered inputs, which only blocks without
-    AC keep.
+    AC keep, and sums that per-op AC saves.
     """
     if ac_applied.startswith("every-"):
         share = 1 - every_nth(ac_applied, layers) / layers
     else:
         share = float(ac_applied == "none")
-    return kept_bytes[0] / tp + share * gathered_inputs_bytes
+    return kept_bytes[0] / tp + share * gathered_inputs_bytes + saved_sums_bytes
 
 
 def recompute_bytes(
@@ -196,6 +197,23 @@ def gathered_inputs_bytes(tp: int, hidden_size: int) -> float:
     benchmarks.torchtitan.tensor_parallel``).
     """
     return 2 * BF16 * hidden_size * (1 - 1 / tp)
+
+
+def saved_sums_bytes(
+    tp: int,
+    hidden_size: int,
+    ac_applied: str,
+    compile: bool,  # noqa: A002
+) -> float:
+    """Bytes per token that per-op AC saves with TP beyond an even split.
+
+    The product of down before ranks are summed, which is whole, and both sums. For
+    eager blocks (``python -m benchmarks.torchtitan.tensor_parallel``); compiled ones
+    keep only what their backward pass reads, and were not measured.
+    """
+    if tp == 1 or ac_applied != "op" or compile:
+        return 0
+    return BF16 * hidden_size * (1 - 1 / tp) + 2 * BF16 * hidden_size / tp
 
 
 def gathered_input_bytes(tp: int, hidden_size: int) -> int:

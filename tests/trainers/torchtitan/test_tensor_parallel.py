@@ -11,9 +11,8 @@ name = "llama3"
 flavor = "8B"
 [training]
 local_batch_size = 1
-[compile]
-enable = true
 """
+COMPILED = "[compile]\nenable = true\n"
 AC = '[activation_checkpoint]\nmode = "{}"\n'
 SPLIT = "[parallelism]\ntensor_parallel_degree = 8\n"
 TABLES = (RESULTS / "torchtitan_tensor_parallel.md").read_text(encoding="utf-8")
@@ -51,7 +50,7 @@ def of_width(job, text, hidden_size):
 @each("hidden_size", [512, 1024])
 @each(("ac", "words"), [("none", ("none", "compiled")), ("full", ("full", "eager"))])
 def test_a_block_keeps_what_was_recorded(job, hidden_size, ac, words):
-    found = of_width(job, SPLIT + AC.format(ac), hidden_size)
+    found = of_width(job, SPLIT + AC.format(ac) + COMPILED, hidden_size)
     assert round(found["activation_bytes"]) == recorded(*words)[hidden_size]
 
 
@@ -67,7 +66,7 @@ def test_the_head_keeps_its_gathered_input(job, hidden_size):
 def test_gathered_inputs_are_kept_or_made_again_in_every_mode(job):
     sizes = {}
     for mode in ("none", "full", "selective"):
-        found = job(PLAN + SPLIT + AC.format(mode), size=16)
+        found = job(PLAN + SPLIT + AC.format(mode) + COMPILED, size=16)
         whole = sum(found["kept_bytes"]) / 8 + found["gathered_inputs_bytes"]
         sizes[mode] = found["activation_bytes"]
         if mode != "selective":
@@ -75,7 +74,18 @@ def test_gathered_inputs_are_kept_or_made_again_in_every_mode(job):
     assert sizes["selective"] == (sizes["none"] + sizes["full"]) / 2
 
 
+@each("hidden_size", [512, 1024])
+def test_eager_per_op_checkpointing_saves_sums(job, hidden_size):
+    op = SPLIT + AC.format("selective") + 'selective_ac_option = "op"\n'
+    found = of_width(job, op, hidden_size)
+    attention = (2 * hidden_size + 4 * found["heads"]) / 8
+    alive = recorded("op", "eager")[hidden_size]
+    assert found["activation_bytes"] - attention == pytest.approx(alive, rel=0.01)
+    compiled = of_width(job, op + COMPILED, hidden_size)
+    assert compiled["activation_bytes"] == compiled["kept_bytes"][0] / 8
+
+
 def test_one_gpu_gathers_no_inputs(job):
-    found = job(PLAN + AC.format("none"))
+    found = job(PLAN + AC.format("none") + COMPILED)
     kept = {n: found[n] for n in ("gathered_input_bytes", "gathered_inputs_bytes")}
     assert kept == {"gathered_input_bytes": 0, "gathered_inputs_bytes": 0}
