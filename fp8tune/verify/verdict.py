@@ -7,6 +7,7 @@ if no linear was converted.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ FORWARD_ONLY = 0.55
 
 With full activation checkpointing two of the four GEMMs of a linear are forward.
 """
+
+
+LONGEST_LINE = 120
+"""Characters of a log's line that an answer shows."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def judge(
     claim = _last(mentions, "proves") or _last(mentions, "claims")
     if claim:
         log, mention = claim
-        text = " ".join(mention.text.split())
+        text = textwrap.shorten(mention.text, LONGEST_LINE, placeholder=" ...")
         reasons.append(Reason("claimed", text, log.path, mention.line))
     told = [of_trace(trace, expected) for trace in traces]
     decided = [one for one in told if one.word != "cannot-tell"]
