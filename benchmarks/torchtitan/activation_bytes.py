@@ -16,6 +16,8 @@ import logging
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,11 +57,10 @@ MODES = (
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and print every mode and shape."""
-    parser = argparse.ArgumentParser(
-        prog="torchtitan.activation_bytes", description=__doc__
-    )
+@contextmanager
+def torchtitan(arguments: list[str] | None, description: str | None) -> Iterator[None]:
+    """Put torchtitan on the path, from the folder of wheels that a command names."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("wheels", type=Path, help="a folder with the wheels")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as site:
@@ -67,6 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
         zipfile.ZipFile(wheel).extractall(site)
         sys.path.insert(0, site)
         logging.disable(logging.WARNING)
+        yield
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and print every mode and shape."""
+    with torchtitan(arguments, __doc__):
         rows = [row(shape, *mode) for mode in MODES for shape in SHAPES]
     titles = ("AC", "blocks", "D, F/D, heads, KV heads", "measured", "counted", "error")
     print(machine.table(rows, titles))

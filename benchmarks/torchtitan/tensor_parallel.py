@@ -11,13 +11,8 @@ counts.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
-import tempfile
-import zipfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
@@ -26,9 +21,9 @@ from benchmarks.live_bytes import LiveBytes
 from benchmarks.torchtitan.activation_bytes import (
     DEPTHS,
     TOKENS,
-    VERSION,
     Shape,
     build,
+    torchtitan,
 )
 from fp8tune.job import Unknown
 from fp8tune.trainers.torchtitan.memory import (
@@ -53,16 +48,7 @@ MODES = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print blocks and head."""
-    parser = argparse.ArgumentParser(
-        prog="torchtitan.tensor_parallel", description=__doc__
-    )
-    parser.add_argument("wheels", type=Path, help="a folder with the wheels")
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as site:
-        wheel = options.wheels / f"torchtitan-{VERSION}-py3-none-any.whl"
-        zipfile.ZipFile(wheel).extractall(site)
-        sys.path.insert(0, site)
-        logging.disable(logging.WARNING)
+    with torchtitan(arguments, __doc__):
         mesh = _mesh()
         heads = [head_row(shape, mesh) for shape in SHAPES]
         blocks = [row(shape, mesh, *mode) for mode in MODES for shape in SHAPES]

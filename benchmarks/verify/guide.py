@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.paths import ROOT
 from benchmarks.verify import log_runs
-from benchmarks.verify.log_fixtures import ENVIRONMENT, trimmed
+from benchmarks.verify.log_fixtures import ended, trimmed
 from benchmarks.verify.made import Kernel, Op, mm, node, step, write
 
 PROFILING = """[profiling]
@@ -90,15 +88,8 @@ def run(case: str, checkout: str) -> None:
 def trained(python: Path, checkout: Path, case: str, folder: Path) -> bytes:
     """Return what a run printed, without warnings of libraries and its tables."""
     command = [str(python), "-m", "benchmarks.verify.guide", "--run", case]
-    done = subprocess.run(  # noqa: S603 - the command is ours
-        [*command, str(checkout)],
-        cwd=folder,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=600,
-        check=True,
-    )
+    done = ended([*command, str(checkout)], folder)
+    done.check_returncode()
     lines = trimmed(done.stdout, [str(folder), str(checkout)])
     return b"".join(line for line in lines if line.startswith(b"[rank 0]"))
 

@@ -65,15 +65,7 @@ def record(trainer: str, case: str, python: Path, checkout: Path | None) -> byte
     if checkout:
         command.append(str(checkout.resolve()))
     with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run(  # noqa: S603 - the command is ours
-            command,
-            cwd=folder,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=600,
-            check=False,
-        )
+        run = ended(command, folder)
         converted = (Path(folder) / "converted").read_text()
     lines = trimmed(
         run.stdout, [folder, *([str(checkout.resolve())] if checkout else [])]
@@ -85,6 +77,19 @@ def record(trainer: str, case: str, python: Path, checkout: Path | None) -> byte
         f"# modules that torchao converted: {converted}",
     ]
     return b"".join(f"{line}\n".encode() for line in head) + b"".join(lines)
+
+
+def ended(command: list[str], folder: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a trainer as one rank on the CPU; errors go to its output."""
+    return subprocess.run(  # noqa: S603 - the command is ours
+        command,
+        cwd=folder,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+        check=False,
+    )
 
 
 def trimmed(output: bytes, folders: list[str]) -> list[bytes]:

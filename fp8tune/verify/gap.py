@@ -38,8 +38,8 @@ SURE = 1.3
 """Factor on half the 95 % interval beyond which FP8 is called worse or better: 99 %
 where the spread is known well. A false alarm costs more than a miss."""
 BEYOND = 2.0
-"""Most times the tokens for equal loss that are told: the slope is read from the second
-half of a run, and holds no further."""
+"""The answer gives tokens for equal loss up to this factor: the slope is read from the
+second half of a run, and holds no further."""
 FEWEST = 12
 """Fewest places in the last quarter for a verdict on the gap."""
 MIN_ROWS = 3

@@ -15,7 +15,7 @@ from fp8tune.job import Target
 from fp8tune.lint.config import Config, NotAConfig, read_config
 from fp8tune.lint.discover import CannotRead
 from fp8tune.lint.settings import BadSettings
-from fp8tune.verify import lines, trace
+from fp8tune.verify import lines, patterns, trace
 from fp8tune.verify import log as logs
 from fp8tune.verify.answer import Answer
 from fp8tune.verify.cause import texts
@@ -24,10 +24,13 @@ from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.inputs import Inputs, NoRun, inputs
 from fp8tune.verify.measured import calibration, other_settings
-from fp8tune.verify.profiles import how_to_profile
 from fp8tune.verify.verdict import judge
 
 STDIN = "stdin"
+PROFILE = """with torch.profiler around one step of your loop:
+  with torch.profiler.profile() as profile: train_step()
+  profile.export_chrome_trace("trace.json")"""
+"""How to record a profile with a trainer that fp8tune does not know."""
 POLL_S = 0.5
 """How often ``--follow`` looks at the log [s]."""
 
@@ -72,6 +75,14 @@ class Evidence:
             diagnose(self.logs, self.traces, self.config),
             calibration(self.logs, self.config) if as_asked else "",
         )
+
+
+def how_to_profile(trainer: str, missing: str) -> str:
+    """Return what is missing, with the lines of the config that would produce it."""
+    if "a profile" not in missing:
+        return missing
+    known = patterns.known().get(trainer)
+    return f"{missing}: {known.profile if known and known.profile else PROFILE}"
 
 
 def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:

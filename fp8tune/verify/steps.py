@@ -24,7 +24,8 @@ STARTS = 200
 class Steps:
     """Collects the steps that one trainer logs.
 
-    The curve is that of the lowest rank: where a lower one begins, it begins anew.
+    The curve is that of the lowest rank: if a lower one appears, its steps replace
+    those before.
     Steps that have an epoch and no number are kept by it until ``number`` is called.
     ``every`` is how many lines of steps stand for one that is kept.
     """

@@ -15,9 +15,9 @@ from fp8tune.verify.kernels import FP8, GEMMS, Pattern
 ROUNDING_US = 1.0
 """How much later than its parent a child may end; old traces round to 0.25 us."""
 MOST_GEMMS = 50_000
-"""Operators, shapes and passes that are told apart."""
+"""Most combinations of operator, shape and pass."""
 DEEPEST = 10_000
-"""Events inside one another that are told apart."""
+"""Deepest nesting of events."""
 
 
 class Meaning(NamedTuple):

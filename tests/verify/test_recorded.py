@@ -1,4 +1,4 @@
-"""Traces that torch.profiler recorded on this CPU are told apart."""
+"""The verdict on each trace that torch.profiler recorded on this CPU."""
 
 import gzip
 import json
