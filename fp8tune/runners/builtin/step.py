@@ -81,11 +81,12 @@ class Training:
             (loss / count).backward()
             total += exact.item()  # waits for the backward pass (scripts/train.py:851)
             self.read_at.append(time.perf_counter())
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
+        weights = self.model.parameters()
+        norm = nn.utils.clip_grad_norm_(weights, spec.clip_norm, foreach=True)
         grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
-        share = warmup(self.taken + spec.warmup_first, spec.warmup_steps)
+        rates = spec.learning_rates
         for group in self.optimizer.param_groups:
-            group["lr"] = spec.learning_rate * share
+            group["lr"] = rates[min(self.taken, len(rates) - 1)]
         self.optimizer.step()
         if spec.fp8_scales_at_once:
             all_scales(self.model)
@@ -124,7 +125,7 @@ def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
     ]
     return torch.optim.AdamW(
         groups,
-        lr=spec.learning_rate,
+        lr=spec.learning_rates[0],
         betas=(spec.betas[0], spec.betas[1]),
         eps=spec.eps,
         fused=spec.fused and spec.device == "cuda",
@@ -143,7 +144,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
     every micro-batch, except for a chunked loss with a single chunk
     (training/loss.py:28, 64 and 69). It costs most with small micro-batches.
     """
-    flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
+    flat, wanted = logits.view(-1, logits.shape[-1]), labels.view(-1)
+    size = spec.loss_chunk
     if spec.loss == "fp32_cross_entropy":
         return functional.cross_entropy(flat.float(), wanted, ignore_index=IGNORED)
     if spec.loss == "chunked_cross_entropy":
@@ -190,11 +192,6 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
         for part, label in parts
     ]
     return torch.stack(losses).sum() / len(wanted)
-
-
-def warmup(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate that a step has."""
-    return min(1.0, step / steps) if steps else 1.0
 
 
 def _whole(norm: Tensor) -> Tensor:
