@@ -31,6 +31,7 @@ def train(spec: Spec, steps: int, *, profiled: bool) -> Watch:
     """Train as a worker does, watched."""
     with Watch(profiled=profiled) as watch:
         model, _ = build(spec)
+        watch.know(model)
         training = Training(model, spec, batches(spec))
         for _ in range(steps):
             watch.step_begins()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,8 @@ class Steps:
     def watching(self) -> Iterator[None]:
         """Watch what runs inside."""
         tracker: Any = import_module("kempnerforge.metrics.tracker").MetricsTracker
+        training: Any = import_module("kempnerforge.training")
+        look_at(training, "build_optimizer", lambda model, *_: self.watch.know(model))
         look_at(tracker, "start_step", lambda *_: self.watch.step_begins())
         look_at(tracker, "end_step", self._end)
         with self.watch:
@@ -39,9 +42,16 @@ class Steps:
 
 
 def prepare(task: Path) -> bool:
-    """Let a rank compute as a trial does; whether it is profiled."""
+    """Let a rank compute as a trial does; whether it is profiled.
+
+    A trial keeps FP8 matmuls of the CPU out of oneDNN, which may only have slow ones.
+    """
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
+    config = tomllib.loads((task.parent / "config.toml").read_text())
+    if "cuda" not in task.read_text():
+        fp8 = config["train"].get("mixed_precision") == "fp8"
+        torch.backends.mkldnn.set_flags(not fp8)
     said = json.loads(task.read_text())
     return "profiled" in said["names"]
 

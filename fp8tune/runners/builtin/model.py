@@ -76,7 +76,7 @@ def rotate(x: Tensor, tables: tuple[Tensor, ...]) -> Tensor:
         return turned.type_as(x).transpose(1, 2)
     x, half = x.transpose(1, 2), x.shape[-1] // 2
     left, right = x[..., :half], x[..., half:]
-    cos, sin = (table.to(x.dtype) for table in tables)
+    cos, sin = (table.view(1, 1, -1, half).to(x.dtype) for table in tables)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
 
 
