@@ -236,8 +236,11 @@ def clip_gradients(weights: Iterable[nn.Parameter], most: float) -> Tensor:
     groups = by_mesh(weight.grad for weight in own if weight.grad is not None)
     if len(groups) == 1:
         return whole(nn.utils.clip_grad_norm_(own, most))
-    norms = [whole(nn.utils.get_total_norm(group)) for group in groups]
-    total = torch.stack(norms).norm()
+    squares = [
+        whole(torch.stack([gradient.norm() for gradient in group]).square().sum())
+        for group in groups
+    ]
+    total = torch.stack([square.float() for square in squares]).sum().sqrt()
     for group in groups:
         for gradient in group:
             gradient.mul_((most / (total + 1e-6)).clamp(max=1.0))
