@@ -38,10 +38,11 @@ class Experts(nn.Module):
         super().__init__()
         self.top_k = spec.top_k
         self.router = nn.Linear(spec.hidden_size, spec.experts, bias=False)
-        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
+        # in the trainer's order, in which the weights are drawn
         shared = dense(spec, spec.expert_size) if spec.shared_experts > 0 else None
         self.shared_expert = shared
-        self.experts = nn.ModuleList(experts)  # last, as the trainer numbers weights
+        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
+        self.experts = nn.ModuleList(experts)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
