@@ -16,14 +16,15 @@ from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.spec import Spec, from_job, from_json
 from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.builtin.team import join
 from fp8tune.trainers.trainer import trainer
 
 
-def spec_of(text: str, ranks: int, device: str) -> Spec:
+def spec_of(text: str, device: str, *, shards: int, ranks: int) -> Spec:
     """The spec of a trial of this config, as its worker gets it."""
     known = trainer("kempnerforge")
-    job = known.job(known.load(tomllib.loads(text)), Target(world_size=ranks))
-    given = from_job(job, device=device, dp_shard=ranks)._asdict()
+    job = known.job(known.load(tomllib.loads(text)), Target(world_size=shards))
+    given = from_job(job, device=device, dp_shard=shards, ranks=ranks)._asdict()
     return from_json(json.loads(json.dumps(given)))
 
 
@@ -45,8 +46,11 @@ def main(task: Path) -> None:
     said = json.loads(task.read_text())
     profiled = prepare(task)
     text = (task.parent / "config.toml").read_text()
-    ranks = next((int(n) for n in said["names"] if n.isdigit()), 1)
-    spec = spec_of(text, ranks, said["device"])
+    ranks = int(os.environ["WORLD_SIZE"])
+    shards = next((int(name) for name in said["names"] if name.isdigit()), ranks)
+    spec = spec_of(text, said["device"], shards=shards, ranks=ranks)
+    if ranks > 1:
+        join(spec)
     steps = tomllib.loads(text)["train"]["max_steps"]
     watch = train(spec, steps, profiled=profiled)
     report = {"error": "", "failed_at": "", **watch.seen(), "ended": time.time()}
