@@ -28,9 +28,9 @@ def spec_of(text: str, device: str, *, shards: int, ranks: int) -> Spec:
     return from_json(json.loads(json.dumps(given)))
 
 
-def train(spec: Spec, steps: int, *, profiled: bool) -> Watch:
+def train(spec: Spec, steps: int, watch: Watch) -> None:
     """Train as a worker does, watched."""
-    with Watch(profiled=profiled) as watch:
+    with watch:
         model, _ = build(spec)
         watch.know(model)
         training = Training(model, spec, batches(spec))
@@ -38,13 +38,12 @@ def train(spec: Spec, steps: int, *, profiled: bool) -> Watch:
             watch.step_begins()
             taken = training.step()
             watch.step_ends(taken.loss, taken.grad_norm)
-    return watch
 
 
 def main(task: Path) -> None:
     """Run the trial, and report as a rank of the script does."""
     said = json.loads(task.read_text())
-    profiled = prepare(task)
+    watch = prepare(task)
     text = (task.parent / "config.toml").read_text()
     ranks = int(os.environ["WORLD_SIZE"])
     shards = next((int(name) for name in said["names"] if name.isdigit()), ranks)
@@ -52,7 +51,7 @@ def main(task: Path) -> None:
     if ranks > 1:
         join(spec)
     steps = tomllib.loads(text)["train"]["max_steps"]
-    watch = train(spec, steps, profiled=profiled)
+    train(spec, steps, watch)
     report = {"error": "", "failed_at": "", **watch.seen(), "ended": time.time()}
     (task.parent / f"rank{os.environ['RANK']}.json").write_text(json.dumps(report))
     sys.stdout.flush()

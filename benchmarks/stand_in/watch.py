@@ -23,11 +23,12 @@ class Watch:
     between steps. ``cpu_ms`` is the time that the process's threads computed.
     """
 
-    def __init__(self, *, profiled: bool) -> None:
+    def __init__(self, device: str, *, profiled: bool) -> None:
+        self.device = device
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.began: list[tuple[float, float]] = []
-        self.live = LiveBytes("build") if profiled else None
+        self.live = LiveBytes("build") if profiled and device == "cpu" else None
         self.counts: dict[str, int] = {}
 
     def __enter__(self) -> Watch:
@@ -68,6 +69,11 @@ class Watch:
 
     def step_begins(self) -> None:
         """The next step begins."""
+        if self.device == "cuda":
+            torch: Any = import_module("torch")
+            torch.cuda.synchronize()
+            if not self.began:
+                torch.cuda.reset_peak_memory_stats()
         self.began.append((time.perf_counter(), time.process_time()))
         self.enter("step")
 
@@ -81,7 +87,8 @@ class Watch:
         """What was seen, as JSON can hold it."""
         both = zip(self.began, self.began[1:], strict=False)
         took = [[(b - a) * 1e3 for a, b in zip(*pair, strict=True)] for pair in both]
-        found = {
+        found: dict[str, Any] = {
+            "device": self.device,
             "losses": self.losses,
             "norms": self.norms,
             "wall_ms": [wall for wall, _ in took],
@@ -90,6 +97,10 @@ class Watch:
         if self.live:
             found["peaks"] = {phase: self.live.peaks.get(phase, 0) for phase in PHASES}
             found["counts"] = self.counts
+        elif self.device == "cuda":
+            torch: Any = import_module("torch")
+            found["peaks"] = {"step": torch.cuda.max_memory_allocated()}
+            found["counts"] = {}
         return found
 
     def _counted(self, step: int) -> dict[str, int]:
