@@ -134,7 +134,9 @@ def _as_logged(step: Step, spec: Spec) -> Step:
     """
     if spec.ranks < 2 or not (spec.steps and spec.averages_losses):
         return step
-    return step._replace(loss=statistics.fmean(x for x, in gathered([step.loss], spec)))
+    return step._replace(
+        loss=statistics.fmean(x for (x,) in gathered([step.loss], spec))
+    )
 
 
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
