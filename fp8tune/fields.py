@@ -18,6 +18,7 @@ FIELDS: dict[str, str] = {
     "ac_attention_only": "whether AC wraps only the attention modules",
     "ac_saves": "attention kernels whose results per-op AC keeps",
     "ac_budget": "share of activations that a compiled block may keep, 1 for all",
+    "ac_stops_early": "whether AC computes a block again only as far as needed",
     "ac_keeps_rng": "whether AC keeps the state of the random numbers",
     "compile": "whether the model is compiled",
     "compiles_blocks": "whether each block is compiled, not the model as a whole",

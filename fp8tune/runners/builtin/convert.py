@@ -98,7 +98,10 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
     period = int(spec.ac.removeprefix("every-")) if spec.ac.startswith("every-") else 1
     blocks = [module for module in model.modules() if isinstance(module, kind)]
     chosen = set(blocks[period - 1 :: period])
-    options: dict[str, Any] = {"preserve_rng_state": spec.ac_keeps_rng}
+    options: dict[str, Any] = {
+        "preserve_rng_state": spec.ac_keeps_rng,
+        "early_stop": spec.ac_stops_early,
+    }
     if spec.ac == "op":
         options["context_fn"] = partial(save_some_operators, saved_operators(spec))
     apply_activation_checkpointing(

@@ -76,6 +76,11 @@ def ac_keeps_rng(activation_checkpoint_preserve_rng_state: bool = False) -> bool
     return activation_checkpoint_preserve_rng_state
 
 
+def ac_stops_early(activation_checkpoint_early_stop: bool = True) -> bool:
+    """Whether AC repeats a block only as far as needed: a key since 0.2.0."""
+    return activation_checkpoint_early_stop
+
+
 def compiles_blocks() -> bool:
     """Each block is compiled by itself (apply_compile)."""
     return True
@@ -180,6 +185,7 @@ def trial_refusal(
     optimizer: str,
     other_steps: str,
     float8_linears: bool,
+    qk_norm: bool,
     parallelism_enable_async_tensor_parallel: bool,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
@@ -197,6 +203,8 @@ def trial_refusal(
             return f"{name} parallelism of {degree}: it is not built"
     if tp > 1 and float8_linears:
         return f"FP8 with tensor parallelism of {tp}: it is not built"
+    if tp > 1 and qk_norm:
+        return f"norms of queries and keys with tensor parallelism of {tp}"
     if tp > 1 and parallelism_enable_async_tensor_parallel:
         return "asynchronous tensor parallelism"
     if dp_replicate > 1:
