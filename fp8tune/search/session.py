@@ -34,6 +34,7 @@ from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Search
+from fp8tune.search.database import without_password
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,
@@ -75,7 +76,7 @@ from fp8tune.search.stability.loss_runs import (
     conditions_for_replay,
     conditions_for_trials,
 )
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
