@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable
 from itertools import pairwise
 from multiprocessing.queues import Queue
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Semaphore
 from typing import Any, NamedTuple
 
 import optuna
@@ -98,19 +98,35 @@ class Load(NamedTuple):
     pause_s: float
 
 
-def worker(load: Load, waiting: Queue[int], out: Queue[Any], ready: Barrier) -> None:
-    """Work on trials; put the times of their parts [s]."""
+class Channels(NamedTuple):
+    """What the processes tell each other besides the storage.
+
+    At most as many trials are WAITING as there are workers (``room``).
+    """
+
+    waiting: Queue[int]
+    room: Semaphore
+    out: Queue[Any]
+    ready: Barrier
+
+
+def worker(load: Load, channels: Channels) -> None:
+    """Work on trials; put the times of their parts and the CPU time [s]."""
     storage = open_storage(load.url, create=False)
     study = storage.get_study_id_from_name(load.study)
     fields = record(packed=load.packed)
     storage.get_all_trials(study)  # connects
-    ready.wait()
+    channels.ready.wait()
     draw = random.Random(os.getpid())  # noqa: S311
-    times, start = [], time.monotonic()
+    times, cpu_s, start = [], 0.0, time.monotonic()
     for _ in range(load.trials):
         time.sleep(draw.uniform(0.0, 2 * load.pause_s))
-        times.append(work_on(storage, study, waiting.get(), fields))
-    out.put((start, time.monotonic(), times))
+        trial = channels.waiting.get()
+        channels.room.release()
+        before = time.process_time()
+        times.append(work_on(storage, study, trial, fields))
+        cpu_s += time.process_time() - before
+    channels.out.put((start, time.monotonic(), times, cpu_s))
 
 
 def _ms(seconds: Iterable[float]) -> float:
@@ -119,29 +135,37 @@ def _ms(seconds: Iterable[float]) -> float:
 
 
 def measure(load: Load, workers: int) -> dict[str, Any]:
-    """Return the costs with so many workers, each with so many trials."""
+    """Return the costs with so many workers, each with so many trials.
+
+    ``cpu`` is of the worker's process alone, without the server.
+    """
     context = multiprocessing.get_context("spawn")
     storage = open_storage(load.url, create=True)
     optuna.create_study(storage=storage, study_name=load.study)
     study = storage.get_study_id_from_name(load.study)
-    waiting, out = context.Queue(), context.Queue()
-    ready = context.Barrier(workers + 1)
-    args = (load, waiting, out, ready)
+    channels = Channels(
+        waiting=context.Queue(),
+        room=context.Semaphore(workers),
+        out=context.Queue(),
+        ready=context.Barrier(workers + 1),
+    )
+    args = (load, channels)
     started = [context.Process(target=worker, args=args) for _ in range(workers)]
     for process in started:
         process.start()
-    ready.wait()
+    channels.ready.wait()
     creating = []
     for _ in range(workers * load.trials):
+        channels.room.acquire()
         start = time.perf_counter()
-        waiting.put(create(storage, study))
+        channels.waiting.put(create(storage, study))
         creating.append(time.perf_counter() - start)
-    results = [out.get(timeout=600) for _ in started]
+    results = [channels.out.get(timeout=600) for _ in started]
     for process in started:
         process.join()
     optuna.delete_study(storage=storage, study_name=load.study)
-    every = [times for _, _, told in results for times in told]
-    wall = max(end for _, end, _ in results) - min(start for start, _, _ in results)
+    every = [times for _, _, told, _ in results for times in told]
+    wall = max(end for _, end, *_ in results) - min(start for start, *_ in results)
     parts = dict(zip(PARTS, zip(*every, strict=True), strict=True))
     return {
         "workers": workers,
@@ -150,6 +174,9 @@ def measure(load: Load, workers: int) -> dict[str, Any]:
         "trials": len(every),
         "ms_per_trial_of_coordinator": _ms(creating),
         "ms_per_trial_of_worker": _ms(map(sum, every)),
+        "cpu_ms_per_trial_of_worker": round(
+            1e3 * sum(cpu_s for *_, cpu_s in results) / len(every), 1
+        ),
         "ms_of_part": {part: _ms(times) for part, times in parts.items()},
         "trials_per_second": round(len(every) / wall, 1),
     }
