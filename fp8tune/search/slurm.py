@@ -173,7 +173,7 @@ class Jobs:
                 self._say(f"{counted(left, 'job')} of an earlier start work on this")
             if left < self._workers:
                 self._submit(self._workers - left)
-        except _Refused as error:
+        except Refused as error:
             raise CannotSearch(f"Slurm refused the workers: {error}") from None
 
     def poll(self) -> None:
@@ -190,7 +190,7 @@ class Jobs:
             if missing > 0 and not self._is_hopeless():
                 self._submit(missing)
                 self._say(f"{counted(missing, 'job')} ended; submitted again")
-        except _Refused as error:
+        except Refused as error:
             self._say_once(f"Slurm: {error}; trying again")
 
     def stop(self) -> None:
@@ -199,8 +199,8 @@ class Jobs:
             return
         cancel = ["scancel", "--quiet", *sorted(self._arrays)]
         try:
-            _run(cancel)
-        except _Refused as error:
+            run(cancel)
+        except Refused as error:
             self._say(f"Slurm: {error}; to cancel the workers: {shlex.join(cancel)}")
         self._arrays = set()
 
@@ -218,10 +218,10 @@ class Jobs:
             *words,
             os.path.join(self._folder, SCRIPT),
         ]
-        answer = _run(submit, {STORAGE: self._storage})
+        answer = run(submit, {STORAGE: self._storage})
         number = answer.strip().partition(";")[0]
         if not number.isdecimal():
-            raise _Refused(f"sbatch answered {answer.strip()[:80]!r}")
+            raise Refused(f"sbatch answered {answer.strip()[:80]!r}")
         self._arrays.add(number)
         self._ran_s.update({f"{number}_{task}": 0.0 for task in range(count)})
         self._next_look = time.monotonic() + min(FIRST_LOOK_S, self._asked.poll_s)
@@ -229,10 +229,10 @@ class Jobs:
         self._say_once(f"Slurm job {number}, {counted(count, 'worker')}: {shown}")
 
     def _look(self) -> None:
-        """Ask Slurm for the jobs; raises ``_Refused``."""
+        """Ask Slurm for the jobs; raises ``Refused``."""
         mine = [f"--user={os.getuid()}", f"--name={self._name}"]
         form = ["--noheader", "--array", "--format=%F_%K|%T|%M|%r"]
-        lines = _run(["squeue", *mine, *form]).splitlines()
+        lines = run(["squeue", *mine, *form]).splitlines()
         jobs = {job: rest for job, *rest in (line.split("|", 3) for line in lines)}
         for job in self._ran_s.keys() - jobs.keys():
             self._ended += 1
@@ -261,12 +261,12 @@ class Jobs:
             self._say(text)
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A program of Slurm's failed; the message is what it said, in one line."""
 
 
-def _run(words: list[str], more: Mapping[str, str] | None = None) -> str:
-    """Run a program of Slurm's and return its output; raises ``_Refused``.
+def run(words: list[str], more: Mapping[str, str] | None = None) -> str:
+    """Run a program of Slurm's and return its output; raises ``Refused``.
 
     ``more`` are variables that it gets besides those of this process.
     """
@@ -283,13 +283,13 @@ def _run(words: list[str], more: Mapping[str, str] | None = None) -> str:
             timeout=ANSWER_S,
         )
     except FileNotFoundError:
-        raise _Refused(f"{words[0]} is not installed on this machine") from None
+        raise Refused(f"{words[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
-        raise _Refused(f"{words[0]} did not answer in {ANSWER_S:.0f} s") from None
+        raise Refused(f"{words[0]} did not answer in {ANSWER_S:.0f} s") from None
     if done.returncode:
         lines = [line.removeprefix(f"{words[0]}: ") for line in _lines(done.stderr)]
         text = " ".join(line.removeprefix("error: ") for line in lines)
-        raise _Refused(text or f"{words[0]} ended with exit code {done.returncode}")
+        raise Refused(text or f"{words[0]} ended with exit code {done.returncode}")
     return done.stdout
 
 
