@@ -189,7 +189,6 @@ class Jobs:
             missing = self._workers - len(self._ran_s)
             if missing > 0 and not self._is_hopeless():
                 self._submit(missing)
-                self._say(f"{counted(missing, 'job')} ended; submitted again")
         except Refused as error:
             self._say_once(f"Slurm: {error}; trying again")
 
@@ -225,8 +224,11 @@ class Jobs:
         self._arrays.add(number)
         self._ran_s.update({f"{number}_{task}": 0.0 for task in range(count)})
         self._next_look = time.monotonic() + min(FIRST_LOOK_S, self._asked.poll_s)
-        shown = shlex.join(submit)
-        self._say_once(f"Slurm job {number}, {counted(count, 'worker')}: {shown}")
+        workers = counted(count, "worker")
+        if not self._ended:  # once, for who wants to see what was submitted
+            self._say(f"Slurm job {number}, {workers}: {shlex.join(submit)}")
+        else:
+            self._say(f"Slurm job {number}, {workers} in place of those that ended")
 
     def _look(self) -> None:
         """Ask Slurm for the jobs; raises ``Refused``."""

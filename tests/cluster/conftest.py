@@ -15,7 +15,6 @@ import sys
 import uuid
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from fp8tune.search.storage import open_storage
@@ -65,6 +64,8 @@ def opened():
 
 @contextlib.contextmanager
 def new_database(server, options=""):
+    import psycopg  # missing where the tests skip
+
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} {options}")

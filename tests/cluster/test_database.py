@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import optuna
-import psycopg
 import pytest
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState, create_trial
@@ -21,6 +20,7 @@ from optuna.trial import TrialState, create_trial
 from fp8tune.search.storage import BadStudy, errors_of, open_storage
 from tests.cluster.conftest import new_database, python, restart_database
 
+psycopg = pytest.importorskip("psycopg")
 RUNNING, COMPLETE = TrialState.RUNNING, TrialState.COMPLETE
 WAITING = create_trial(state=TrialState.WAITING, user_attrs={"stage": "search"})
 
@@ -63,10 +63,25 @@ def test_a_server_that_refuses_says_why_in_one_line(server, database):
     gc.collect()  # Optuna leaves a connection without rights open
 
 
+OPEN_AT_ONCE = """
+import sys
+import alembic, optuna.storages._rdb.storage, optuna.storages._rdb.models, psycopg
+from fp8tune.search.storage import open_storage
+
+print("ready", file=sys.stderr, flush=True)
+input()
+open_storage(sys.argv[1], create=True).get_all_studies()
+"""
+
+
 def test_every_process_may_be_the_first_of_a_database(database):
-    code = "import sys; from fp8tune.search.storage import open_storage as o\n"
-    code += "o(sys.argv[1], create=True).get_all_studies()"
-    first = [python("-c", code, database, stderr=subprocess.PIPE) for _ in range(6)]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    first = [python("-c", OPEN_AT_ONCE, database, **pipes) for _ in range(6)]
+    for process in first:
+        process.stderr.readline()  # it is ready
+    for process in first:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
     assert [process.communicate()[1] for process in first] == [b""] * 6
 
 
