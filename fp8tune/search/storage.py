@@ -251,7 +251,7 @@ def errors_of(url: str) -> Iterator[None]:
     """Turn a storage's errors into ``BadStudy``, without the URL's password."""
     try:
         yield
-    except BadStudy:
+    except (BadStudy, optuna.exceptions.UpdateFinishedTrialError):
         raise
     except ImportError as error:
         name = getattr(error.__cause__, "name", None) or error.name or "its driver"
