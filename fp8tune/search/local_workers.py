@@ -13,7 +13,7 @@ from fp8tune.lint.wording import counted
 from fp8tune.runners.process import module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
-from fp8tune.search.storage import without_password
+from fp8tune.search.database import without_password
 
 STORAGE = "FP8TUNE_STORAGE"
 """Variable with the storage of the search: a command line would show its password."""

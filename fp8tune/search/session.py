@@ -30,6 +30,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
+from fp8tune.search.database import without_password
 from fp8tune.search.linting import check_config
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers
 from fp8tune.search.machine import (
@@ -69,7 +70,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (

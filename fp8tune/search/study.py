@@ -28,6 +28,7 @@ from fp8tune import atomic
 from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.database import without_password
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
@@ -38,7 +39,6 @@ from fp8tune.search.storage import (
     check_file,
     errors_of,
     open_storage,
-    without_password,
 )
 from fp8tune.studies import JOURNAL
 from fp8tune.trainers.about import misnamed

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.database import without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study, look
 from fp8tune.trials.record import OUTCOMES, Record, parse
 from fp8tune.trials.space import Knob, Space
