@@ -104,6 +104,27 @@ from fp8tune.extras import SEARCH, TRIALS
     "study.journal in the study's folder]",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(0),
+    default=None,
+    metavar="N",
+    help="Run trials at the same time on N workers of this machine, one for each GPU. "
+    "0: wait for `fp8tune worker` processes, here or elsewhere.",
+)
+@click.option(
+    "--gpus",
+    default="",
+    metavar="LIST",
+    help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
+)
+@click.option(
+    "--heartbeat",
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="How often workers show that they live; one that misses six is lost.",
+)
+@click.option(
     "--export",
     default="",
     metavar="FILE",
@@ -131,7 +152,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     """
     from fp8tune.lint.settings import BadSettings
     from fp8tune.search import CannotSearch, load_numpy
-    from fp8tune.search.options import SearchOptions, find_config
+    from fp8tune.search.options import NO_WORKERS, SearchOptions, find_config
 
     try:
         config = config or find_config()
@@ -150,6 +171,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
     asked["world_size"] = asked["world_size"] or 0
+    asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
     asked["as_json"] = output_format == "json"
     try:
         return search(SearchOptions(config=config, **asked), _write_report)

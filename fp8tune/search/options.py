@@ -16,6 +16,8 @@ from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
 """How the names of tuned configs end."""
+NO_WORKERS = -1
+"""The number of workers of a search that runs its trials itself."""
 SHOWN = 20
 """Configs that a message names."""
 
@@ -42,12 +44,30 @@ class SearchOptions(NamedTuple):
     sampler: str = "auto"
     storage: str = ""
     export: str = ""
+    workers: int = NO_WORKERS
+    gpus: str = ""
+    heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
     @property
     def budget_s(self) -> float:
         """The budget in seconds; raises ``CannotSearch``."""
         return parse_duration(self.budget)
+
+    @property
+    def beat_s(self) -> float:
+        """The time between heartbeats of workers [s]; raises ``CannotSearch``."""
+        return parse_duration(self.heartbeat)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes run the trials."""
+        return self.workers != NO_WORKERS or bool(self.gpus)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether trials run on other machines, so that this one needs no GPU."""
+        return self.workers == 0
 
     @property
     def kept(self) -> dict[str, Any]:

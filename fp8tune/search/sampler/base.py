@@ -34,6 +34,7 @@ from fp8tune.search.sampler.past import PASSING, Run, is_timed, run_of
 from fp8tune.search.sampler.speed import Features, features
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
+UNFINISHED = (TrialState.WAITING, TrialState.RUNNING)
 FEASIBLE = 0.4
 """Chance from which a setting is tried: to fit in memory, and to run otherwise."""
 FARTHER = 0.25
@@ -51,7 +52,7 @@ class Proposal(NamedTuple):
 class Known:
     """The state of a study: its trials, memory model and estimates.
 
-    ``running`` are the settings of trials that are running now.
+    ``running`` are the settings of trials that are running or wait for a worker.
     """
 
     space: CandidateSpace
@@ -221,7 +222,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         space = CandidateSpace(self._settings, self._named, tried)
         placed = [(t, p) for t in trials if (p := space.point(t.params)) is not None]
         runs = [run_of(t, p) for t, p in placed if t.state.is_finished()]
-        running = frozenset(p for t, p in placed if t.state == TrialState.RUNNING)
+        running = frozenset(p for t, p in placed if t.state in UNFINISHED)
         points = dict.fromkeys([*space.candidates, *(run.point for run in runs)])
         expected = {point: self._expect(space.params(point)) for point in points}
         memory = MemoryModel(space, runs, self._capacity_gib, expected)
