@@ -118,6 +118,15 @@ from fp8tune.extras import SEARCH, TRIALS
     help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
 )
 @click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run each trial on N GPUs, as many as the run has. With 1, a trial is rank 0 "
+    "of the run, and its communication is predicted.",
+)
+@click.option(
     "--heartbeat",
     default="10s",
     show_default=True,
@@ -170,6 +179,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure("--in-place and --output cannot be combined")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
+    if asked["ranks"] > 1 and asked["runner"] == "replay":
+        raise Failure("--ranks does not go with --runner replay")
     asked["world_size"] = asked["world_size"] or 0
     asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
     asked["as_json"] = output_format == "json"

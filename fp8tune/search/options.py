@@ -46,6 +46,7 @@ class SearchOptions(NamedTuple):
     export: str = ""
     workers: int = NO_WORKERS
     gpus: str = ""
+    ranks: int = 1
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 

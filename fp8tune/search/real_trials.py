@@ -18,6 +18,7 @@ from fp8tune.runners.watch import Guard
 from fp8tune.search.machine import (
     TrialMachine,
     check_host,
+    check_ranks,
     check_watts,
     environment,
     larger_target_gib,
@@ -36,14 +37,16 @@ SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
+def this_machine(
+    device: str, *, watts: bool = False, ranks: int = 1
+) -> TrialMachine:
     """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
 
-    For ``cpu`` the driver is not asked.
+    A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
     """
     if device == "cpu":
         return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
-    driver = current()
+    driver = current(ranks)
     seen = driver.look() if watts else Sample()
     return TrialMachine(
         device,
@@ -52,14 +55,16 @@ def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
         allocator=allocator(),
         failure=driver.failed,
         has_watts=seen.power_w is not None or seen.energy_j is not None,
+        gpus=driver.gpu.count,
     )
 
 
 class RealTrials(NamedTuple):
     """Real trials of a config on a machine.
 
-    ``ranks`` is how many ranks one trial represents. ``synthetic_data`` says why trials
-    do not read the config's data, or is ``""``.
+    ``ranks`` is how many data-parallel ranks one trial represents; ``options.ranks`` of
+    the run's ranks run in it. ``synthetic_data`` says why trials do not read the
+    config's data, or is ``""``.
     """
 
     options: SearchOptions
@@ -72,12 +77,16 @@ class RealTrials(NamedTuple):
     def environment(self) -> dict[str, Any]:
         """What trials depend on besides the config."""
         job, synthetic = self.config.job, bool(self.synthetic_data)
-        return environment(job, self.machine, synthetic_data=synthetic)
+        found = environment(job, self.machine, synthetic_data=synthetic)
+        if self.options.ranks > 1:
+            found["ranks"] = self.options.ranks
+        return found
 
     @property
     def conditions(self) -> Conditions:
         """Whether, and how, these trials can compare losses."""
-        return conditions_for_trials(self.config, self.options.allow, self.ranks)
+        simulated = self.ranks if self.options.ranks == 1 else 1
+        return conditions_for_trials(self.config, self.options.allow, simulated)
 
     def runner(self, scratch: str) -> Builtin:
         """Return the runner; running trials keep their files below ``scratch``."""
@@ -85,6 +94,7 @@ class RealTrials(NamedTuple):
         setup = Setup(
             options.device,
             dp_shard=self.ranks,
+            ranks=options.ranks,
             larger_gib=larger_target_gib(config.job, self.machine),
             synthetic_data=self.synthetic_data,
             enough_s=min(ENOUGH_S, PART * options.budget_s),
@@ -93,7 +103,7 @@ class RealTrials(NamedTuple):
         )
         if options.device == "cpu":
             setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
-        guard = Guard(current()) if options.device == "cuda" else None
+        guard = Guard(current(options.ranks)) if options.device == "cuda" else None
         target = config.job.target
         return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
 
@@ -102,9 +112,10 @@ def real_trials(
     options: SearchOptions, config: TrainConfig, machine: TrialMachine
 ) -> RealTrials:
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
-    ranks = ranks_of_trial(config)
+    ranks = ranks_of_trial(config, options.ranks)
+    check_ranks(machine, options.ranks)
     if options.device == "cpu":
-        check_host(config, options.budget_s)
+        check_host(config, options.budget_s, options.ranks)
     check_watts(options.objective, machine)
     synthetic_data = why_synthetic_data(config)
     return RealTrials(options, config, machine, ranks, synthetic_data)

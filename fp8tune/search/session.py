@@ -233,13 +233,14 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     machine = TrialMachine(options.device)
     if not options.is_remote:
         watts = options.objective == ENERGY
-        machine = this_machine(options.device, watts=watts)
+        machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda" and not options.is_remote:
         if not machine.name:  # a config that no trial represents needs no GPU node
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            ranks_of_trial(config, options.ranks)
         gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
+    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
@@ -277,7 +278,9 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
     }
     starter: Starter = NoStarter()
     if options.workers or options.gpus:
-        gpus = gpus_of_workers(options.gpus, options.workers, options.device)
+        gpus = gpus_of_workers(
+            options.gpus, options.workers, options.device, options.ranks
+        )
         starter = LocalWorkers(place, study.name, study.folder, gpus)
     else:
         command = f"fp8tune worker --storage {shlex.quote(without_password(place))}"
