@@ -37,9 +37,7 @@ SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def this_machine(
-    device: str, *, watts: bool = False, ranks: int = 1
-) -> TrialMachine:
+def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMachine:
     """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
 
     A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
@@ -55,7 +53,7 @@ def this_machine(
         allocator=allocator(),
         failure=driver.failed,
         has_watts=seen.power_w is not None or seen.energy_j is not None,
-        gpus=driver.gpu.count,
+        gpus=driver.gpu.visible,
     )
 
 

@@ -16,12 +16,12 @@ import torch
 import torch._functorch.config as functorch
 import torch._inductor.config as inductor
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
     checkpoint_wrapper,
 )
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     create_selective_checkpoint_contexts,

@@ -134,7 +134,9 @@ def _as_logged(step: Step, spec: Spec) -> Step:
     """
     if spec.ranks < 2 or not (spec.steps and spec.averages_losses):
         return step
-    return step._replace(loss=statistics.fmean(x for x, in gathered([step.loss], spec)))
+    return step._replace(
+        loss=statistics.fmean(x for (x,) in gathered([step.loss], spec))
+    )
 
 
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
@@ -232,7 +234,8 @@ class _Seen:
         """What happened since the last call; ``""`` for nothing."""
         graphs, held = _recompiles(), self._memory()
         own = (graphs != self.graphs, held != self._held, held[1])
-        compiled, moved, retries = map(max, zip(*gathered(own, self._spec)))
+        ranks = gathered(own, self._spec)
+        compiled, moved, retries = map(max, zip(*ranks, strict=True))
         self.graphs, self._held, self.retries = graphs, held, int(retries)
         if compiled:
             return "recompile"

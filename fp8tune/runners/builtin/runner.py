@@ -222,11 +222,7 @@ class Builtin:
             path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(stderr.open("wb"))
-            command = [*self.worker, str(path)]
-            if spec.ranks > 1:
-                command = [*LAUNCH, str(os.getpid()), str(spec.ranks), *command]
-            else:
-                command.append(str(os.getpid()))
+            command = self._command(str(path), spec.ranks)
             left = deadline - waited
             result = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(stderr, before_stage)
@@ -240,6 +236,12 @@ class Builtin:
         steady = self.guard.driver.samples(*stage_times(result, "steady", "profile"))
         seen = summary(steady) | power(found, result.events, samples)
         return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
+
+    def _command(self, path: str, ranks: int) -> list[str]:
+        """Return the command of a trial with its spec in a file."""
+        if ranks > 1:
+            return [*LAUNCH, str(os.getpid()), str(ranks), *self.worker, path]
+        return [*self.worker, path, str(os.getpid())]
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""

@@ -17,9 +17,9 @@ class Spec(NamedTuple):
 
     A trainer need not give those that have a default, from ``init`` to
     ``averages_losses``. With ``ranks`` > 1 so many processes train it together; with 1
-    it is alone, and of ``dp_shard`` ranks it is rank 0. ``seed`` is the seed of the initial weights, ``data_seed`` of
-    synthetic data. With ``steps`` > 0 it is a loss run; with 0 the trial measures
-    speed.
+    it is alone, and of ``dp_shard`` ranks it is rank 0. ``seed`` is the seed of the
+    initial weights, ``data_seed`` of synthetic data. With ``steps`` > 0 it is a loss
+    run; with 0 the trial measures speed.
     """
 
     hidden_size: int

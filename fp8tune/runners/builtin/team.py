@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fp8tune.runners.builtin.launch import STORE_FD
@@ -45,7 +46,7 @@ def join(spec: Spec) -> None:
     if spec.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     descriptor = os.environ.get(STORE_FD)
-    store = dist.TCPStore(
+    store = TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         count,
