@@ -24,9 +24,10 @@ from fp8tune.extras import SEARCH, TRIALS
 @click.argument("config", required=False, default="", metavar="[CONFIG]")
 @click.option(
     "--budget",
-    required=True,
+    default="",
     metavar="TIME",
-    help="Wall time for everything, e.g. 90s, 30m, 2h.",
+    help="Wall time for everything, e.g. 90s, 30m, 2h.  [default: in a Slurm job, what "
+    "is left of it]",
 )
 @click.option(
     "--gpu",
@@ -116,6 +117,13 @@ from fp8tune.extras import SEARCH, TRIALS
     default="",
     metavar="LIST",
     help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
+)
+@click.option(
+    "--slurm",
+    default="",
+    metavar="OPTIONS",
+    help="Start the workers as Slurm jobs with these options of sbatch, e.g. "
+    "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
     "--heartbeat",

@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.atomic import no_link
@@ -150,12 +150,10 @@ class Steps:
         command: Sequence[str],
         storage: str,
         folder: str,
-        say: Callable[[str], None],
     ) -> None:
         self.states = States()
         self._folder = os.path.abspath(folder)
         self.logs = os.path.join(self._folder, "srun*.log")
-        self._say = say
         place = os.path.join(self._folder.replace("%", "%%"), LOGS)
         # --exact and --mem=0: a step takes its own GPUs and CPUs, not the whole node's
         self._srun = [
@@ -182,19 +180,23 @@ class Steps:
             raise CannotSearch(f"srun: {error.strerror}") from None
         self._count()
 
-    def poll(self) -> None:
-        """Start the workers again that ended, unless they end at once."""
+    def poll(self) -> str:
+        """Start the workers again that ended, unless they end at once.
+
+        Returns why there will be no worker, else ``""``.
+        """
         now = time.monotonic()
         for process, since in list(self._running.items()):
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
-                if self._short == 2 * self._workers:
-                    many = f"the last {self._short} workers ended within a minute"
-                    self._say(f"{many}; no more are started. See why: tail {self.logs}")
                 if self._short < 2 * self._workers:
                     self._start_one()
         self._count()
+        if self._running:
+            return ""
+        many = f"the last {self._short} workers ended within a minute"
+        return f"{many}; no more are started. See why: tail {self.logs}"
 
     def stop(self) -> None:
         """Wait until the workers ended, who know that the search is over.

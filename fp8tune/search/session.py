@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -32,7 +31,6 @@ from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.linting import check_config
-from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers
 from fp8tune.search.machine import (
     TrialMachine,
     other_gpu_note,
@@ -70,6 +68,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
+from fp8tune.search.starters import in_this_job, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -80,7 +79,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, NoStarter, Starter, Workers
+from fp8tune.search.workers import LeaseLost, Workers
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -164,6 +163,7 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
+    options = in_this_job(options)
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
@@ -267,7 +267,6 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
 
 def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
     """Return the workers of a search; this process coordinates them."""
-    place = study.place if "://" in study.place else os.path.abspath(study.place)
     members = Members(study.storage, study.name, study.place, options.beat_s)
     held.enter_context(members.joined({"role": "coordinator"}))
     run = {
@@ -275,14 +274,7 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "beat_s": options.beat_s,
         "process": study.process,
     }
-    starter: Starter = NoStarter()
-    if options.workers or options.gpus:
-        gpus = gpus_of_workers(options.gpus, options.workers, options.device)
-        starter = LocalWorkers(place, study.name, study.folder, gpus)
-    else:
-        command = f"fp8tune worker --storage {shlex.quote(without_password(place))}"
-        print(f"waits for workers: {command} --study {study.name}", file=sys.stderr)
-    return Workers(study, members, starter, run)
+    return Workers(study, members, starter_of(options, study), run)
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:

@@ -176,18 +176,22 @@ class Jobs:
         except Refused as error:
             raise CannotSearch(f"Slurm refused the workers: {error}") from None
 
-    def poll(self) -> None:
+    def poll(self) -> str:
         """Look how the jobs are, and submit more if too few are left.
 
-        Call it as often as you like: Slurm is asked once in a while.
+        Call it as often as you like: Slurm is asked once in a while. Returns why there
+        will be no worker, else ``""``.
         """
-        if time.monotonic() < self._next_look:
-            return
+        if time.monotonic() >= self._next_look:
+            self._look_again()
+        return self._why_hopeless() if not self._ran_s else ""
+
+    def _look_again(self) -> None:
         self._next_look = time.monotonic() + self._asked.poll_s
         try:
             self._look()
             missing = self._workers - len(self._ran_s)
-            if missing > 0 and not self._is_hopeless():
+            if missing > 0 and not self._why_hopeless():
                 self._submit(missing)
         except Refused as error:
             self._say_once(f"Slurm: {error}; trying again")
@@ -247,15 +251,12 @@ class Jobs:
         reason = (telling or waits or [""])[0]
         self.states = States(len(jobs) - len(waits), len(waits), self._ended, reason)
 
-    def _is_hopeless(self) -> bool:
-        """Return whether so many jobs ended at once that more would do so too."""
-        hopeless = self._short >= max(3, 2 * self._workers)
-        if hopeless:
-            self._say_once(
-                f"the last {self._short} jobs of Slurm ended within a minute; no more "
-                f"are submitted. See why: tail {self.logs}"
-            )
-        return hopeless
+    def _why_hopeless(self) -> str:
+        """Return that so many jobs ended at once that more would too, or ``""``."""
+        if self._short < max(3, 2 * self._workers):
+            return ""
+        why = f"the last {self._short} jobs of Slurm ended within a minute; no more"
+        return f"{why} are submitted. See why: tail {self.logs}"
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
