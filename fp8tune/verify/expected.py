@@ -67,17 +67,22 @@ NOTHING = Expected()
 
 def expected(config: Config) -> Expected:
     """Return what a config asks."""
-    job = config.job
+    key = config.job.key("precision")
+    line = config.line(key) if key else 0
+    return of_job(config.job, config.path, line)
+
+
+def of_job(job: Job, path: str = "", line: int = 0) -> Expected:
+    """Return what a job asks, whose precision is set in this line of a file."""
     precision = _find(job, "precision", str)
     if precision is None:
-        return Expected(config.path)
-    key = job.key("precision")
+        return Expected(path)
     fp8 = precision == "fp8"
     gemms = _find(job, "gemms", tuple) or ()
     kept = int(_find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT)
     return Expected(
-        config.path,
-        config.line(key) if key else 0,
+        path,
+        line,
         fp8,
         _find(job, "compile", bool),
         _flop_share(gemms, kept) if fp8 and gemms else None,
