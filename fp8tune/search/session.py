@@ -30,6 +30,9 @@ from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.replay import Replay
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
@@ -168,7 +171,7 @@ def _search(
     for line in _opening_lines(prepared):
         print(plain(line), file=out, flush=True)
     with display(plan, study, out, options.objective) as watch:
-        if isinstance(runner, Builtin):
+        if isinstance(runner, (Builtin, TrainerRunner)):
             runner.hear = watch.line
         outcome = Search(
             plan.space,
@@ -243,52 +246,90 @@ def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials."""
     energy = options.objective == ENERGY
+    builtin = options.runner == "builtin"
     machine = this_machine(options.device, watts=energy)
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda":
-        if not machine.name:  # a config that no trial represents needs no GPU node
+        if (
+            builtin and not machine.name
+        ):  # a config that no trial represents needs no GPU node
             ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
         gpu = target_gpu(machine, gpu)
     config = _read_config(options, gpu, "--gpu", world_size=1)
     check_config(config, keys_to_free(config, options.allow, options.device))
-    ranks = ranks_of_trial(config)
-    if options.device == "cpu":
+    own = None if builtin else _trainer_runner(options, config)
+    ranks = 1 if own else ranks_of_trial(config)
+    if builtin and options.device == "cpu":
         check_host(config, options.budget_s)
-    synthetic = why_synthetic_data(config)
+    synthetic = own.synthetic if own else why_synthetic_data(config)
     check_watts(options.objective, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
     about = environment(config.job, machine, synthetic_data=bool(synthetic))
+    about |= own.launch.identity if own else {}
     study, start, strategy = _open_study(options, plan, about, held)
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
     for left in Path(study.folder).glob(f"{SCRATCH}*"):  # of a killed search
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
-    setup = Setup(
-        options.device,
-        dp_shard=ranks,
-        larger_gib=larger_target_gib(config.job, machine),
-        synthetic_data=synthetic,
-        enough_s=min(ENOUGH_S, PART * options.budget_s),
-        least_s=SAMPLED_S if energy else 0.0,
-        scratch=study.folder,
-    )
-    if options.device == "cpu":
-        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    sampling = _sampling(options)
     guard = Guard(current()) if options.device == "cuda" else None
-    job = config.job
-    runner = Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
+    conditions = conditions_for_trials(config, options.allow, ranks)
+    runner: Runner
+    if own:
+        runner = own.ready(sampling, study.folder, guard)
+        conditions = conditions._replace(refusal=own.no_losses)
+    else:
+        setup = Setup(
+            options.device,
+            dp_shard=ranks,
+            larger_gib=larger_target_gib(config.job, machine),
+            synthetic_data=synthetic,
+            scratch=study.folder,
+        ).with_sampling(sampling)
+        job = config.job
+        runner = Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
     return Prepared(
         plan,
         study,
         start,
         strategy=strategy,
         runner=runner,
-        conditions=conditions_for_trials(config, options.allow, ranks),
+        conditions=conditions,
         machine=machine,
         synthetic_data=synthetic,
     )
+
+
+def _sampling(options: SearchOptions) -> Sampling:
+    """Return the rule of a trial's steps: a rehearsal makes few."""
+    sampling = Sampling(
+        enough_s=min(ENOUGH_S, PART * options.budget_s),
+        least_s=SAMPLED_S if options.objective == ENERGY else 0.0,
+    )
+    few = sampling._replace(min_steps=3, max_steps=6, warm_steps=1)
+    return few if options.device == "cpu" else sampling
+
+
+def _trainer_runner(options: SearchOptions, config: TrainConfig) -> TrainerRunner:
+    """Return the runner that launches the config's own trainer."""
+    ranks = config.job.target.world_size
+    own = options.runner == "command"
+    try:
+        launch = find_launch(
+            config.trainer.about, options.trainer_dir, ranks, options.device, own=own
+        )
+        return trainer_runner(
+            launch,
+            config.trainer,
+            config.data,
+            config.job.target,
+            device=options.device,
+            data_missing=config.job.find("data_missing") or "",
+        )
+    except CannotLaunch as error:
+        raise CannotSearch(str(error)) from None
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:

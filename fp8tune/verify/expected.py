@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from fp8tune.job import Job, Unknown
@@ -67,13 +67,14 @@ NOTHING = Expected()
 
 def expected(config: Config) -> Expected:
     """Return what a config asks."""
+    found = of_job(config.job, config.path)
     key = config.job.key("precision")
-    line = config.line(key) if key else 0
-    return of_job(config.job, config.path, line)
+    known = found.asked is not None and key
+    return replace(found, line=config.line(key)) if known else found
 
 
-def of_job(job: Job, path: str = "", line: int = 0) -> Expected:
-    """Return what a job asks, whose precision is set in this line of a file."""
+def of_job(job: Job, path: str = "") -> Expected:
+    """Return what a job asks."""
     precision = _find(job, "precision", str)
     if precision is None:
         return Expected(path)
@@ -82,7 +83,7 @@ def of_job(job: Job, path: str = "", line: int = 0) -> Expected:
     kept = int(_find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT)
     return Expected(
         path,
-        line,
+        0,
         fp8,
         _find(job, "compile", bool),
         _flop_share(gemms, kept) if fp8 and gemms else None,

@@ -1,1 +1,1 @@
-"""Trials by the trainer that runs the job: KempnerForge, torchtitan, or a user's own."""
+"""Trials by the trainer itself: KempnerForge, torchtitan, or one of the user's."""

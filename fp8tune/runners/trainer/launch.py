@@ -134,8 +134,8 @@ def _recipe(about: About, *, own: bool) -> Recipe:
         )
     if about.own is not None and not own:
         raise CannotLaunch(
-            f"{about.title} is described by {about.own.path}: --runner command runs the "
-            "command in its [run]"
+            f"{about.title} is described by {about.own.path}: --runner command runs "
+            "the command in its [run]"
         )
     recipe = recipe_of(about)
     if recipe.refused:
@@ -165,7 +165,9 @@ def _check_device(about: About, recipe: Recipe, ranks: int, device: str) -> None
 def _check_folder(about: About, recipe: Recipe, given: str, folder: str) -> None:
     if not given:
         if recipe.needs or any("{dir}" in word for word in recipe.command):
-            raise CannotLaunch(f"--trainer-dir PATH names the checkout of {about.title}")
+            raise CannotLaunch(
+                f"--trainer-dir PATH names the checkout of {about.title}"
+            )
         return
     if not os.path.isdir(folder):
         raise CannotLaunch(f"--trainer-dir {given}: no such folder")
@@ -184,9 +186,7 @@ def _python(folder: str) -> str:
     return own if folder and os.access(own, os.X_OK) else sys.executable
 
 
-def _versions(
-    about: About, recipe: Recipe, folder: str, python: str
-) -> dict[str, str]:
+def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[str, str]:
     """Return the versions of torch, torchao and the trainer."""
     if "{python}" not in recipe.command:
         return {about.name: _revision(folder)} if folder else {}
@@ -232,8 +232,8 @@ def _revision(folder: str) -> str:
 
 def _git(folder: str, *words: str) -> bytes:
     try:
-        done = subprocess.run(
-            ["git", "-C", folder, *words],  # noqa: S603, S607, the command is ours
+        done = subprocess.run(  # noqa: S603, no shell: a list of arguments
+            ["git", "-C", folder, *words],  # noqa: S607, the user's own git
             capture_output=True,
             timeout=ASK_S,
             check=False,

@@ -12,13 +12,17 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from fp8tune.runners import process
 from fp8tune.runners.sampling import Sampling, Steps
 from fp8tune.runners.trainer.recipe import Profile
+from fp8tune.verify import patterns
 from fp8tune.verify.cause import texts
 from fp8tune.verify.evidence import Curve, Log
+from fp8tune.verify.figures import first_nan_step
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Reader
 
@@ -44,6 +48,8 @@ MANY = 100
 """Steps from which that is not asked after each one."""
 PATIENCE = 3
 """Steps to wait for a profile that should have been written."""
+FEW = 3
+"""Steps without a finite loss in a row that are no gap in what is logged."""
 
 
 @dataclass
@@ -152,11 +158,23 @@ class Output:
 
     @property
     def is_nan(self) -> bool:
-        """Whether a loss or a gradient was not finite."""
-        curve = self.curve
-        shown = [*curve.loss[-1:], *curve.grad_norm[-1:]]
-        printed = bool(self.log.sign_counts.get("nan-loss"))
-        return printed or any(map(math.isinf, shown))
+        """Whether losses are no longer finite."""
+        if self.log.sign_counts.get("nan-loss"):
+            return True
+        losses = self.curve.loss[-FEW:]
+        if not self.prints_loss or len(losses) < FEW or any(map(isfinite, losses)):
+            return False
+        return first_nan_step(self.log) is not None or len(self.curve) == FEW
+
+    @cached_property
+    def prints_loss(self) -> bool:
+        """Whether the trainer's lines of steps have a loss."""
+        lines = patterns.known()[self.wanted.trainer].lines
+        return any(
+            "loss" in line.pattern.groupindex or "loss" in line.fields
+            for line in lines
+            if line.kind == "step"
+        )
 
     def _find_stage(self) -> None:
         log = self.log
@@ -211,14 +229,14 @@ class Output:
     def _last_ms(self, index: int) -> float:
         """Return the time of the last step, to set deadlines and to show it [ms]."""
         printed = self._printed("tokens_per_second") or self._printed("step_s")
-        if printed and math.isfinite(printed[index]):
+        if printed and isfinite(printed[index]):
             return printed[index] * 1e3
         return self._between(index) * 1e3 if index else 0.0
 
     def _printed(self, name: str) -> list[float]:
         """Return the times of all steps by one printed quantity [s]; [] if absent."""
         values = getattr(self.curve, name)
-        if not any(math.isfinite(value) and value > 0 for value in values):
+        if not any(isfinite(value) and value > 0 for value in values):
             return []
         if name == "step_s":
             return list(values)
@@ -240,7 +258,7 @@ class Output:
             if not (profile and profile.slows(curve.step[i])) and curve.step[i] > 0
         ]
         seconds, source = self._seconds()
-        kept = [i for i in index if math.isfinite(seconds[i])]
+        kept = [i for i in index if isfinite(seconds[i])]
         return Times(kept, [seconds[i] * 1e3 for i in kept], source)
 
     def _seconds(self) -> tuple[list[float], str]:
@@ -252,10 +270,9 @@ class Output:
             coarse = resolution(getattr(self.curve, name))
             if seconds and coarse < least:
                 best, source, least = seconds, name, coarse
-        known = [value for value in lines[1:] if math.isfinite(value)]
-        if least > EXACT and known and statistics.median(known) > 0:
-            if LINES_S / statistics.median(known) < least:
-                return [best[0] if best is not lines else known[0], *lines[1:]], "lines"
+        known = [value for value in lines[1:] if isfinite(value) and value > 0]
+        if known and max(EXACT, LINES_S / statistics.median(known)) < least:
+            return [best[0], *lines[1:]], "lines"
         return best, source
 
     def steps(self) -> tuple[Times, Steps]:
@@ -264,9 +281,20 @@ class Output:
         steps = Steps(self.wanted.sampling)
         for number, (index, ms) in enumerate(zip(times.index, times.ms, strict=True)):
             since = times.index[number - 1] + 1 if number else 0
-            event = [self._events[i] for i in range(since, index + 1) if i in self._events]
+            event = [
+                self._events[i] for i in range(since, index + 1) if i in self._events
+            ]
             steps.add(ms, ms, event[0] if event else "")
         return times, steps
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return when each step that no profiler slowed ended, as a worker tells it."""
+        times = self.times()
+        pairs = enumerate(zip(times.index, times.ms, strict=True))
+        return [
+            {"step": number, "at": self.arrived[index], "ms": ms}
+            for number, (index, ms) in pairs
+        ]
 
     def _has_enough(self) -> bool:
         if self.wanted.losses:
@@ -295,8 +323,9 @@ def resolution(values: Sequence[float]) -> float:
 
     Infinity without numbers. Trailing zeros do not show, so the most decimals count.
     """
-    finite = [value for value in values if math.isfinite(value) and value > 0]
+    finite = [value for value in values if isfinite(value) and value > 0]
     if not finite:
         return math.inf
-    decimals = max(len(f"{value:.9g}".partition(".")[2]) for value in finite)
+    shown = (f"{value:.9f}".rstrip("0") for value in finite)
+    decimals = max(len(text.partition(".")[2]) for text in shown)
     return float(0.5 * 10**-decimals / statistics.median(finite))

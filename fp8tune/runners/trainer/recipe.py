@@ -126,7 +126,9 @@ def with_lines(name: str, about: About, recipe: Recipe) -> None:
     data = {"title": about.title, "line": list(recipe.lines), "peak": recipe.peak}
     taken = patterns.known().get(name)
     if taken is not None and taken.title != about.title:
-        raise BadRecipe(f"{recipe.origin}: {name} is a program already: rename the file")
+        raise BadRecipe(
+            f"{recipe.origin}: {name} is a program already: rename the file"
+        )
     try:
         known = patterns.of(name, data)
     except (KeyError, TypeError, re.error) as error:
@@ -217,7 +219,8 @@ def _profile(value: Any) -> Profile:
     keys = Keys(found.get("set", {}), found.get("unset", ()))
     if "steps" not in found:
         raise BadRecipe("needs steps = [first, last]: those that the profiler slows")
-    return Profile(keys, *found["steps"], found.get("period", 0))
+    first, last = found["steps"]
+    return Profile(keys, first, last, found.get("period", 0))
 
 
 def _count(value: Any) -> int:
