@@ -147,6 +147,7 @@ ALLOWED = {
         "atomic",
         "document",
         "edits",
+        "formats",
         "verify",
     ),
 }

@@ -248,15 +248,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     energy = options.objective == ENERGY
     builtin = options.runner == "builtin"
     machine = this_machine(options.device, watts=energy)
-    gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda":
-        if (
-            builtin and not machine.name
-        ):  # a config that no trial represents needs no GPU node
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
-        gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, keys_to_free(config, options.allow, options.device))
+    config = _config_for_trials(options, machine)
     own = None if builtin else _trainer_runner(options, config)
     ranks = 1 if own else ranks_of_trial(config)
     if builtin and options.device == "cpu":
@@ -271,8 +263,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
-    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # of a killed search
-        shutil.rmtree(left, ignore_errors=True)  # which follows no link
+    _remove_leftovers(study)
     sampling = _sampling(options)
     guard = Guard(current()) if options.device == "cuda" else None
     conditions = conditions_for_trials(config, options.allow, ranks)
@@ -287,9 +278,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
             larger_gib=larger_target_gib(config.job, machine),
             synthetic_data=synthetic,
             scratch=study.folder,
-        ).with_sampling(sampling)
-        job = config.job
-        runner = Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
+        )
+        runner = _builtin(config, setup.with_sampling(sampling), guard)
     return Prepared(
         plan,
         study,
@@ -300,6 +290,31 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         machine=machine,
         synthetic_data=synthetic,
     )
+
+
+def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
+    """Return the config that trials start from; raises ``CannotSearch``."""
+    gpu = named_gpu(options.gpu, None).gpu
+    if options.device == "cuda":
+        # a config that no trial represents needs no GPU node
+        if options.runner == "builtin" and not machine.name:
+            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+        gpu = target_gpu(machine, gpu)
+    config = _read_config(options, gpu, "--gpu", world_size=1)
+    check_config(config, keys_to_free(config, options.allow, options.device))
+    return config
+
+
+def _remove_leftovers(study: Study) -> None:
+    """Remove the files of trials of a search that was killed."""
+    for left in Path(study.folder).glob(f"{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
+
+
+def _builtin(config: TrainConfig, setup: Setup, guard: Guard | None) -> Builtin:
+    """Return the runner of fp8tune's own model."""
+    target = config.job.target
+    return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
 
 
 def _sampling(options: SearchOptions) -> Sampling:

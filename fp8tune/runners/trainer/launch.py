@@ -39,6 +39,8 @@ SET = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "WANDB_MODE": "disabled"}
 """Variables of every trial: lines come at once, without colours, and go nowhere."""
 DEFAULTS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TORCH_LOGS": "recompiles"}
 """Variables that a user may have set: the order of NVML, and a line per recompile."""
+IDLE = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Variables of a rehearsal: threads that wait leave the cores to others."""
 ASK_S = 120.0
 """How long the trainer's Python may take to name its packages [s]."""
 MOST_FILES = 5_000
@@ -73,6 +75,7 @@ class Launch(NamedTuple):
     folder: str
     python: str
     ranks: int
+    device: str
     versions: Mapping[str, str]
 
     @property
@@ -101,7 +104,8 @@ class Launch(NamedTuple):
             name: filled(text, {"dir": self.folder, **values})
             for name, text in self.recipe.environment.items()
         }
-        return {**variables(self.folder, self.ranks), **own}
+        idle = IDLE if self.device == "cpu" else {}
+        return {**idle, **variables(self.folder, self.ranks), **own}
 
 
 def find_launch(
@@ -123,7 +127,16 @@ def find_launch(
     if not shutil.which(program):
         raise CannotLaunch(f"{recipe.origin}: no program {program}")
     versions = _versions(about, recipe, folder, python)
-    return Launch(about.name, about.title, recipe, folder, python, ranks, versions)
+    return Launch(
+        about.name,
+        about.title,
+        recipe,
+        folder=folder,
+        python=python,
+        ranks=ranks,
+        device=device,
+        versions=versions,
+    )
 
 
 def _recipe(about: About, *, own: bool) -> Recipe:

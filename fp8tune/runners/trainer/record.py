@@ -108,12 +108,13 @@ def _failed(base: Record, output: Output, ended: Ended, log: Log) -> Record:
     late = ended.ended == "late"
     result = WorkerResult([], ended.ended, output.stage, ended.code, ended.seconds)
     outcome, message = unfinished(result, "cuda")
+    message = message.replace("the worker", "the trainer")
     if ended.ended == "unreadable":
         return base._replace(message="what the trainer prints is no text")
     causes = list(_causes(log, *_FAILURES))
     if causes:
         outcome = causes[0].cause.outcome
-        message = f"{causes[0].message}"
+        message = causes[0].message
         base = base._replace(error=causes[0].code)
     elif not late and len(output.curve):
         outcome = "user" if ended.code == 0 else outcome
