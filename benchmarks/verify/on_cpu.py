@@ -50,6 +50,7 @@ def main() -> None:
     torch.distributed.barrier = lambda *said, device_ids=None, **more: barrier(  # noqa: ARG005
         *said, **more
     )
+    _profile_the_cpu()
     fsdp: Any = import_module("torch.distributed.fsdp").FSDPModule
     divide = fsdp.set_gradient_divide_factor
 
@@ -74,6 +75,18 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # process groups may hang at exit
+
+
+def _profile_the_cpu() -> None:
+    """Let a profiler of a GPU that is not there profile the CPU alone."""
+    profile: Any = import_module("torch.profiler").profile
+    profiled = profile.__init__
+
+    def without_gpu(self: Any, *said: Any, activities: Any = None, **more: Any) -> None:
+        known = activities and [each for each in activities if each is not None]
+        profiled(self, *said, activities=known, **more)
+
+    profile.__init__ = without_gpu
 
 
 def _stand_in() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
+import resource
 import sys
 import time
 import tomllib
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+RANK, RANKS = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
 
 
 class Block(nn.Module):
@@ -43,14 +46,12 @@ class Model(nn.Module):
         """Return the logits of the next tokens."""
         x = self.embedding(tokens)
         for block in self.blocks:
-            if self.recompute == "full":
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
+            again = self.recompute == "full"
+            x = checkpoint(block, x, use_reentrant=False) if again else block(x)
         return self.head(x)
 
 
-def build(config: dict) -> nn.Module:
+def build(config: dict[str, Any]) -> nn.Module:
     """Return the model in bf16, its blocks' linears in FP8 if asked."""
     train = config["train"]
     torch.manual_seed(train["seed"])
@@ -63,94 +64,84 @@ def build(config: dict) -> nn.Module:
     return torch.compile(model) if train["compile"] else model
 
 
-def batches(config: dict, rank: int):
-    """Yield batches of sequences in which most tokens follow from the one before."""
+def batches(config: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Yield sequences of tokens that are three apart, with every tenth at random."""
     train, vocab = config["train"], config["model"]["vocab"]
-    random = torch.Generator().manual_seed(train["data_seed"] + rank)
-    draw = partial(torch.randint, generator=random)
+    random = torch.Generator().manual_seed(train["data_seed"] + RANK)
+    shape = train["batch"], train["context"] + 1
     while True:
-        tokens = draw(vocab, (train["batch"], train["context"] + 1))
-        for place in range(1, train["context"] + 1):
-            follows = draw(10, (train["batch"],)) > 0
-            after = (tokens[:, place - 1] * 5 + 3) % vocab
-            tokens[:, place] = torch.where(follows, after, tokens[:, place])
-        yield tokens[:, :-1], tokens[:, 1:]
+        start, other = torch.randint(vocab, (2, *shape), generator=random)
+        follows = torch.rand(shape, generator=random) > 0.1
+        yield torch.where(
+            follows, (start[:, :1] + 3 * torch.arange(shape[1])) % vocab, other
+        )
 
 
-def optimizer_step(model, optimizer, data, config: dict, ranks: int):
+def optimizer_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterator, count: int
+) -> tuple[float, float]:
     """Train on the micro-batches of one step; return its loss and gradient norm."""
-    count, total = config["train"]["accumulate"], 0.0
+    total = 0.0
     for _ in range(count):
-        inputs, targets = next(data)
-        logits = model(inputs).float().flatten(0, 1)
-        loss = nn.functional.cross_entropy(logits, targets.flatten()) / count
+        tokens = next(data)
+        logits = model(tokens[:, :-1]).float().flatten(0, 1)
+        loss = nn.functional.cross_entropy(logits, tokens[:, 1:].flatten()) / count
         loss.backward()
         total += loss.item()
-    if ranks > 1:
-        for parameter in model.parameters():
-            torch.distributed.all_reduce(parameter.grad)
-            parameter.grad /= ranks
+    for parameter in model.parameters() if RANKS > 1 else ():
+        torch.distributed.all_reduce(parameter.grad)
+        parameter.grad /= RANKS
     norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
     optimizer.step()
     optimizer.zero_grad()
     return total, norm
 
 
-def peak_gib() -> float:
-    """Return the most memory that this process has had [GiB]."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def profiler(folder: Path) -> torch.profiler.profile:
+    """Return what writes a profile of step 3."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=1),
+        on_trace_ready=lambda p: p.export_chrome_trace(f"{folder}/trace-{RANK}.json"),
+    )
 
 
 def main(path: str) -> None:
     """Train as the config says."""
     config = tomllib.loads(Path(path).read_text())
     train, run = config["train"], config["run"]
-    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if ranks > 1:
+    if RANKS > 1:
         torch.distributed.init_process_group("gloo")
-    say = print if rank == 0 else lambda *_args, **_more: None
-    say(f"config {json.dumps(config)}", flush=True)
     model = build(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=train["lr"])
     warm = lambda done: min(1.0, (done + 1) / max(1, train["warmup"]))  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, warm)
-    folder, first = Path(run["checkpoints"]), 0
-    if (folder / "last.pt").exists():
-        saved = torch.load(folder / "last.pt")
-        model.load_state_dict(saved["model"])
-        first = saved["step"]
-        say(f"resumed at step {first}", flush=True)
-    profile = None
-    if run["profile"]:
-        Path(run["profiles"]).mkdir(parents=True, exist_ok=True)
-        name = f"{run['profiles']}/trace-rank{rank}.json"
-        profile = torch.profiler.profile(
-            schedule=torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=1),
-            on_trace_ready=lambda p: p.export_chrome_trace(name),
-            record_shapes=True,
-        )
+    saved, first = Path(run["checkpoints"], "last.pt"), 0
+    if saved.exists():
+        first, state = torch.load(saved)
+        model.load_state_dict(state)
+    print(f"training in {train['precision']} from step {first}", flush=True)
+    data, count = batches(config), train["accumulate"]
+    profile = profiler(Path(run["profiles"])) if run["profile"] else None
+    if profile:
         profile.start()
-    say(f"training {train['precision']} from step {first}", flush=True)
-    data = batches(config, rank)
-    tokens = ranks * train["batch"] * train["accumulate"] * train["context"]
     for step in range(first + 1, train["steps"] + 1):
         start = time.perf_counter()
-        loss, norm = optimizer_step(model, optimizer, data, config, ranks)
+        loss, norm = optimizer_step(model, optimizer, data, count)
         schedule.step()
         seconds = time.perf_counter() - start
-        say(
-            f"step {step} | loss {loss:.4f} | grad norm {norm:.3f} | "
-            f"{tokens / seconds:,.0f} tokens/s | {peak_gib():.2f} GiB",
-            flush=True,
-        )
+        speed = RANKS * train["batch"] * count * train["context"] / seconds
+        gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        line = f"step {step} | loss {loss:.4f} | grad norm {norm:.3f} | "
+        print(f"{line}{speed:,.0f} tokens/s | {gib:.2f} GiB", flush=True)
         if profile:
             profile.step()
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save({"model": model.state_dict(), "step": step}, folder / "last.pt")
-    say(f"done after step {train['steps']}", flush=True)
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    torch.save((train["steps"], model.state_dict()), saved)
+    print(f"done after step {train['steps']}", flush=True)
 
 
 if __name__ == "__main__":
+    if RANK:
+        sys.stdout = None  # rank 0 alone prints
     main(sys.argv[1])

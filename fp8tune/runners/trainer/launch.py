@@ -109,11 +109,18 @@ class Launch(NamedTuple):
 
 
 def find_launch(
-    about: About, directory: str, ranks: int, device: str, *, own: bool
+    about: About,
+    directory: str,
+    ranks: int,
+    device: str,
+    *,
+    own: bool,
+    python: str = "",
 ) -> Launch:
     """Return how to run a trainer on so many ranks; raises ``CannotLaunch``.
 
     ``directory`` is its checkout. With ``own`` the command is that of a user's file.
+    ``python`` runs it: that of the checkout's ``.venv``, else the one that runs this.
     """
     try:
         recipe = _recipe(about, own=own)
@@ -122,7 +129,7 @@ def find_launch(
     _check_device(about, recipe, ranks, device)
     folder = os.path.abspath(directory) if directory else ""
     _check_folder(about, recipe, directory, folder)
-    python = _python(folder)
+    python = python or _python(folder)
     program = filled(recipe.command[0], {"python": python, "dir": folder})
     if not shutil.which(program):
         raise CannotLaunch(f"{recipe.origin}: no program {program}")

@@ -108,7 +108,10 @@ def recipe_of(about: About) -> Recipe:
 
 def read(data: Mapping[str, Any], origin: str) -> Recipe:
     """Return a checked recipe; raises ``BadRecipe``."""
-    checked = _table(data, _FIELDS, origin)
+    try:
+        checked = _table(data, _FIELDS)
+    except BadRecipe as error:
+        raise BadRecipe(f"{origin}: {error}") from None
     checked["lines"] = tuple(checked.pop("line", ()))
     recipe = Recipe(origin, **checked)
     if not recipe.refused and not recipe.command:
@@ -149,18 +152,20 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def _table(
-    data: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]], origin: str
+    data: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]]
 ) -> dict[str, Any]:
+    """Return the checked fields of a table; raises ``BadRecipe``."""
     found = {}
     for name, value in data.items():
         if name not in fields:
             near = closest(name, fields)
             hint = f"; did you mean `{near}`?" if near else ""
-            raise BadRecipe(f"{origin}: no field `{name}`{hint}")
+            raise BadRecipe(f"has no field `{name}`{hint}")
         try:
             found[name] = fields[name](value)
         except BadRecipe as error:
-            raise BadRecipe(f"{origin}: `{name}` {error}") from None
+            colon = ":" * str(error).startswith("`")
+            raise BadRecipe(f"`{name}`{colon} {error}") from None
     return found
 
 
@@ -210,12 +215,12 @@ def _environment(value: Any) -> dict[str, str]:
 
 
 def _keys(value: Any) -> Keys:
-    return Keys(**_table(_dict(value), {"set": _dict, "unset": _texts}, "has"))
+    return Keys(**_table(_dict(value), {"set": _dict, "unset": _texts}))
 
 
 def _profile(value: Any) -> Profile:
     own = {"steps": _steps, "period": _count, "set": _dict, "unset": _texts}
-    found = _table(_dict(value), own, "has")
+    found = _table(_dict(value), own)
     keys = Keys(found.get("set", {}), found.get("unset", ()))
     if "steps" not in found:
         raise BadRecipe("needs steps = [first, last]: those that the profiler slows")
@@ -237,7 +242,7 @@ def _steps(value: Any) -> tuple[int, int]:
 
 
 def _losses(value: Any) -> Losses:
-    found = _table(_dict(value), {"seed": _names, "data_seed": _text}, "has")
+    found = _table(_dict(value), {"seed": _names, "data_seed": _text})
     if "seed" not in found:
         raise BadRecipe("needs the key of the seed: seed = ...")
     return Losses(**found)

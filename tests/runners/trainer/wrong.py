@@ -27,7 +27,7 @@ def steps(count, *, pause=0.002, **more):
 
 
 def begin():
-    say("training bf16 from step 0")
+    say("training in bf16 from step 0")
 
 
 def sound():
