@@ -23,12 +23,17 @@ from pathlib import Path
 from typing import Any
 
 RECORD, SIGNAL = "FP8TUNE_RECORD", "FP8TUNE_SIGNAL"
+STATISTICS = (
+    *("active_bytes.all.peak", "reserved_bytes.all.peak"),
+    *("num_alloc_retries", "num_ooms"),
+)
+"""What torchtitan reads of a GPU's memory."""
 MEMORY: dict[str, Callable[..., Any]] = {
     "get_device_name": lambda *_: "CPU",
     "get_device_properties": lambda *_: type("Properties", (), {"total_memory": 1}),
     "reset_peak_memory_stats": lambda *_: None,
     "empty_cache": lambda: None,
-    "memory_stats": lambda *_: {},
+    "memory_stats": lambda *_: dict.fromkeys(STATISTICS, 0),
     "set_device": lambda *_: None,
     "current_device": lambda: 0,
 }

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +45,9 @@ IDLE = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Variables of a rehearsal: threads that wait leave the cores to others."""
 ASK_S = 120.0
 """How long the trainer's Python may take to name its packages [s]."""
+PORTS = range(20_000, 30_000)
+"""Ports for the ranks of a trial to meet: below those that Linux gives to outgoing
+connections (ip_local_port_range), which may be taken before the ranks have started."""
 MOST_FILES = 5_000
 """Files of a trainer without git whose contents tell its version."""
 _ASK = """
@@ -301,6 +306,9 @@ def variables(folder: str, ranks: int) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as any_port:
-        any_port.bind(("localhost", 0))
-        return int(any_port.getsockname()[1])
+    """Return a port that is free, and that no outgoing connection will take."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("", port))
+            return port
+    raise CannotLaunch("no port is free")

@@ -119,8 +119,9 @@ def _failed(base: Record, output: Output, ended: Ended, log: Log) -> Record:
     elif not late and len(output.curve):
         outcome = "user" if ended.code == 0 else outcome
         message = f"the trainer ended after step {output.curve.step[-1]:.0f}, {message}"
-    if not causes and not late and output.last_line:
-        message = f"{message}; its last line: {output.last_line}"
+    if not causes and output.last_line and not (late and len(output.curve)):
+        message += "; no line of a step was read" * late
+        message += f"; its last line: {output.last_line}"
     if late and causes:
         message = f"stopped at its deadline: {message}"
     if base.never_began and outcome not in ("launch", "hang"):

@@ -124,13 +124,20 @@ def test_what_says_nothing_is_ended(runner, monkeypatch, fault, outcome, stage):
     monkeypatch.setitem(output.SILENCE_S, stage, 1.0)
     found = run(runner(fault))
     assert (found.outcome, found.stage_reached) == (outcome, stage)
-    assert found.message.endswith(f"stopped at its deadline in stage {stage}")
+    assert found.message.startswith(f"stopped at its deadline in stage {stage}")
     assert found.cost_s < 10
 
 
 def test_the_deadline_holds_while_it_prints(runner):
     found = run(runner("without_end"), deadline_s=0.01)
     assert (found.outcome, found.stage_reached) == ("launch", "start")
+
+
+def test_lines_that_are_not_those_of_its_steps_are_shown(runner, monkeypatch):
+    monkeypatch.setitem(output.SILENCE_S, "start", 1.0)
+    found = run(runner("prints_other_lines"))
+    said = "no line of a step was read; its last line: iteration 3, loss 2.5"
+    assert found.message == f"stopped at its deadline in stage start; {said}"
 
 
 def test_fp8_without_a_profile_is_not_ok(runner):

@@ -150,12 +150,10 @@ def prints_no_text():
     time.sleep(1000)
 
 
-def slows_down():
-    """Step 30 and those after it take twice as long."""
-    begin()
-    for number in range(1, 200):
-        say(step(number, rate="10,000" if number < 3 else "5,000"))
-        time.sleep(0.002)
+def prints_other_lines():
+    for number in range(1, 4):
+        say(f"iteration {number}, loss 2.5")
+    time.sleep(1000)
 
 
 def says_its_environment():
