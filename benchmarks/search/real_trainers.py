@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    rows = []
+    rows: list[dict[str, Any]] = []
     searched = ""
     for case in cases(options):
         if options.only in case.name:
