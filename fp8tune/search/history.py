@@ -374,7 +374,8 @@ class History:
         used: set[int] = set()
         for a, b in sorted(itertools.product(mine, theirs), key=_apart):
             positions = {a.position, b.position}
-            if _apart((a, b)) <= NEAR and used.isdisjoint(positions):
+            near = _apart((a, b)) <= NEAR and a.worker == b.worker
+            if near and used.isdisjoint(positions):
                 used |= positions
                 pairs.append((a, b))
         return pairs

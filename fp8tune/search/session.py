@@ -71,6 +71,7 @@ from fp8tune.search.plan import (
     world_size_note,
     world_size_warning,
 )
+from fp8tune.search.pool import OneByOne
 from fp8tune.search.prior import card_gib
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.stability.loss_runs import (
@@ -176,7 +177,7 @@ def _search(
         outcome = Search(
             plan.space,
             plan.baseline,
-            runner,
+            OneByOne(study, runner),
             strategy=prepared.strategy,
             study=study,
             budget_s=budget_s,

@@ -23,7 +23,7 @@ from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.record import LossRun, positive
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial
+from fp8tune.trials.trial import FINAL_STAGES, Trial
 
 LITTLE = 0.01
 """Expected gain of what may not fit, from which the answer mentions it."""
@@ -39,6 +39,11 @@ class PlannedTrial(NamedTuple):
     stage: str
     reason: str
     loss_run: LossRun | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the search proposes nothing new after it."""
+        return self.stage in FINAL_STAGES
 
 
 class Strategy:

@@ -41,9 +41,10 @@ from fp8tune.search.storage import (
 )
 from fp8tune.studies import JOURNAL
 from fp8tune.trainers.about import misnamed
+from fp8tune.trials.order import Order
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
-from fp8tune.trials.trial import STAGES, Trial, parse_trial
+from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
 
 STALE = "fp8tune:stale"
 """System attribute of a trial that its process did not finish: it never counts."""
@@ -94,7 +95,7 @@ class Study:
     @property
     def spent(self) -> float:
         """Time that its trials took [s]."""
-        return sum(trial.record.cost_s for trial in self.trials)
+        return seconds_spent(self.trials)
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Store what is searched; forget how an earlier search ended."""
@@ -118,16 +119,18 @@ class Study:
         with errors_of(self.place):
             self.optuna.set_user_attr(ENDED, ended)
 
-    def ask(self, stage: str, point: Point) -> int:
-        """Start a trial of a setting; return the number of the RUNNING trial.
+    def ask(self, order: Order) -> int:
+        """Start a trial in this process; return the number of the RUNNING trial.
 
         It is stored at once, with all its parameters: a process that is killed leaves
         only a trial without a result.
         """
-        params = self.space.params(point)
+        return self._create(TrialState.RUNNING, order.stage, order.knobs)
+
+    def _create(self, state: TrialState, stage: str, knobs: dict[str, Any]) -> int:
         template = create_trial(
-            state=TrialState.RUNNING,
-            params=params,
+            state=state,
+            params=self.space.params(self.space.point(knobs)),
             distributions=self.distributions,
             user_attrs={"stage": stage, TAKEN_UP: self.process},
         )
@@ -169,7 +172,7 @@ class Study:
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""
-        number = self.ask(stage, self.space.point(record.knobs))
+        number = self._create(TrialState.RUNNING, stage, record.knobs)
         return self.tell(number, record, **place)
 
     def export(self, path: str) -> None:

@@ -1,6 +1,7 @@
 """From config and records to a space and its start."""
 
 import json
+import shutil
 
 import pytest
 
@@ -185,6 +186,8 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 )
 def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     script(tmp_path, monkeypatch, text)
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda n: which(n) if n != "sbatch" else None)
     with pytest.raises(CannotSearch, match=f"^{why}"):
         target_gpu(this_machine("cuda"), "h100")
 

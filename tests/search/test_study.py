@@ -28,6 +28,7 @@ from tests.search.tries import (
     GIVEN,
     OTHER,
     SPACE,
+    order,
     ran,
     trials,
 )
@@ -74,7 +75,7 @@ def test_what_is_told_is_there_again(tmp_path, url):
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
-    running = filled(tmp_path / "s").ask("search", OTHER)
+    running = filled(tmp_path / "s").ask(order(OTHER))
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "s" / NAME)))
     study = optuna.load_study(study_name="s", storage=storage)
     seen = [
@@ -314,8 +315,8 @@ def test_a_study_that_is_removed_keeps_nothing(tmp_path):
 def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     study = filled(tmp_path / "s")
     study.optuna.enqueue_trial({AC: "none"})  # as the dashboard does: it is left alone
-    study.lose(study.ask("search", OTHER))
-    study.ask("search", OTHER)  # and then the process was killed
+    study.lose(study.ask(order(OTHER)))
+    study.ask(order(OTHER))  # and then the process was killed
     again = Study(SPACE, str(tmp_path / "s"))
     assert again.trials == TRIALS
     lost = again.optuna.trials[len(TRIALS) + 1 :]
