@@ -40,10 +40,17 @@ from fp8tune.extras import SEARCH, TRIALS
 @trainer_option
 @click.option(
     "--runner",
-    type=Choice(["builtin", "replay"]),
+    type=Choice(["builtin", "trainer", "command", "replay"]),
     default="builtin",
     show_default=True,
-    help="builtin runs trials here; replay reads them from --records.",
+    help="What runs trials here: fp8tune's own model (builtin), the trainer itself, or "
+    "the command of your --trainer file. replay reads them from --records.",
+)
+@click.option(
+    "--trainer-dir",
+    default="",
+    metavar="PATH",
+    help="Checkout of the trainer, for --runner trainer and command.",
 )
 @click.option(
     "--device",
@@ -156,6 +163,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
+      fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
@@ -176,6 +184,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
 
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output cannot be combined")
+    if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
+        raise Failure("--trainer-dir needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
     asked["world_size"] = asked["world_size"] or 0

@@ -26,6 +26,7 @@ from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin
 from fp8tune.runners.replay import Replay
+from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
@@ -172,7 +173,7 @@ def _search(
     for line in _opening_lines(prepared):
         print(plain(line), file=out, flush=True)
     with display(plan, study, out, options.objective) as watch:
-        if isinstance(prepared.runner, Builtin):
+        if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
         outcome = _run(lambda: prepared.search(options, watch.event), prepared.pool)
     stop.searching, stopped = False, stop.asked
@@ -234,13 +235,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     if not options.is_remote:
         watts = options.objective == ENERGY
         machine = this_machine(options.device, watts=watts)
-    gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda" and not options.is_remote:
-        if not machine.name:  # a config that no trial represents needs no GPU node
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
-        gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, keys_to_free(config, options.allow, options.device))
+    config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
@@ -248,8 +243,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
-    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # of a killed search
-        shutil.rmtree(left, ignore_errors=True)  # which follows no link
+    _remove_leftovers(study)
     prepared = Prepared(
         plan,
         study,
@@ -275,6 +269,25 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "process": study.process,
     }
     return Workers(study, members, starter_of(options, study), run)
+
+
+def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
+    """Return the config that trials start from; raises ``CannotSearch``."""
+    gpu = named_gpu(options.gpu, None).gpu
+    if options.device == "cuda" and not options.is_remote:
+        # a config that no trial represents needs no GPU node
+        if options.runner == "builtin" and not machine.name:
+            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+        gpu = target_gpu(machine, gpu)
+    config = _read_config(options, gpu, "--gpu", world_size=1)
+    check_config(config, keys_to_free(config, options.allow, options.device))
+    return config
+
+
+def _remove_leftovers(study: Study) -> None:
+    """Remove the files of trials of a search that was killed."""
+    for left in Path(study.folder).glob(f"{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
