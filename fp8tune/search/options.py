@@ -46,6 +46,7 @@ class SearchOptions(NamedTuple):
     export: str = ""
     workers: int = NO_WORKERS
     gpus: str = ""
+    slurm: str = ""
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
@@ -62,12 +63,7 @@ class SearchOptions(NamedTuple):
     @property
     def has_workers(self) -> bool:
         """Whether other processes run the trials."""
-        return self.workers != NO_WORKERS or bool(self.gpus)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether trials run on other machines, so that this one needs no GPU."""
-        return self.workers == 0
+        return self.workers != NO_WORKERS or bool(self.gpus or self.slurm)
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -32,7 +31,6 @@ from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.linting import check_config
-from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers
 from fp8tune.search.machine import (
     TrialMachine,
     other_gpu_note,
@@ -70,6 +68,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
+from fp8tune.search.start_workers import is_remote, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -80,7 +79,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, NoStarter, Starter, Workers
+from fp8tune.search.workers import LeaseLost, Workers
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -230,12 +229,12 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
-    machine = TrialMachine(options.device)
-    if not options.is_remote:
+    machine, remote = TrialMachine(options.device), is_remote(options)
+    if not remote:
         watts = options.objective == ENERGY
         machine = this_machine(options.device, watts=watts)
     gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda" and not options.is_remote:
+    if options.device == "cuda" and not remote:
         if not machine.name:  # a config that no trial represents needs no GPU node
             ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
         gpu = target_gpu(machine, gpu)
@@ -267,7 +266,6 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
 
 def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
     """Return the workers of a search; this process coordinates them."""
-    place = study.place if "://" in study.place else os.path.abspath(study.place)
     members = Members(study.storage, study.name, study.place, options.beat_s)
     held.enter_context(members.joined({"role": "coordinator"}))
     run = {
@@ -275,14 +273,7 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "beat_s": options.beat_s,
         "process": study.process,
     }
-    starter: Starter = NoStarter()
-    if options.workers or options.gpus:
-        gpus = gpus_of_workers(options.gpus, options.workers, options.device)
-        starter = LocalWorkers(place, study.name, study.folder, gpus)
-    else:
-        command = f"fp8tune worker --storage {shlex.quote(without_password(place))}"
-        print(f"waits for workers: {command} --study {study.name}", file=sys.stderr)
-    return Workers(study, members, starter, run)
+    return Workers(study, members, starter_of(options, study), run)
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
