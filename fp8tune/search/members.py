@@ -76,8 +76,7 @@ class Members:
         self.number = -1
         self._storage = storage
         self._place = place
-        self._seen: dict[tuple[int, str], tuple[Any, float]] = {}
-        self._alive: dict[int, Member] = {}
+        self._seen: dict[tuple[int, str], tuple[Any, float, float]] = {}
         with errors_of(place):
             self._study = optuna.create_study(
                 storage=storage, study_name=f"{study}{SUFFIX}", load_if_exists=True
@@ -202,15 +201,15 @@ class Members:
     def is_silent(self, trial: FrozenTrial) -> bool:
         """Return whether a trial's heartbeat was silent for too long, by our clock.
 
-        That begins when this process looks for the first time.
+        That begins when this process looks for the first time. A long time between two
+        looks counts as one heartbeat: the database was away, for the others too.
         """
         beat, now = trial.user_attrs.get("beat", 0), time.monotonic()
         key = trial.number, str(trial.user_attrs.get(KIND))
-        last, since = self._seen.get(key, (None, now))
-        if last != beat:
-            since = now
-        self._seen[key] = beat, since
-        return now - since > self.silent_s
+        last, silence, looked = self._seen.get(key, (None, 0.0, now))
+        silence = silence + min(now - looked, self.beat_s) if last == beat else 0.0
+        self._seen[key] = beat, silence, now
+        return silence > self.silent_s
 
     # The lease.
 

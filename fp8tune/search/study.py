@@ -1,7 +1,7 @@
 """A study: one Optuna study per search, with one Optuna trial per trial.
 
 A study is stored only in Optuna's storage. A trial's knobs are its parameters; the
-other fields of its record are its user attributes, named as in the record's JSON. It is
+other fields of its record are user attributes, most of them in one, ``record``. It is
 COMPLETE if it measured the objective, PRUNED if it ran out of memory, else FAIL. Out of
 memory is also a constraint, which Optuna's samplers respect. The study's user
 attributes describe the search.
@@ -52,6 +52,11 @@ STALE = "fp8tune:stale"
 ORDER, CLAIMED_BY = "fp8tune:order", "fp8tune:claimed-by"
 """System attributes of a trial that any worker may run: its order, and the number of
 the worker that took it."""
+ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
+RECORD = "record"
+"""Fields of a record that are user attributes by themselves, because samplers read
+them, and the attribute that holds the others: each one costs a database a commit
+(benchmarks/results/storage_cost.md)."""
 ENDED, TAKEN_UP = "ended", "process"
 """User attributes of a study: how its last search ended, and by how many processes it
 was taken up."""
@@ -226,10 +231,12 @@ class Study:
         del fields["knobs"], fields["trial"]
         state, value = _state(trial, self.about.get("objective", ""))
         constraints = [float(record.outcome == "oom")]
+        alone = {name: fields.pop(name) for name in ALONE if fields.get(name)}
+        for name in ("stage", TAKEN_UP):
+            fields.pop(name, None)
         with errors_of(self.place):
-            for name, field in fields.items():
-                if name not in frozen.user_attrs:
-                    self._storage.set_trial_user_attr(frozen._trial_id, name, field)
+            for name, field in {**alone, RECORD: fields}.items():
+                self._storage.set_trial_user_attr(frozen._trial_id, name, field)
             self._storage.set_trial_system_attr(
                 frozen._trial_id, "constraints", constraints
             )
@@ -391,8 +398,11 @@ def _trial(trial: FrozenTrial) -> Trial:
     if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
     knobs = {key: value for key, value in trial.params.items() if value is not None}
+    attributes = dict(trial.user_attrs)
+    rest = attributes.pop(RECORD, {})
+    fields = {"knobs": knobs, **attributes, **(rest if isinstance(rest, dict) else {})}
     # through JSON text, which drops NaN and numbers that a record cannot have
-    return parse_trial(trial.number, json.dumps({"knobs": knobs, **trial.user_attrs}))
+    return parse_trial(trial.number, json.dumps(fields))
 
 
 def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:

@@ -100,6 +100,7 @@ class Worker:
         self._trials = trials
         self._name = ""
         self._running = -1
+        self._looks_at = 0.0
         self._coordinating: threading.Thread | None = None
 
     def work(self) -> int:
@@ -170,8 +171,11 @@ class Worker:
 
     def _coordinate_if_nobody_does(self) -> None:
         """Coordinate the search in a thread, if no other process does."""
-        thread = self._coordinating
-        if (thread and thread.is_alive()) or not self._members.leads():
+        thread, now = self._coordinating, time.monotonic()
+        if (thread and thread.is_alive()) or now < self._looks_at:
+            return
+        self._looks_at = now + self._members.beat_s
+        if not self._members.leads():
             return
         _say("coordinates the search: its coordinator is gone")
         self._coordinating = threading.Thread(target=self._coordinate, daemon=True)

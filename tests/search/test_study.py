@@ -95,13 +95,15 @@ def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
         "stage": "baseline",
         "process": 0,
         "outcome": "ok",
-        "tokens_per_second": 100.0,
-        "step_ms": [],
-        "peak_gib": 0.0,
-        "reserved_gib": 0.0,
-        "cost_s": 60.0,
-        "gpu": "H200",
-        "losses": [6.0, 5.5],
+        "record": {
+            "tokens_per_second": 100.0,
+            "step_ms": [],
+            "peak_gib": 0.0,
+            "reserved_gib": 0.0,
+            "cost_s": 60.0,
+            "gpu": "H200",
+            "losses": [6.0, 5.5],
+        },
     }
     assert (study.best_params, running) == (SPACE.values(BEST), 5)
     batches, ac = (
