@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TextIO
 
 import click
@@ -26,8 +27,8 @@ from fp8tune.extras import SEARCH, TRIALS
     "--budget",
     default="",
     metavar="TIME",
-    help="Wall time for everything, e.g. 90s, 30m, 2h.  [default: in a Slurm job, what "
-    "is left of it]",
+    help="Wall time for everything, e.g. 90s, 30m, 2h.  [default: inside a job of "
+    "Slurm, what is left of it]",
 )
 @click.option(
     "--gpu",
@@ -129,7 +130,7 @@ from fp8tune.extras import SEARCH, TRIALS
     "--slurm",
     default="",
     metavar="OPTIONS",
-    help="Start the workers as Slurm jobs with these options of sbatch, e.g. "
+    help="Start the --workers as jobs of Slurm, with these options of sbatch, e.g. "
     "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
@@ -164,6 +165,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
       fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
+      fp8tune search train.toml --budget 2h --storage postgresql://me@db/tuning \
+        --slurm partition=gpu,gpus=1,time=30m --workers 8
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
@@ -180,21 +183,35 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
     load_numpy()
+    from fp8tune.search.allocation import budget_of_job
     from fp8tune.search.session import search
+    from fp8tune.search.slurm import parse
 
+    _check(asked)
+    asked["world_size"] = asked["world_size"] or 0
+    asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
+    asked["as_json"] = output_format == "json"
+    try:
+        if asked["slurm"]:
+            parse(asked["slurm"])  # before anything is stored
+        asked["budget"] = asked["budget"] or budget_of_job(os.environ)
+        return search(SearchOptions(config=config, **asked), _write_report)
+    except CannotSearch as error:
+        raise Failure(str(error)) from None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Raise ``Failure`` for options that do not go together."""
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output cannot be combined")
     if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
         raise Failure("--trainer-dir needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
-    asked["world_size"] = asked["world_size"] or 0
-    asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
-    asked["as_json"] = output_format == "json"
-    try:
-        return search(SearchOptions(config=config, **asked), _write_report)
-    except CannotSearch as error:
-        raise Failure(str(error)) from None
+    if asked["slurm"] and asked["workers"] == 0:
+        raise Failure("--slurm starts workers: give --workers 1 or more")
+    if asked["slurm"] and asked["gpus"]:
+        raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:

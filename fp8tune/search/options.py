@@ -67,11 +67,6 @@ class SearchOptions(NamedTuple):
         return self.workers != NO_WORKERS or bool(self.gpus or self.slurm)
 
     @property
-    def is_remote(self) -> bool:
-        """Whether trials run on other machines, so that this one needs no GPU."""
-        return self.workers == 0 or bool(self.slurm)
-
-    @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
         once = {"config", "budget", "records", "diff", "as_json", "export"}

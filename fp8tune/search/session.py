@@ -69,7 +69,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.starters import in_this_job, starter_of
+from fp8tune.search.start_workers import is_remote, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -164,7 +164,6 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
-    options = in_this_job(options)
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
@@ -232,7 +231,7 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
     machine = TrialMachine(options.device)
-    if not options.is_remote:
+    if not is_remote(options):
         watts = options.objective == ENERGY
         machine = this_machine(options.device, watts=watts)
     config = _config_for_trials(options, machine)
@@ -274,7 +273,7 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda" and not options.is_remote:
+    if options.device == "cuda" and not is_remote(options):
         # a config that no trial represents needs no GPU node
         if options.runner == "builtin" and not machine.name:
             ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
