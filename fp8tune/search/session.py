@@ -69,7 +69,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.start_workers import is_remote, starter_of
+from fp8tune.search.start_workers import check_storage, is_remote, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -230,6 +230,8 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
+    if options.has_workers:
+        check_storage(options)
     machine = TrialMachine(options.device)
     if not is_remote(options):
         watts = options.objective == ENERGY

@@ -28,6 +28,15 @@ def is_remote(options: SearchOptions) -> bool:
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
 
 
+def check_storage(options: SearchOptions) -> None:
+    """Raise ``CannotSearch`` for a storage that several processes cannot share."""
+    if options.storage.startswith("sqlite"):
+        raise CannotSearch(
+            "SQLite may give one trial to two workers: leave --storage out, or name a "
+            "PostgreSQL or MySQL database"
+        )
+
+
 def starter_of(options: SearchOptions, study: Study) -> Starter:
     """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
     place = study.place if "://" in study.place else os.path.abspath(study.place)
