@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from optuna.trial import TrialState
 
 from fp8tune.search.members import MISSED, Members
 from fp8tune.search.storage import open_storage
@@ -91,6 +92,19 @@ def test_who_is_silent_is_lost_and_who_beats_is_not(place):
         assert watching.alive()[beating.number].name == "b"
         assert silent.state() is None
     assert beating.number not in watching.alive()
+
+
+def test_who_was_lost_and_lives_joins_again(place):
+    watching, stopped = member(place), member(place)
+    wait_for(lambda: stopped.number not in watching.alive())
+    before = stopped.number
+    with stopped.joined({"role": "worker"}):
+        watching.admit(stopped.number)
+        watching._finish(stopped._trials("member")[-1], TrialState.FAIL)
+        wait_for(lambda: stopped.was_lost)
+        assert stopped.leads()
+        assert stopped.number > before
+        assert stopped.number in watching.alive()
 
 
 def test_a_long_time_without_a_look_is_no_silence(place):
