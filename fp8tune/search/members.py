@@ -150,8 +150,8 @@ class Members:
                     self._set(self.number, "beat", count)
                 except UpdateFinishedTrialError:
                     self.was_lost = True
-                except Exception:
-                    continue  # the main thread meets the same error
+                except Exception:  # noqa: S112, the main thread meets the same error
+                    continue
                 with suppress(Exception):
                     on_beat()
 

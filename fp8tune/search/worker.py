@@ -125,7 +125,7 @@ class Worker:
 
     def _wait_for_admission(self) -> None:
         _say(f"{self._name}: waits for the coordinator of {self._saved.name}")
-        while True:
+        while not self._members.over:
             own = self._members.state()
             if own and own.refused:
                 raise CannotSearch(f"this worker cannot take part: {own.refused}")
