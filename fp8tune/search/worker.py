@@ -116,6 +116,8 @@ class Worker:
                 runner = self._trials.runner(scratch)
                 try:
                     while not self._members.over:
+                        if self._members.rejoin_if_lost():
+                            self._wait_for_admission()
                         self._next(runner)
                 finally:
                     runner.close()
@@ -124,13 +126,15 @@ class Worker:
 
     def _wait_for_admission(self) -> None:
         _say(f"{self._name}: waits for the coordinator of {self._saved.name}")
-        while True:
+        while not self._members.over:
             own = self._members.state()
             if own and own.refused:
                 raise CannotSearch(f"this worker cannot take part: {own.refused}")
             if own and own.admitted:
                 return
+            self._members.was_lost |= own is None
             self._coordinate_if_nobody_does()
+            self._members.rejoin_if_lost()
             time.sleep(POLL_S)
 
     def _next(self, runner: Runner) -> None:

@@ -98,7 +98,7 @@ def _base_record(
     except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
-    outcome, message = _unfinished(result, spec.device)
+    outcome, message = unfinished(result, spec.device)
     message += _on_rank(result)
     if result.ended == "exit" and last_line:  # otherwise it was cut off
         message += f"; its last line: {last_line}"
@@ -129,7 +129,7 @@ def _on_rank(result: WorkerResult) -> str:
     return ""
 
 
-def _unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
+def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
     """Return outcome and message of a worker that gave neither result nor error."""
     where, code = f"in stage {result.stage}", result.code
     if result.ended == "late":
