@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
+from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.counted import (
     power,
     with_interval_and_energy,
@@ -61,10 +62,6 @@ SCRATCH = "fp8tune-"
 
 WORKER = module_command("fp8tune.runners.builtin.worker")
 """The command of a trial; it takes the file of its spec and this process's id."""
-
-LAUNCH = module_command("fp8tune.runners.builtin.launch")
-"""The command that starts the ranks of a trial; it takes this process's id, the number
-of ranks, and the command of one with the file of its spec."""
 
 
 class Setup(NamedTuple):
@@ -246,7 +243,7 @@ class Builtin:
     def _command(self, path: str, ranks: int) -> list[str]:
         """Return the command of a trial with its spec in a file."""
         if ranks > 1:
-            return [*LAUNCH, str(os.getpid()), str(ranks), *self.worker, path]
+            return [*launch.COMMAND, str(os.getpid()), str(ranks), *self.worker, path]
         return [*self.worker, path, str(os.getpid())]
 
     def close(self) -> None:

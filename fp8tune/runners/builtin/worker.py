@@ -89,7 +89,7 @@ def _reach_device(spec: Spec) -> None:
         from fp8tune.runners.builtin.team import join
 
         say(stage="ranks")
-        join(spec)
+        join(spec.device)
     if spec.device == "cuda":
         say(stage="gpu")
         touch()

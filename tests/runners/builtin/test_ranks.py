@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.launch import End, first_cause
-from fp8tune.runners.builtin.runner import LAUNCH, Builtin, Setup
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
@@ -198,11 +199,11 @@ def test_the_environment_of_a_rank(monkeypatch):
 
 
 def test_ranks_end_with_the_process_that_started_them():
-    command = [*LAUNCH, str(os.getpid()), "2", sys.executable, FAULTY, "hang"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as launcher:
-        assert b"steady" in launcher.stdout.readline()
-        launcher.send_signal(signal.SIGKILL)
-        assert launcher.stdout.read() == b""  # the ranks held it open, and are gone
+    command = [*launch.COMMAND, str(os.getpid()), "2", sys.executable, FAULTY, "hang"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert b"steady" in process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        assert process.stdout.read() == b""  # the ranks held it open, and are gone
 
 
 def test_a_symptom_is_blamed_only_without_a_cause():
