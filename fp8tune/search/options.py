@@ -48,6 +48,7 @@ class SearchOptions(NamedTuple):
     workers: int = NO_WORKERS
     gpus: str = ""
     slurm: str = ""
+    ranks: int = 1
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 

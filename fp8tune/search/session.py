@@ -235,7 +235,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     machine = TrialMachine(options.device)
     if not is_remote(options):
         watts = options.objective == ENERGY
-        machine = this_machine(options.device, watts=watts)
+        machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
@@ -278,9 +278,10 @@ def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainCo
     if options.device == "cuda" and not is_remote(options):
         # a config that no trial represents needs no GPU node
         if options.runner == "builtin" and not machine.name:
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            ranks_of_trial(config, options.ranks)
         gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
+    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     return config
 

@@ -50,10 +50,11 @@ def starter_of(options: SearchOptions, study: Study) -> Starter:
         print(f"waits for workers: {shown} --study {study.name}", file=sys.stderr)
         return NoStarter()
     if allocation := _allocation(options):
-        each = 0 if options.device == "cpu" else 1
+        each = 0 if options.device == "cpu" else options.ranks
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
-    gpus = gpus_of_workers(options.gpus, options.workers, options.device)
+    named, workers, ranks = options.gpus, options.workers, options.ranks
+    gpus = gpus_of_workers(named, workers, options.device, ranks)
     return LocalWorkers(command, place, study.folder, gpus)
 
 

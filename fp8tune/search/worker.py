@@ -68,7 +68,8 @@ def work(url: str, name: str) -> int:
         raise CannotSearch(f"the search of study {name} is over; {AGAIN}")
     members.beat_s = float(run.get("beat_s", BEAT_S))
     options = options_of(run)
-    machine = this_machine(options.device, watts=options.objective == ENERGY)
+    watts = options.objective == ENERGY
+    machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     trials = real_trials(options, saved.plan.config, machine)
     worker = Worker(url, saved, study, members, trials)
     with _signals(worker):
