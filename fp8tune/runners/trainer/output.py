@@ -143,11 +143,12 @@ class Output:
         return "enough" if new and self._has_enough() else ""
 
     def close(self) -> Log:
-        """Return all that it has printed, its last line too."""
+        """Return all that a trainer has printed that ended by itself.
+
+        Its last line may lack an end, and the reader adds what the lines imply.
+        """
         if self._log is None:
             self._log = self._reader.finish()
-            for index in range(len(self.arrived), len(self.curve)):
-                self._step(index)
         return self._log
 
     @property

@@ -28,7 +28,6 @@ def base_record(
     A trial is ``ok`` if its listener had enough. One that ended by itself before is
     not, whatever its exit code: trainers exit with 0 after ten NaNs.
     """
-    log = output.close()
     base = Record(
         knobs,
         "launch",
@@ -40,11 +39,11 @@ def base_record(
         synthetic_data=False,
     )
     if output.is_nan:
-        found = next(iter(_causes(log, "nan")), None)
+        found = next(iter(_causes(output.close(), "nan")), None)
         message = found.message if found else "the loss is NaN or infinite"
         return base._replace(outcome="nan", message=message[:LONGEST])
     if ended.ended != "enough":
-        return _failed(base, output, ended, log)
+        return _failed(base, output, ended)
     measured = _losses if output.wanted.losses else _speed
     return measured(base, output)
 
@@ -102,8 +101,9 @@ def _with_memory(record: Record, output: Output) -> Record:
     return record._replace(peak_gib=peak)
 
 
-def _failed(base: Record, output: Output, ended: Ended, log: Log) -> Record:
+def _failed(base: Record, output: Output, ended: Ended) -> Record:
     """Return the record of a trial that ended too early, with its cause."""
+    log = output.close()
     base = base._replace(losses=(), grad_norms=())
     late = ended.ended == "late"
     result = WorkerResult([], ended.ended, output.stage, ended.code, ended.seconds)

@@ -8,15 +8,18 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.own_trainer import add_trainer
+from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import loss_keys, trainer_runner
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY
 from tests.each import each
+from tests.runners import fake_smi
 
 HERE = Path(__file__).parent
 EXAMPLE = REPOSITORY / "docs/own_trainer/run"
@@ -56,7 +59,7 @@ def _is_ours(folder):
         return False
     mark = f"FP8TUNE_TEST_OF={os.getpid()}".encode()
     alive = (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return mark in text.split(b"\0") and folder.name != str(os.getpid()) and alive
+    return alive and mark in text.split(b"\0") and b"FP8TUNE_TRIAL=" in text
 
 
 @pytest.fixture(autouse=True)
@@ -163,6 +166,33 @@ def test_ranks_are_told_and_slurm_is_not(runner):
     several = known.launch._replace(ranks=2)
     assert "WORLD_SIZE" not in several.environment({})
     assert "--nproc-per-node 2 " in " ".join(several.command({"config": "c"}))
+
+
+@each(
+    ("fault", "used", "outcome", "reserved"),
+    [
+        ("sound", "520", "ok", 0.508),
+        ("out_of_memory", "520", "oom", 0.0),
+        ("out_of_memory", "60000", "shared", 0.0),
+    ],
+)
+def test_the_state_of_the_gpu_is_recorded(
+    runner, tmp_path, monkeypatch, fault, used, outcome, reserved
+):
+    (tmp_path / "smi").mkdir(exist_ok=True)
+    fake_smi.install(tmp_path / "smi", monkeypatch, memory__used=used)
+    known = runner(fault)
+    known.guard = Guard(current())
+    known.setup = known.setup._replace(device="cuda")
+    (tmp_path / "scratch").mkdir(exist_ok=True)
+    known.setup = known.setup._replace(scratch=str(tmp_path / "scratch"))
+    found = run(known)
+    assert found.outcome == outcome, found.message
+    assert found.reserved_gib == pytest.approx(reserved, abs=0.01)
+    assert found.capacity_gib == pytest.approx(79.6, abs=0.1)
+    assert found.environment.startswith("NVIDIA H100 80GB HBM3, torch ")
+    assert found.versions["driver"] == "580.82.07"
+    assert not found.rehearsal
 
 
 def test_losses_end_with_nan_or_after_all_steps(runner):
