@@ -271,7 +271,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     runner: Runner
     if own:
         runner = own.ready(sampling, study.folder, guard)
-        conditions = conditions._replace(refusal=own.no_losses)
+        refusal = own.no_losses or conditions.refusal
+        conditions = conditions._replace(refusal=refusal)
     else:
         setup = Setup(
             options.device,
