@@ -18,6 +18,9 @@ from fp8tune.verify.evidence import Log
 
 LONGEST = 500
 """Characters of a message."""
+LEAST_MS, CLOSE = 50.0, 0.75
+"""From how many ms between lines on a step must not be printed as longer, and how much
+shorter these may be: lines that a buffer held come at once."""
 
 
 def base_record(
@@ -55,6 +58,17 @@ def _speed(base: Record, output: Output) -> Record:
     kept = steps.whole_ms[min(found.start, len(steps.whole_ms) - 1) :]
     left = tuple(Discarded(*each) for each in found.left)
     recompiles = output.log.events.get("recompile")
+    middle, between = statistics.median(times.ms), times.between_ms
+    extra = {"settled": found.settled, "time_from": times.source}
+    if times.source != "lines":
+        extra["between_lines_ms"] = round(between, 3)
+    if between > LEAST_MS and between < CLOSE * middle:
+        message = (
+            f"it prints {middle:.0f} ms a step ({times.source}), and its lines are "
+            f"{between:.0f} ms apart: are its tokens/s those of all GPUs, and does its "
+            "description count every token of a step?"
+        )
+        return base._replace(outcome="user", message=message, extra=extra)
     return _with_memory(
         base._replace(
             outcome="ok",
@@ -67,7 +81,7 @@ def _speed(base: Record, output: Output) -> Record:
             losses=(),
             grad_norms=(),
             stage_reached="",
-            extra={"settled": found.settled, "time_from": times.source},
+            extra=extra,
         ),
         output,
     )

@@ -71,7 +71,10 @@ def _marked(monkeypatch):
 
 @each(
     "fault",
-    ["sound", "silent_first", "saves_for_long", "in_colours", "in_pieces", "noisy"],
+    [
+        *("sound", "silent_first", "saves_for_long"),
+        *("in_colours", "in_pieces", "noisy", "restarts"),
+    ],
 )
 def test_steps_are_measured_whatever_is_around_them(runner, fault):
     started = time.monotonic()
@@ -110,6 +113,10 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_started(runner):
         ("disk_is_full", "launch", "first_step", "disk"),
         ("crashes", "launch", "first_step", "SIGSEGV"),
         ("prints_no_text", "launch", "start", "no text"),
+        (
+            *("tells_tokens_of_one_gpu", "user", "steady"),
+            "it prints 480 ms a step (tokens_per_second), and its lines are 6",
+        ),
         ("says_its_environment", "launch", "first_step", "code 7 in stage first_step"),
     ],
 )
@@ -121,7 +128,11 @@ def test_failures_are_told_apart(runner, fault, outcome, stage, said):
 
 @each(
     ("fault", "outcome", "stage"),
-    [("hangs", "hang", "steady"), ("never_begins", "launch", "start")],
+    [
+        ("hangs", "hang", "steady"),
+        ("talks_while_it_hangs", "hang", "steady"),
+        ("never_begins", "launch", "start"),
+    ],
 )
 def test_what_says_nothing_is_ended(runner, monkeypatch, fault, outcome, stage):
     monkeypatch.setitem(output.SILENCE_S, stage, 1.0)
