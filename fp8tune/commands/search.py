@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TextIO
 
 import click
@@ -24,9 +25,10 @@ from fp8tune.extras import SEARCH, TRIALS
 @click.argument("config", required=False, default="", metavar="[CONFIG]")
 @click.option(
     "--budget",
-    required=True,
+    default="",
     metavar="TIME",
-    help="Wall time for everything, e.g. 90s, 30m, 2h.",
+    help="Wall time for everything, e.g. 90s, 30m, 2h.  [default: inside a job of "
+    "Slurm, what is left of it]",
 )
 @click.option(
     "--gpu",
@@ -39,10 +41,17 @@ from fp8tune.extras import SEARCH, TRIALS
 @trainer_option
 @click.option(
     "--runner",
-    type=Choice(["builtin", "replay"]),
+    type=Choice(["builtin", "trainer", "command", "replay"]),
     default="builtin",
     show_default=True,
-    help="builtin runs trials here; replay reads them from --records.",
+    help="What runs trials here: fp8tune's own model (builtin), the trainer itself, or "
+    "the command of your --trainer file. replay reads them from --records.",
+)
+@click.option(
+    "--trainer-dir",
+    default="",
+    metavar="PATH",
+    help="Checkout of the trainer, for --runner trainer and command.",
 )
 @click.option(
     "--device",
@@ -118,6 +127,13 @@ from fp8tune.extras import SEARCH, TRIALS
     help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
 )
 @click.option(
+    "--slurm",
+    default="",
+    metavar="OPTIONS",
+    help="Start the --workers as jobs of Slurm, with these options of sbatch, e.g. "
+    "partition=gpu,gpus=1,time=30m.",
+)
+@click.option(
     "--heartbeat",
     default="10s",
     show_default=True,
@@ -148,6 +164,9 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
+      fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
+      fp8tune search train.toml --budget 2h --storage postgresql://me@db/tuning \
+        --slurm partition=gpu,gpus=1,time=30m --workers 8
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
@@ -164,19 +183,35 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
     load_numpy()
+    from fp8tune.search.allocation import budget_of_job
     from fp8tune.search.session import search
+    from fp8tune.search.slurm import parse
 
-    if asked["in_place"] and asked["output"]:
-        raise Failure("--in-place and --output cannot be combined")
-    if asked["records"] and asked["runner"] != "replay":
-        raise Failure("--records needs --runner replay")
+    _check(asked)
     asked["world_size"] = asked["world_size"] or 0
     asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
     asked["as_json"] = output_format == "json"
     try:
+        if asked["slurm"]:
+            parse(asked["slurm"])  # before anything is stored
+        asked["budget"] = asked["budget"] or budget_of_job(os.environ)
         return search(SearchOptions(config=config, **asked), _write_report)
     except CannotSearch as error:
         raise Failure(str(error)) from None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Raise ``Failure`` for options that do not go together."""
+    if asked["in_place"] and asked["output"]:
+        raise Failure("--in-place and --output cannot be combined")
+    if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
+        raise Failure("--trainer-dir needs --runner trainer or command")
+    if asked["records"] and asked["runner"] != "replay":
+        raise Failure("--records needs --runner replay")
+    if asked["slurm"] and asked["workers"] == 0:
+        raise Failure("--slurm starts workers: give --workers 1 or more")
+    if asked["slurm"] and asked["gpus"]:
+        raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.atomic import no_link
@@ -34,6 +35,7 @@ RESERVE = 0.03
 """The same as a part of the time that is left."""
 LEAST_S = 60.0
 """A budget shorter than this is no default [s]."""
+LOG_FILES = "srun*.log"
 LOGS = "srun-%j.%s.log"
 """What Slurm calls the output of a step, in the study's folder."""
 END_S = 30.0
@@ -135,6 +137,17 @@ def default_budget(allocation: Allocation, environment: Mapping[str, str]) -> fl
     return budget
 
 
+def budget_of_job(environment: Mapping[str, str]) -> str:
+    """Return the budget of a search that was given none; raises ``CannotSearch``."""
+    allocation = this_allocation(environment)
+    if allocation is None:
+        raise CannotSearch(
+            "--budget is missing: the wall time for everything, e.g. --budget 2h "
+            "(inside a job of Slurm it is what is left of the job)"
+        )
+    return f"{default_budget(allocation, environment):.0f}s"
+
+
 class Steps:
     """Workers as steps of the job of this process, one ``srun`` each.
 
@@ -150,12 +163,9 @@ class Steps:
         command: Sequence[str],
         storage: str,
         folder: str,
-        say: Callable[[str], None],
     ) -> None:
         self.states = States()
         self._folder = os.path.abspath(folder)
-        self.logs = os.path.join(self._folder, "srun*.log")
-        self._say = say
         place = os.path.join(self._folder.replace("%", "%%"), LOGS)
         # --exact and --mem=0: a step takes its own GPUs and CPUs, not the whole node's
         self._srun = [
@@ -182,19 +192,20 @@ class Steps:
             raise CannotSearch(f"srun: {error.strerror}") from None
         self._count()
 
-    def poll(self) -> None:
-        """Start the workers again that ended, unless they end at once."""
+    def poll(self) -> str:
+        """Start workers again that ended; return why this is in vain, else ""."""
         now = time.monotonic()
         for process, since in list(self._running.items()):
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
-                if self._short == 2 * self._workers:
-                    many = f"the last {self._short} workers ended within a minute"
-                    self._say(f"{many}; no more are started. See why: tail {self.logs}")
-                if self._short < 2 * self._workers:
-                    self._start_one()
+        if self._short >= max(3, 2 * self._workers):
+            many = f"the last {self._short} workers ended within a minute"
+            return f"{many}; see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
+        while len(self._running) < self._workers:
+            self._start_one()
         self._count()
+        return ""
 
     def stop(self) -> None:
         """Wait until the workers ended, who know that the search is over.

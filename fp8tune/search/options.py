@@ -31,6 +31,7 @@ class SearchOptions(NamedTuple):
     world_size: int = 0
     trainer: str = ""
     runner: str = "builtin"
+    trainer_dir: str = ""
     device: str = "cuda"
     records: str = ""
     allow: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class SearchOptions(NamedTuple):
     export: str = ""
     workers: int = NO_WORKERS
     gpus: str = ""
+    slurm: str = ""
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
@@ -62,18 +64,15 @@ class SearchOptions(NamedTuple):
     @property
     def has_workers(self) -> bool:
         """Whether other processes run the trials."""
-        return self.workers != NO_WORKERS or bool(self.gpus)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether trials run on other machines, so that this one needs no GPU."""
-        return self.workers == 0
+        return self.workers != NO_WORKERS or bool(self.gpus or self.slurm)
 
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "budget", "runner", "records", "diff", "as_json", "export"}
+        once = {"config", "budget", "records", "diff", "as_json", "export"}
         once.add("overrides")  # they come after all options
+        if self.runner == "replay":
+            once.add("runner")
         fields = self._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}

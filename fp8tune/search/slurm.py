@@ -32,6 +32,7 @@ SCRIPT = "worker.sbatch"
 """The batch script, in the study's folder."""
 LOGS = "slurm-%A_%a.log"
 """What Slurm calls the output of a job, in the study's folder."""
+LOG_FILES = "slurm-*.log"
 NOTICE_S = 60
 """How long before its time limit a job gets SIGTERM [s]; Slurm may send it up to a
 minute early."""
@@ -154,11 +155,6 @@ class Jobs:
         self._next_look = 0.0
         self._said: set[str] = set()
 
-    @property
-    def logs(self) -> str:
-        """The pattern of the log files of the jobs."""
-        return os.path.join(self._folder, "slurm-*.log")
-
     def start(self) -> None:
         """Submit the workers; raises ``CannotSearch`` if Slurm refuses them."""
         script = os.path.join(self._folder, SCRIPT)
@@ -176,21 +172,26 @@ class Jobs:
         except Refused as error:
             raise CannotSearch(f"Slurm refused the workers: {error}") from None
 
-    def poll(self) -> None:
+    def poll(self) -> str:
         """Look how the jobs are, and submit more if too few are left.
 
-        Call it as often as you like: Slurm is asked once in a while.
+        Call it as often as you like: Slurm is asked once in a while. Returns why there
+        will be no worker, else "".
         """
         if time.monotonic() < self._next_look:
-            return
+            return self._hopeless
         self._next_look = time.monotonic() + self._asked.poll_s
         try:
+            before = self.states[:2]
             self._look()
+            if self.states[:2] != before:
+                self._say(str(self.states))
             missing = self._workers - len(self._ran_s)
-            if missing > 0 and not self._is_hopeless():
+            if missing > 0 and not self._hopeless:
                 self._submit(missing)
         except Refused as error:
             self._say_once(f"Slurm: {error}; trying again")
+        return self._hopeless
 
     def stop(self) -> None:
         """Cancel the jobs that are left."""
@@ -247,15 +248,13 @@ class Jobs:
         reason = (telling or waits or [""])[0]
         self.states = States(len(jobs) - len(waits), len(waits), self._ended, reason)
 
-    def _is_hopeless(self) -> bool:
-        """Return whether so many jobs ended at once that more would do so too."""
-        hopeless = self._short >= max(3, 2 * self._workers)
-        if hopeless:
-            self._say_once(
-                f"the last {self._short} jobs of Slurm ended within a minute; no more "
-                f"are submitted. See why: tail {self.logs}"
-            )
-        return hopeless
+    @property
+    def _hopeless(self) -> str:
+        """Why more jobs would end at once as well, if so many did; else ""."""
+        if self._short < max(3, 2 * self._workers):
+            return ""
+        many = f"the last {self._short} jobs of Slurm ended within a minute"
+        return f"{many}; see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:

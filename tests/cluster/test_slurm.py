@@ -50,7 +50,8 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
     workers = jobs(["sh", "-c", 'echo "$FP8TUNE_STORAGE" "$0"; sleep 600', "a 'b' $c"])
     workers.start()
     until(workers, running(2))
-    (submitted,) = workers.notes
+    submitted, state = workers.notes
+    assert state == "Slurm: 2 running, 0 queued"
     assert submitted.startswith("Slurm job ")
     assert "--partition=gpu --gpus=1 --time=30" in submitted
     assert "secret" not in submitted
@@ -58,7 +59,7 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
     subprocess.run(["scancel", f"{first}_0"], check=True)
     until(workers, lambda jobs: jobs.states.ended == 1)
     until(workers, running(2))
-    (again,) = workers.notes[1:]
+    again = next(note for note in workers.notes[2:] if note.startswith("Slurm job"))
     assert again.endswith(", 1 worker in place of those that ended")
     workers.stop()
     left = ["squeue", "--noheader", "--name", workers._name]
@@ -79,7 +80,7 @@ def test_jobs_that_an_earlier_coordinator_left_are_counted(jobs):
     taken_up = jobs(["sleep", "600"], workers=3)
     taken_up.start()
     until(taken_up, running(3))
-    earlier, submitted = taken_up.notes
+    earlier, submitted, *_ = taken_up.notes
     assert earlier == "2 jobs of an earlier start work on this"
     assert ", 1 worker: sbatch " in submitted
 
@@ -87,12 +88,12 @@ def test_jobs_that_an_earlier_coordinator_left_are_counted(jobs):
 def test_workers_that_end_at_once_are_not_submitted_for_ever(jobs):
     workers = jobs(["false"], workers=2)
     workers.start()
-    until(workers, lambda jobs: "no more are submitted" in jobs.notes[-1])
+    until(workers, lambda jobs: jobs.poll())
     ended = workers.states.ended
     time.sleep(1.5)
-    workers.poll()
+    why = f"the last {ended} jobs of Slurm ended within a minute; see why: tail "
+    assert workers.poll().startswith(why)
     assert workers.states == States(ended=ended)
-    assert workers.notes[-1].endswith(f"See why: tail {workers.logs}")
 
 
 def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
@@ -116,7 +117,7 @@ INSIDE = """
     show = 'echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE $FP8TUNE_STORAGE; sleep 3'
     worker = ["sh", "-c", show]
     steps = Steps(
-        allocation, allocation.workers(2), 2, worker, "URL", sys.argv[1], print
+        allocation, allocation.workers(2), 2, worker, "URL", sys.argv[1]
     )
     steps.start()
     print(steps.states, flush=True)

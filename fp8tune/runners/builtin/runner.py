@@ -23,6 +23,7 @@ from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
 from fp8tune.runners.builtin.worker_record import stage_times, worker_record
 from fp8tune.runners.process import module_command, run_worker
+from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.watch import Guard, summary, with_gpu_state
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -81,6 +82,11 @@ class Setup(NamedTuple):
     enough_s: float = math.inf
     least_s: float = 0.0
     scratch: str = ""
+
+    def with_sampling(self, sampling: Sampling) -> Setup:
+        """Return the setup with the rule of a trial's steps."""
+        rule = sampling._asdict()
+        return self._replace(**{name: rule[name] for name in rule if name != "precise"})
 
 
 class Builtin:

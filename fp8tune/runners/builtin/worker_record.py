@@ -95,7 +95,7 @@ def _base_record(
     except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
-    outcome, message = _unfinished(result, spec.device)
+    outcome, message = unfinished(result, spec.device)
     if result.ended == "exit" and last_line:  # otherwise it was cut off
         message += f"; its last line: {last_line}"
     return base._replace(outcome=outcome, message=message, stage_reached=result.stage)
@@ -116,7 +116,7 @@ def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Recor
     return base._replace(outcome=kind)
 
 
-def _unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
+def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
     """Return outcome and message of a worker that gave neither result nor error."""
     where, code = f"in stage {result.stage}", result.code
     if result.ended == "late":
