@@ -10,9 +10,9 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.coordinator import Search
 from fp8tune.search.members import Members
 from fp8tune.search.storage import open_storage
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
-from fp8tune.search.workers import NoStarter, Workers
-from fp8tune.trials.trial import Trial
+from fp8tune.search.workers import UNFINISHED, NoStarter, Workers
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import (
     BEST,
@@ -21,7 +21,6 @@ from tests.search.tries import (
     SPACE,
     InOrder,
     order,
-    ran,
     space_of,
 )
 
@@ -47,19 +46,17 @@ def members(place):
 
 
 class Each(InOrder):
-    """Proposes each point once, also while the others run."""
+    """Proposes each point that neither ran nor runs."""
 
-    def __init__(self, *points):
+    def __init__(self, study, *points):
         super().__init__(*points)
-        self.asked = 0
+        self.study = study
 
     def propose(self, trials):
-        self.asked += 1
-        done = min(self.asked - 1, len(self.points))
-        return super().propose([SEARCHED] * done)
-
-
-SEARCHED = Trial(0, "search", ran(OTHER))
+        taken = [trial.record.knobs for trial in trials]
+        taken += [one.knobs for _, one in self.study.orders(*UNFINISHED)]
+        left = [p for p in self.points if SPACE.values(p) not in taken]
+        return PlannedTrial(left[0], "search", "in order") if left else None
 
 
 class Worker(threading.Thread):
@@ -108,7 +105,7 @@ def coordinated(place, workers, points=(OTHER, BEST), budget_s=7200.0):
     with own.joined({"role": "coordinator"}):
         pool = Workers(study, own, NoStarter(), {"beat_s": BEAT_S})
         assert pool.lead()
-        strategy = Each(*points)
+        strategy = Each(study, *points)
         search = Search(space_of(RECORDS), GIVEN, pool, strategy, study, budget_s)
         found = search.run()
     for worker in workers:
@@ -129,7 +126,7 @@ def test_workers_find_what_a_search_by_itself_finds(place):
 
 
 def test_a_trial_of_a_killed_worker_is_given_back_and_run_again(place):
-    killed, lives = Worker(place, "killed", dies_at=1), Worker(place, "lives")
+    killed, lives = Worker(place, "killed", dies_at=0), Worker(place, "lives")
     found, study = coordinated(place, [killed, lives])
     assert (found.chosen, found.verdict) == (BEST, "faster")
     lost = killed.took[-1]
