@@ -83,8 +83,8 @@ def check_ranks(machine: TrialMachine, ranks: int) -> None:
     """Raise ``CannotSearch`` if a machine has too few GPUs for the ranks of a trial."""
     if machine.gpu and machine.gpus < ranks:
         raise CannotSearch(
-            f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus} of this "
-            "machine; ask for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
+            f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus}; ask "
+            "for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
         )
 
 

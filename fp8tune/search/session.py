@@ -63,7 +63,7 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.pool import OneByOne, Pool, Simulated
 from fp8tune.search.prior import card_gib
-from fp8tune.search.real_trials import real_trials, this_machine
+from fp8tune.search.real_trials import RealTrials, real_trials, this_machine
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.stability.loss_runs import (
     Conditions,
@@ -255,13 +255,14 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         synthetic_data=trials.synthetic_data,
     )
     if options.has_workers:
-        return prepared._replace(pool=_workers(options, study, held))
+        return prepared._replace(pool=_workers(trials, study, held))
     runner = trials.runner(study.folder)
     return prepared._replace(pool=OneByOne(study, runner), runner=runner)
 
 
-def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
+def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
     """Return the workers of a search; this process coordinates them."""
+    options = trials.options
     members = Members(study.storage, study.name, study.place, options.beat_s)
     held.enter_context(members.joined({"role": "coordinator"}))
     run = {
@@ -269,7 +270,7 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "beat_s": options.beat_s,
         "process": study.process,
     }
-    return Workers(study, members, starter_of(options, study), run)
+    return Workers(study, members, starter_of(options, study, trials.gpus), run)
 
 
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:

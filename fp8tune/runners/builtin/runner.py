@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
+from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.counted import (
     power,
     with_interval_and_energy,
@@ -61,10 +62,6 @@ SCRATCH = "fp8tune-"
 
 WORKER = module_command("fp8tune.runners.builtin.worker")
 """The command of a trial; it takes the file of its spec and this process's id."""
-
-LAUNCH = module_command("fp8tune.runners.builtin.launch")
-"""The command that starts the ranks of a trial; it takes this process's id, the number
-of ranks, and the command of one with the file of its spec."""
 
 
 class Setup(NamedTuple):
@@ -228,11 +225,7 @@ class Builtin:
             path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(stderr.open("wb"))
-            command = [*self.worker, str(path)]
-            if spec.ranks > 1:
-                command = [*LAUNCH, str(os.getpid()), str(spec.ranks), *command]
-            else:
-                command.append(str(os.getpid()))
+            command = self._command(str(path), spec.ranks)
             left = deadline - waited
             result = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(stderr, before_stage)
@@ -246,6 +239,12 @@ class Builtin:
         steady = self.guard.driver.samples(*stage_times(result, "steady", "profile"))
         seen = summary(steady) | power(found, result.events, samples)
         return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
+
+    def _command(self, path: str, ranks: int) -> list[str]:
+        """Return the command of a trial with its spec in a file."""
+        if ranks > 1:
+            return [*launch.COMMAND, str(os.getpid()), str(ranks), *self.worker, path]
+        return [*self.worker, path, str(os.getpid())]
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""

@@ -102,7 +102,12 @@ def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
     gain = float(ahead.gain[best])
     failed = any(run.outcome == "oom" for run in known.runs)
     running = known.memory.fit(known.running).probability
-    if failed or (running < FEASIBLE).any() or ahead.feasible.all() or gain < WORTH_A_RISK:
+    if (
+        failed
+        or (running < FEASIBLE).any()
+        or ahead.feasible.all()
+        or gain < WORTH_A_RISK
+    ):
         return None
     params = known.space.params(ahead.candidates[best])
     return Proposal(params, f"{PROPOSED}, may not fit")
