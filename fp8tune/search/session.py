@@ -26,9 +26,10 @@ from fp8tune.lint.run import cores
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
 from fp8tune.runners import cpu
-from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
