@@ -428,9 +428,10 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
+        own = isinstance(prepared.runner, TrainerRunner)
         notes = (
             world_size_note(config),
-            other_gpu_note(config.job, prepared.machine),
+            other_gpu_note(config.job, prepared.machine, extrapolates=not own),
             world_size_warning(config),
         )
         yield from filter(None, notes)
