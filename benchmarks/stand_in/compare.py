@@ -64,7 +64,9 @@ def loss_gap(found: Figures) -> float:
     """The largest difference of losses and gradient norms, as a share of them."""
     one, other = found["trainer"], found["trial"]
     pairs = [
-        pair for name in ("losses", "norms") for pair in zip(one[name], other[name], strict=True)
+        pair
+        for name in ("losses", "norms")
+        for pair in zip(one[name], other[name], strict=True)
     ]
     return max(abs(b / a - 1) for a, b in pairs)
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
-from fp8tune.runners.builtin.runner import SCRATCH as SCRATCH
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner

@@ -24,7 +24,8 @@ from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
-from fp8tune.runners.builtin.runner import SCRATCH, Builtin
+from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
@@ -375,9 +376,10 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
+        own = isinstance(prepared.runner, TrainerRunner)
         notes = (
             world_size_note(config),
-            other_gpu_note(config.job, prepared.machine),
+            other_gpu_note(config.job, prepared.machine, extrapolates=not own),
             world_size_warning(config),
         )
         yield from filter(None, notes)
