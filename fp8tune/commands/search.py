@@ -134,6 +134,15 @@ from fp8tune.extras import SEARCH, TRIALS
     "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run each trial on N GPUs, as many as the run has. With 1, a trial is rank 0 "
+    "of the run, and its communication is predicted.",
+)
+@click.option(
     "--heartbeat",
     default="10s",
     show_default=True,
@@ -208,6 +217,8 @@ def _check(asked: dict[str, Any]) -> None:
         raise Failure("--trainer-dir needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
+    if asked["ranks"] > 1 and asked["runner"] == "replay":
+        raise Failure("--ranks does not go with --runner replay")
     if asked["slurm"] and asked["workers"] == 0:
         raise Failure("--slurm starts workers: give --workers 1 or more")
     if asked["slurm"] and asked["gpus"]:

@@ -22,6 +22,7 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.machine import (
     TrialMachine,
     check_host,
+    check_ranks,
     check_watts,
     environment,
     larger_target_gib,
@@ -40,14 +41,14 @@ SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
+def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMachine:
     """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
 
-    For ``cpu`` the driver is not asked.
+    A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
     """
     if device == "cpu":
         return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
-    driver = current()
+    driver = current(ranks)
     seen = driver.look() if watts else Sample()
     return TrialMachine(
         device,
@@ -56,14 +57,16 @@ def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
         allocator=allocator(),
         failure=driver.failed,
         has_watts=seen.power_w is not None or seen.energy_j is not None,
+        gpus=driver.gpu.count,
     )
 
 
 class RealTrials(NamedTuple):
     """Real trials of a config on a machine.
 
-    ``ranks`` is how many ranks one trial represents. ``own`` launches the config's own
-    trainer; without it trials run fp8tune's model.
+    ``ranks`` is how many data-parallel ranks one trial represents; ``options.ranks`` of
+    the run's ranks run in it. ``own`` launches the config's own trainer; without it
+    trials run fp8tune's model.
     """
 
     options: SearchOptions
@@ -81,27 +84,32 @@ class RealTrials(NamedTuple):
     def environment(self) -> dict[str, Any]:
         """What trials depend on besides the config."""
         job, synthetic = self.config.job, bool(self.synthetic_data)
-        about = environment(job, self.machine, synthetic_data=synthetic)
-        return about | (self.own.launch.identity if self.own else {})
+        found = environment(job, self.machine, synthetic_data=synthetic)
+        if self.options.ranks > 1:
+            found["ranks"] = self.options.ranks
+        return found | (self.own.launch.identity if self.own else {})
 
     @property
     def conditions(self) -> Conditions:
         """Whether, and how, these trials can compare losses."""
+        simulated = self.ranks if self.options.ranks == 1 else 1
         allow = self.options.allow
-        conditions = conditions_for_trials(self.config, allow, self.ranks)
+        conditions = conditions_for_trials(self.config, allow, simulated)
         if self.own:
-            return conditions._replace(refusal=self.own.no_losses)
+            refusal = self.own.no_losses or conditions.refusal
+            return conditions._replace(refusal=refusal)
         return conditions
 
     def runner(self, scratch: str) -> Builtin | TrainerRunner:
         """Return the runner; running trials keep their files below ``scratch``."""
         options, config, sampling = self.options, self.config, _sampling(self.options)
-        guard = Guard(current()) if options.device == "cuda" else None
+        guard = Guard(current(options.ranks)) if options.device == "cuda" else None
         if self.own:
             return self.own.ready(sampling, scratch, guard)
         setup = Setup(
             options.device,
             dp_shard=self.ranks,
+            ranks=options.ranks,
             larger_gib=larger_target_gib(config.job, self.machine),
             synthetic_data=self.synthetic_data,
             scratch=scratch,
@@ -115,10 +123,11 @@ def real_trials(
 ) -> RealTrials:
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
     own = None if options.runner == "builtin" else _trainer_runner(options, config)
-    ranks = 1 if own else ranks_of_trial(config)
+    ranks = 1 if own else ranks_of_trial(config, options.ranks)
     if machine.name and options.device == "cpu" and not own:
-        check_host(config, options.budget_s)
+        check_host(config, options.budget_s, options.ranks)
     if machine.name:  # else workers know their machines
+        check_ranks(machine, options.ranks)
         check_watts(options.objective, machine)
     return RealTrials(options, config, machine, ranks, own)
 

@@ -69,7 +69,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.start_workers import is_remote, starter_of
+from fp8tune.search.start_workers import check_storage, is_remote, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -230,10 +230,12 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
+    if options.has_workers:
+        check_storage(options)
     machine = TrialMachine(options.device)
     if not is_remote(options):
         watts = options.objective == ENERGY
-        machine = this_machine(options.device, watts=watts)
+        machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
@@ -276,9 +278,10 @@ def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainCo
     if options.device == "cuda" and not is_remote(options):
         # a config that no trial represents needs no GPU node
         if options.runner == "builtin" and not machine.name:
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            ranks_of_trial(config, options.ranks)
         gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
+    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     return config
 
@@ -366,6 +369,8 @@ def _open_study(
 def _opening_lines(prepared: Prepared) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
+    if isinstance(prepared.runner, TrainerRunner):
+        yield f"trials run {prepared.runner.launch}"
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
