@@ -183,7 +183,7 @@ class Workers:
 
     def _look(self) -> None:
         """Look at the workers: admit new ones, give back the trials of lost ones."""
-        if not self._members.leads():
+        if not self._members.still_leads():
             self._has_lost = True
             raise LeaseLost
         alive = self._members.alive()
