@@ -73,7 +73,9 @@ class Strategy:
             "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
-            "counts": lambda trial: trial.number in self._counted,
+            "counts": lambda trial: (
+                trial.number in self._counted or not trial.state.is_finished()
+            ),
         }
         grid = [space.params(point) for point in space.points(baseline)]
         self._sampler: ThroughputSampler | FeasibleSampler | None = None
