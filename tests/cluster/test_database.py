@@ -85,12 +85,13 @@ def test_every_process_may_be_the_first_of_a_database(database):
     assert [process.communicate()[1] for process in first] == [b""] * 6
 
 
-def test_a_study_outlasts_a_restart_of_its_server(database, opened, capsys):
+def test_a_study_outlasts_a_restart_of_its_server(own_server, opened, capsys):
+    folder, database = own_server
     storage = opened(database)
     study = study_in(storage)
     trial = storage.create_new_trial(study, WAITING)
     assert storage.set_trial_state_values(trial, RUNNING)
-    restart = threading.Thread(target=restart_database, args=(3,))
+    restart = threading.Thread(target=restart_database, args=(folder, 3))
     restart.start()
 
     def change(number):
