@@ -46,7 +46,16 @@ ALLOWED = {
     "job": ("fields",),
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
-    "trainers": ("trainers", "facts", "job", "suggest", "document", "edits", "_index"),
+    "trainers": (
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "document",
+        "edits",
+        "formats",
+        "_index",
+    ),
     "lint": (
         "lint",
         "trainers",
@@ -136,7 +145,10 @@ ALLOWED = {
         "job",
         "suggest",
         "atomic",
-        "verify.kernels",
+        "document",
+        "edits",
+        "formats",
+        "verify",
     ),
 }
 """What each room may import of fp8tune."""

@@ -41,10 +41,17 @@ from fp8tune.extras import SEARCH, TRIALS
 @trainer_option
 @click.option(
     "--runner",
-    type=Choice(["builtin", "replay"]),
+    type=Choice(["builtin", "trainer", "command", "replay"]),
     default="builtin",
     show_default=True,
-    help="builtin runs trials here; replay reads them from --records.",
+    help="What runs trials here: fp8tune's own model (builtin), the trainer itself, or "
+    "the command of your --trainer file. replay reads them from --records.",
+)
+@click.option(
+    "--trainer-dir",
+    default="",
+    metavar="PATH",
+    help="Checkout of the trainer, for --runner trainer and command.",
 )
 @click.option(
     "--device",
@@ -127,6 +134,15 @@ from fp8tune.extras import SEARCH, TRIALS
     "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run each trial on N GPUs, as many as the run has. With 1, a trial is rank 0 "
+    "of the run, and its communication is predicted.",
+)
+@click.option(
     "--heartbeat",
     default="10s",
     show_default=True,
@@ -157,6 +173,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
+      fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
       fp8tune search train.toml --budget 2h --storage postgresql://me@db/tuning \
         --slurm partition=gpu,gpus=1,time=30m --workers 8
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
@@ -179,14 +196,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     from fp8tune.search.session import search
     from fp8tune.search.slurm import parse
 
-    if asked["in_place"] and asked["output"]:
-        raise Failure("--in-place and --output cannot be combined")
-    if asked["records"] and asked["runner"] != "replay":
-        raise Failure("--records needs --runner replay")
-    if asked["slurm"] and asked["workers"] == 0:
-        raise Failure("--slurm starts workers: give --workers 1 or more")
-    if asked["slurm"] and asked["gpus"]:
-        raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
+    _check(asked)
     asked["world_size"] = asked["world_size"] or 0
     asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
     asked["as_json"] = output_format == "json"
@@ -197,6 +207,22 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         return search(SearchOptions(config=config, **asked), _write_report)
     except CannotSearch as error:
         raise Failure(str(error)) from None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Raise ``Failure`` for options that do not go together."""
+    if asked["in_place"] and asked["output"]:
+        raise Failure("--in-place and --output cannot be combined")
+    if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
+        raise Failure("--trainer-dir needs --runner trainer or command")
+    if asked["records"] and asked["runner"] != "replay":
+        raise Failure("--records needs --runner replay")
+    if asked["ranks"] > 1 and asked["runner"] == "replay":
+        raise Failure("--ranks does not go with --runner replay")
+    if asked["slurm"] and asked["workers"] == 0:
+        raise Failure("--slurm starts workers: give --workers 1 or more")
+    if asked["slurm"] and asked["gpus"]:
+        raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:

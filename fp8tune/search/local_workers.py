@@ -13,10 +13,8 @@ from fp8tune.lint.wording import counted
 from fp8tune.runners.process import module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
-from fp8tune.search.database import without_password
+from fp8tune.search.slurm import STORAGE
 
-STORAGE = "FP8TUNE_STORAGE"
-"""Variable with the storage of the search: a command line would show its password."""
 LOGS = "workers"
 """Folder of their output, in the study's folder."""
 STOP_S = 30.0
@@ -28,16 +26,21 @@ SHOWN = 4096
 class LocalWorkers:
     """Worker processes of this machine.
 
+    ``command`` is the argument list of a worker, ``folder`` that of the study.
     ``visible`` has the value of ``CUDA_VISIBLE_DEVICES`` for each worker, ``None`` to
     leave it as it is. They outlive this process if it is killed: one of them then
     coordinates the search.
     """
 
     def __init__(
-        self, storage: str, study: str, folder: str, visible: Sequence[str | None]
+        self,
+        command: Sequence[str],
+        storage: str,
+        folder: str,
+        visible: Sequence[str | None],
     ) -> None:
+        self._command = command
         self._storage = storage
-        self._study = study
         self._folder = Path(folder) / LOGS
         self._visible = visible
         self._processes: list[subprocess.Popen[Any]] = []
@@ -49,7 +52,7 @@ class LocalWorkers:
             gpus = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
             with self._log(number).open("ab") as log:
                 process = subprocess.Popen(  # noqa: S603, the command is ours
-                    [*module_command("fp8tune"), "worker", "--study", self._study],
+                    self._command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -64,8 +67,7 @@ class LocalWorkers:
             return ""
         last = (self._last_line(number) for number in range(len(self._processes)))
         said = next(filter(None, last), "they said nothing")
-        where = without_password(os.fspath(self._folder))
-        return f"all workers ended: {said} (their output is in {where})"
+        return f"all workers ended: {said} (their output is in {self._folder})"
 
     def stop(self) -> None:
         """Ask the workers to leave, and kill those that do not."""
@@ -86,6 +88,11 @@ class LocalWorkers:
             lines = log.read().decode(errors="replace").split("\n")
             return next((line for line in reversed(lines) if line.strip()), "")
         return ""
+
+
+def worker_command(study: str) -> list[str]:
+    """Return the argument list of a worker of a study; its environment has STORAGE."""
+    return [*module_command("fp8tune"), "worker", "--study", study]
 
 
 def gpus_of_workers(

@@ -74,6 +74,8 @@ class Members:
     ) -> None:
         self.beat_s = beat_s
         self.number = -1
+        self.was_lost = False
+        self._about: dict[str, Any] = {}
         self._storage = storage
         self._place = place
         self._seen: dict[tuple[int, str], tuple[Any, float, float]] = {}
@@ -144,8 +146,13 @@ class Members:
             count = 0
             while not left.wait(self.beat_s):
                 count += 1
-                with suppress(Exception):  # the main thread meets the same error
+                try:
                     self._set(self.number, "beat", count)
+                except UpdateFinishedTrialError:
+                    self.was_lost = True
+                except Exception:  # noqa: S112, the main thread meets the same error
+                    continue
+                with suppress(Exception):
                     on_beat()
 
         thread = threading.Thread(target=beat, daemon=True)
@@ -160,8 +167,18 @@ class Members:
 
     def join(self, about: dict[str, Any]) -> None:
         """Register this process without a heartbeat."""
-        here = {"host": socket.gethostname(), "pid": os.getpid(), **about}
-        self.number = self._create(MEMBER, TrialState.RUNNING, about=here)
+        self._about = {"host": socket.gethostname(), "pid": os.getpid(), **about}
+        self.number = self._create(MEMBER, TrialState.RUNNING, about=self._about)
+
+    def rejoin_if_lost(self) -> bool:
+        """Register this process again if it was declared lost; return whether it was.
+
+        It was silent for too long, stopped or without its network.
+        """
+        was_lost, self.was_lost = self.was_lost, False
+        if was_lost:
+            self.join(self._about)
+        return was_lost
 
     def leave(self) -> None:
         """Remove this process; the lease, if it holds it, is free."""
@@ -219,6 +236,7 @@ class Members:
         At most one process gets it. A holder that was silent loses it, and learns so
         here when it wakes up.
         """
+        self.rejoin_if_lost()
         held = self._trials(LEASE, TrialState.RUNNING)
         for trial in held:
             if trial.user_attrs.get("holder") == self.number:

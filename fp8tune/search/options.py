@@ -31,6 +31,7 @@ class SearchOptions(NamedTuple):
     world_size: int = 0
     trainer: str = ""
     runner: str = "builtin"
+    trainer_dir: str = ""
     device: str = "cuda"
     records: str = ""
     allow: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class SearchOptions(NamedTuple):
     workers: int = NO_WORKERS
     gpus: str = ""
     slurm: str = ""
+    ranks: int = 1
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
@@ -68,8 +70,10 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "budget", "runner", "records", "diff", "as_json", "export"}
+        once = {"config", "budget", "records", "diff", "as_json", "export"}
         once.add("overrides")  # they come after all options
+        if self.runner == "replay":
+            once.add("runner")
         fields = self._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}

@@ -14,10 +14,15 @@ from fp8tune.runners.builtin.runner import SCRATCH as SCRATCH
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
+from fp8tune.search import CannotSearch
 from fp8tune.search.machine import (
     TrialMachine,
     check_host,
+    check_ranks,
     check_watts,
     environment,
     larger_target_gib,
@@ -36,14 +41,14 @@ SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
+def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMachine:
     """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
 
-    For ``cpu`` the driver is not asked.
+    A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
     """
     if device == "cpu":
         return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
-    driver = current()
+    driver = current(ranks)
     seen = driver.look() if watts else Sample()
     return TrialMachine(
         device,
@@ -52,48 +57,62 @@ def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
         allocator=allocator(),
         failure=driver.failed,
         has_watts=seen.power_w is not None or seen.energy_j is not None,
+        gpus=driver.gpu.count,
     )
 
 
 class RealTrials(NamedTuple):
     """Real trials of a config on a machine.
 
-    ``ranks`` is how many ranks one trial represents. ``synthetic_data`` says why trials
-    do not read the config's data, or is ``""``.
+    ``ranks`` is how many data-parallel ranks one trial represents; ``options.ranks`` of
+    the run's ranks run in it. ``own`` launches the config's own trainer; without it
+    trials run fp8tune's model.
     """
 
     options: SearchOptions
     config: TrainConfig
     machine: TrialMachine
     ranks: int
-    synthetic_data: str
+    own: TrainerRunner | None
+
+    @property
+    def synthetic_data(self) -> str:
+        """Why trials do not read the config's data, ``""`` if they do."""
+        return self.own.synthetic if self.own else why_synthetic_data(self.config)
 
     @property
     def environment(self) -> dict[str, Any]:
         """What trials depend on besides the config."""
         job, synthetic = self.config.job, bool(self.synthetic_data)
-        return environment(job, self.machine, synthetic_data=synthetic)
+        found = environment(job, self.machine, synthetic_data=synthetic)
+        if self.options.ranks > 1:
+            found["ranks"] = self.options.ranks
+        return found | (self.own.launch.identity if self.own else {})
 
     @property
     def conditions(self) -> Conditions:
         """Whether, and how, these trials can compare losses."""
-        return conditions_for_trials(self.config, self.options.allow, self.ranks)
+        simulated = self.ranks if self.options.ranks == 1 else 1
+        allow = self.options.allow
+        conditions = conditions_for_trials(self.config, allow, simulated)
+        if self.own:
+            return conditions._replace(refusal=self.own.no_losses)
+        return conditions
 
-    def runner(self, scratch: str) -> Builtin:
+    def runner(self, scratch: str) -> Builtin | TrainerRunner:
         """Return the runner; running trials keep their files below ``scratch``."""
-        options, config = self.options, self.config
+        options, config, sampling = self.options, self.config, _sampling(self.options)
+        guard = Guard(current(options.ranks)) if options.device == "cuda" else None
+        if self.own:
+            return self.own.ready(sampling, scratch, guard)
         setup = Setup(
             options.device,
             dp_shard=self.ranks,
+            ranks=options.ranks,
             larger_gib=larger_target_gib(config.job, self.machine),
             synthetic_data=self.synthetic_data,
-            enough_s=min(ENOUGH_S, PART * options.budget_s),
-            least_s=SAMPLED_S if options.objective == ENERGY else 0.0,
             scratch=scratch,
-        )
-        if options.device == "cpu":
-            setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
-        guard = Guard(current()) if options.device == "cuda" else None
+        ).with_sampling(sampling)
         target = config.job.target
         return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
 
@@ -102,9 +121,41 @@ def real_trials(
     options: SearchOptions, config: TrainConfig, machine: TrialMachine
 ) -> RealTrials:
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
-    ranks = ranks_of_trial(config)
-    if options.device == "cpu":
-        check_host(config, options.budget_s)
-    check_watts(options.objective, machine)
-    synthetic_data = why_synthetic_data(config)
-    return RealTrials(options, config, machine, ranks, synthetic_data)
+    own = None if options.runner == "builtin" else _trainer_runner(options, config)
+    ranks = 1 if own else ranks_of_trial(config, options.ranks)
+    if machine.name and options.device == "cpu" and not own:
+        check_host(config, options.budget_s, options.ranks)
+    if machine.name:  # else workers know their machines
+        check_ranks(machine, options.ranks)
+        check_watts(options.objective, machine)
+    return RealTrials(options, config, machine, ranks, own)
+
+
+def _sampling(options: SearchOptions) -> Sampling:
+    """Return the rule of a trial's steps: a rehearsal makes few."""
+    sampling = Sampling(
+        enough_s=min(ENOUGH_S, PART * options.budget_s),
+        least_s=SAMPLED_S if options.objective == ENERGY else 0.0,
+    )
+    few = sampling._replace(min_steps=3, max_steps=6, warm_steps=1)
+    return few if options.device == "cpu" else sampling
+
+
+def _trainer_runner(options: SearchOptions, config: TrainConfig) -> TrainerRunner:
+    """Return the runner that launches the config's own trainer."""
+    ranks = config.job.target.world_size
+    own = options.runner == "command"
+    try:
+        launch = find_launch(
+            config.trainer.about, options.trainer_dir, ranks, options.device, own=own
+        )
+        return trainer_runner(
+            launch,
+            config.trainer,
+            config.data,
+            config.job.target,
+            device=options.device,
+            data_missing=config.job.find("data_missing") or "",
+        )
+    except CannotLaunch as error:
+        raise CannotSearch(str(error)) from None

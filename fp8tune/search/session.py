@@ -26,6 +26,7 @@ from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin
 from fp8tune.runners.replay import Replay
+from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
@@ -68,7 +69,7 @@ from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.start_workers import is_remote, starter_of
+from fp8tune.search.start_workers import check_storage, is_remote, starter_of
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -171,7 +172,7 @@ def _search(
     for line in _opening_lines(prepared):
         print(plain(line), file=out, flush=True)
     with display(plan, study, out, options.objective) as watch:
-        if isinstance(prepared.runner, Builtin):
+        if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
         outcome = _run(lambda: prepared.search(options, watch.event), prepared.pool)
     stop.searching, stopped = False, stop.asked
@@ -229,17 +230,13 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
-    machine, remote = TrialMachine(options.device), is_remote(options)
-    if not remote:
+    if options.has_workers:
+        check_storage(options)
+    machine = TrialMachine(options.device)
+    if not is_remote(options):
         watts = options.objective == ENERGY
-        machine = this_machine(options.device, watts=watts)
-    gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda" and not remote:
-        if not machine.name:  # a config that no trial represents needs no GPU node
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
-        gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, keys_to_free(config, options.allow, options.device))
+        machine = this_machine(options.device, watts=watts, ranks=options.ranks)
+    config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
@@ -247,8 +244,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
-    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # of a killed search
-        shutil.rmtree(left, ignore_errors=True)  # which follows no link
+    _remove_leftovers(study)
     prepared = Prepared(
         plan,
         study,
@@ -274,6 +270,26 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "process": study.process,
     }
     return Workers(study, members, starter_of(options, study), run)
+
+
+def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
+    """Return the config that trials start from; raises ``CannotSearch``."""
+    gpu = named_gpu(options.gpu, None).gpu
+    if options.device == "cuda" and not is_remote(options):
+        # a config that no trial represents needs no GPU node
+        if options.runner == "builtin" and not machine.name:
+            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            ranks_of_trial(config, options.ranks)
+        gpu = target_gpu(machine, gpu)
+    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+    check_config(config, keys_to_free(config, options.allow, options.device))
+    return config
+
+
+def _remove_leftovers(study: Study) -> None:
+    """Remove the files of trials of a search that was killed."""
+    for left in Path(study.folder).glob(f"{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:

@@ -13,11 +13,10 @@ import shlex
 import sys
 
 from fp8tune.lint.wording import plain
-from fp8tune.runners.process import module_command
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, Steps, this_allocation
 from fp8tune.search.database import without_password
-from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers
+from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.study import Study
@@ -29,10 +28,19 @@ def is_remote(options: SearchOptions) -> bool:
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
 
 
+def check_storage(options: SearchOptions) -> None:
+    """Raise ``CannotSearch`` for a storage that several processes cannot share."""
+    if options.storage.startswith("sqlite"):
+        raise CannotSearch(
+            "SQLite may give one trial to two workers: leave --storage out, or name a "
+            "PostgreSQL or MySQL database"
+        )
+
+
 def starter_of(options: SearchOptions, study: Study) -> Starter:
     """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
     place = study.place if "://" in study.place else os.path.abspath(study.place)
-    command = [*module_command("fp8tune"), "worker", "--study", study.name]
+    command = worker_command(study.name)
     if options.slurm:
         asked = parse(options.slurm)
         count = max(1, options.workers)
@@ -42,11 +50,12 @@ def starter_of(options: SearchOptions, study: Study) -> Starter:
         print(f"waits for workers: {shown} --study {study.name}", file=sys.stderr)
         return NoStarter()
     if allocation := _allocation(options):
-        each = 0 if options.device == "cpu" else 1
+        each = 0 if options.device == "cpu" else options.ranks
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
-    gpus = gpus_of_workers(options.gpus, options.workers, options.device)
-    return LocalWorkers(place, study.name, study.folder, gpus)
+    named, workers, ranks = options.gpus, options.workers, options.ranks
+    gpus = gpus_of_workers(named, workers, options.device, ranks)
+    return LocalWorkers(command, place, study.folder, gpus)
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

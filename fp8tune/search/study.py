@@ -255,7 +255,6 @@ class Study:
             self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_system_attr(trial, STALE, True)
             self._storage.set_trial_state_values(trial, TrialState.FAIL)
-        self._read.setdefault(number, None)
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""

@@ -68,7 +68,8 @@ def work(url: str, name: str) -> int:
         raise CannotSearch(f"the search of study {name} is over; {AGAIN}")
     members.beat_s = float(run.get("beat_s", BEAT_S))
     options = options_of(run)
-    machine = this_machine(options.device, watts=options.objective == ENERGY)
+    watts = options.objective == ENERGY
+    machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     trials = real_trials(options, saved.plan.config, machine)
     worker = Worker(url, saved, study, members, trials)
     with _signals(worker):
@@ -115,6 +116,8 @@ class Worker:
                 runner = self._trials.runner(scratch)
                 try:
                     while not self._members.over:
+                        if self._members.rejoin_if_lost():
+                            self._wait_for_admission()
                         self._next(runner)
                 finally:
                     runner.close()
@@ -123,13 +126,15 @@ class Worker:
 
     def _wait_for_admission(self) -> None:
         _say(f"{self._name}: waits for the coordinator of {self._saved.name}")
-        while True:
+        while not self._members.over:
             own = self._members.state()
             if own and own.refused:
                 raise CannotSearch(f"this worker cannot take part: {own.refused}")
             if own and own.admitted:
                 return
+            self._members.was_lost |= own is None
             self._coordinate_if_nobody_does()
+            self._members.rejoin_if_lost()
             time.sleep(POLL_S)
 
     def _next(self, runner: Runner) -> None:

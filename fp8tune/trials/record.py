@@ -49,7 +49,7 @@ OUTCOMES: Mapping[str, TrialOutcome] = {
 }
 """How a trial can end. The sampler, which imports nothing of this, has the names of
 those that are tried once more (``search/sampler/past.py``)."""
-BEFORE_BUILD = ("start", "import", "gpu")
+BEFORE_BUILD = ("start", "import", "ranks", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
 FULL = 0.92

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fp8tune.runners.builtin.spec import Spec
+from fp8tune.runners.builtin.team import data_share
 
 WORD = 16
 """Tokens of a synthetic word."""
@@ -29,10 +30,16 @@ class ShortData(Exception):
 
 
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield inputs and labels, both [micro_batch, seq_len], without end."""
+    """Yield inputs and labels, both [micro_batch, seq_len], without end.
+
+    Of ``n`` ranks that see different data, each trains on every n-th sequence, as with
+    the trainer's sampler (KempnerForge, data/sampler.py).
+    """
+    rank, ranks = data_share(spec)
+    spec = spec._replace(micro_batch=spec.micro_batch * ranks)
     stream = shards(spec) if spec.data_files else synthetic_tokens(spec)
     for tokens in stream:
-        moved = tokens.to(spec.device)  # waits, like scripts/train.py:804
+        moved = tokens[rank::ranks].to(spec.device)  # waits, like scripts/train.py:804
         yield moved[:, :-1].contiguous(), moved[:, 1:].contiguous()
 
 

@@ -37,10 +37,11 @@ class Experts(nn.Module):
         super().__init__()
         self.top_k = spec.top_k
         self.router = nn.Linear(spec.hidden_size, spec.experts, bias=False)
-        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
-        self.experts = nn.ModuleList(experts)
+        # in the trainer's order, in which the weights are drawn
         shared = dense(spec, spec.expert_size) if spec.shared_experts > 0 else None
         self.shared_expert = shared
+        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
+        self.experts = nn.ModuleList(experts)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""

@@ -200,12 +200,14 @@ class Decoder(nn.Module):
     def init_weights(self, spec: Spec) -> None:
         """Initialize matrices by ``spec.init``, and norms with 1.
 
-        Of sharded weights only this rank's share. Also fills the rotary tables, which a
-        model built without storage does not have yet.
+        Of sharded weights only this rank's share, drawn as one whole weight if there
+        are other ranks. Also fills the rotary tables, which a model built without
+        storage does not have yet.
         """
         first = {"gpt": _as_gpt, "llama": _as_llama}[spec.init]
         for name, weight in self.named_parameters():
-            mine = weight.to_local() if isinstance(weight, DTensor) else weight
+            alone = spec.ranks < 2 and isinstance(weight, DTensor)
+            mine = weight.to_local() if alone else weight
             if weight.dim() > 1:
                 first(name, mine, spec)
             else:
@@ -215,11 +217,7 @@ class Decoder(nn.Module):
 
     def cast(self, dtype: torch.dtype) -> None:
         """Convert weights and rotary tables, but no table of complex numbers."""
-        for weight in self.parameters():
-            weight.data = weight.data.to(dtype)
-        for name, table in list(self.named_buffers()):
-            if not table.is_complex():
-                setattr(self, name, table.to(dtype))
+        self._apply(lambda tensor: tensor if tensor.is_complex() else tensor.to(dtype))
 
     def balance(self) -> Tensor:
         """Return the sum of the load-balancing losses of the last forward pass.

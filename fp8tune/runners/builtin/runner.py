@@ -23,6 +23,7 @@ from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
 from fp8tune.runners.builtin.worker_record import stage_times, worker_record
 from fp8tune.runners.process import module_command, run_worker
+from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.watch import Guard, summary, with_gpu_state
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -32,6 +33,7 @@ from fp8tune.trials.runner import TrialLimits
 SILENCE_S = {
     "start": 60.0,
     "import": 300.0,
+    "ranks": 600.0,
     "gpu": 300.0,
     "build": 600.0,
     "convert": 600.0,
@@ -60,10 +62,16 @@ SCRATCH = "fp8tune-"
 WORKER = module_command("fp8tune.runners.builtin.worker")
 """The command of a trial; it takes the file of its spec and this process's id."""
 
+LAUNCH = module_command("fp8tune.runners.builtin.launch")
+"""The command that starts the ranks of a trial; it takes this process's id, the number
+of ranks, and the command of one with the file of its spec."""
+
 
 class Setup(NamedTuple):
     """Device, data and duration of trials; ``min_steps`` etc. are those of ``Spec``.
 
+    A trial runs as ``ranks`` processes, each on a GPU of its own, or as rank 0 of
+    ``dp_shard`` ranks that do not exist.
     ``larger_gib`` is the memory of the GPU that the run is for, if it has more than
     this machine's, else 0. After ``enough_s`` seconds of steps the fewest steps
     suffice; steps continue for at least ``least_s`` seconds, so that watts can be
@@ -73,6 +81,7 @@ class Setup(NamedTuple):
 
     device: str
     dp_shard: int = 1
+    ranks: int = 1
     larger_gib: float = 0.0
     synthetic_data: str = ""
     min_steps: int = 6
@@ -81,6 +90,11 @@ class Setup(NamedTuple):
     enough_s: float = math.inf
     least_s: float = 0.0
     scratch: str = ""
+
+    def with_sampling(self, sampling: Sampling) -> Setup:
+        """Return the setup with the rule of a trial's steps."""
+        rule = sampling._asdict()
+        return self._replace(**{name: rule[name] for name in rule if name != "precise"})
 
 
 class Builtin:
@@ -131,6 +145,10 @@ class Builtin:
         found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
             found = self._on_larger(knobs, spec, found, until)
+        if spec.ranks > 1:  # all have run: watts and tokens are those of all
+            speed = found.tokens_per_second * spec.dp_shard
+            found = found._replace(tokens_per_second=speed)
+            return with_interval_and_energy(found, 1)
         found = for_all_ranks(found, self.job(knobs), spec.dp_shard)
         return with_interval_and_energy(found, spec.dp_shard)
 
@@ -210,7 +228,11 @@ class Builtin:
             path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(stderr.open("wb"))
-            command = [*self.worker, str(path), str(os.getpid())]
+            command = [*self.worker, str(path)]
+            if spec.ranks > 1:
+                command = [*LAUNCH, str(os.getpid()), str(spec.ranks), *command]
+            else:
+                command.append(str(os.getpid()))
             left = deadline - waited
             result = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(stderr, before_stage)

@@ -1,10 +1,11 @@
 """The process of one trial: reads a spec, trains, and reports line by line.
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
-line: ``{"stage": ...}`` when a stage begins (import, gpu on a GPU, build, convert,
-compile if configured, first_step, steady, and profile), ``{"step": ...}`` after each
-step, and at the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process
-id it gets, enforces deadlines of the stages.
+line: ``{"stage": ...}`` when a stage begins (import, ranks if there are several, gpu on
+a GPU, build, convert, compile if configured, first_step, steady, and profile),
+``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or ``{"failed":
+...}``. The parent, whose process id it gets, enforces deadlines of the stages. Of
+several ranks (``launch``) each is such a process.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ def main(path: str, parent: int) -> None:
     die_with_parent(parent)
     say(stage="import")
     try:
-        _run(path)
+        ranks = _run(path)
     except BaseException as error:  # the parent must learn about any error
         say(failed=_failure(error))
         raise SystemExit(1) from None
+    if ranks > 1:
+        os._exit(0)  # process groups may hang at exit
 
 
-def _run(path: str) -> None:
+def _run(path: str) -> int:
+    """Run the trial and return the number of its ranks."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # leaves cores to others
     # the order of NVML
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -47,13 +51,18 @@ def _run(path: str) -> None:
         count_float8_matmuls,
         first_step,
         measure,
+        of_fullest,
         train_for_losses,
     )
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
+    from fp8tune.runners.builtin.team import join
 
     with open(path, encoding="utf-8") as file:
         spec = from_json(json.load(file))
+    if spec.ranks > 1:
+        say(stage="ranks")
+        join(spec)
     if spec.device == "cuda":
         say(stage="gpu")
         touch()
@@ -71,7 +80,7 @@ def _run(path: str) -> None:
     say(stage="steady")
     run = train_for_losses if spec.steps else measure
     measured = run(training, device, spec, say, first)
-    measured |= device.memory()
+    measured |= of_fullest(device.memory(), spec)
     say(stage="profile")
     matmuls, known = spec.float8_matmuls, {}
     if matmuls:
@@ -79,6 +88,7 @@ def _run(path: str) -> None:
     elif spec.precision == "fp8":
         matmuls = count_float8_matmuls(training)
     say(done={**measured, "float8_matmuls": matmuls, **known})
+    return spec.ranks
 
 
 def _versions() -> dict[str, Any]:

@@ -28,6 +28,8 @@ KEPT = (
     "discarded",
     "settled",
     "micro_batches",
+    "ranks",
+    "peak_rank",
 )
 """What the worker says at its end that goes into the record as it is.
 
@@ -39,6 +41,7 @@ VERSIONS = ("torch", "torchao", "cuda", "allocator")
 _LATE = {
     "start": "launch",
     "import": "launch",
+    "ranks": "launch",
     "gpu": "launch",
     "build": "launch",
     "convert": "launch",
@@ -95,14 +98,15 @@ def _base_record(
     except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
-    outcome, message = _unfinished(result, spec.device)
+    outcome, message = unfinished(result, spec.device)
+    message += _on_rank(result)
     if result.ended == "exit" and last_line:  # otherwise it was cut off
         message += f"; its last line: {last_line}"
     return base._replace(outcome=outcome, message=message, stage_reached=result.stage)
 
 
 def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Record:
-    message = f"{failed['error']}: {failed['message']}"
+    message = f"{failed['error']}: {failed['message']}{_on_rank(result)}"
     base = base._replace(message=message[:500], error=str(failed["error"])[:100])
     base = base._replace(stage_reached=result.stage)
     kind = "launch" if base.never_began else failed["kind"]
@@ -116,7 +120,16 @@ def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Recor
     return base._replace(outcome=kind)
 
 
-def _unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
+def _on_rank(result: WorkerResult) -> str:
+    """Name the rank that failed, if there are several."""
+    for event in result.events:
+        rank = event.get("died", event.get("rank"))
+        if isinstance(rank, int):
+            return f" (rank {rank})"
+    return ""
+
+
+def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
     """Return outcome and message of a worker that gave neither result nor error."""
     where, code = f"in stage {result.stage}", result.code
     if result.ended == "late":

@@ -99,15 +99,20 @@ def trial_refusal(
     data_pack_sequences: bool,
     train_z_loss_weight: float,
     moe_refusal: str,
+    tied_embeddings: bool,
     dp_shard: int | None = None,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if vlm:
         return "a VLM: its encoder and towers are not built"
-    degrees = {"tensor": tp, "pipeline": pp, "context": cp, "expert": ep}
+    degrees = {"pipeline": pp, "context": cp, "expert": ep}
     for name, degree in degrees.items():
         if degree > 1:
-            return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+            return f"{name} parallelism of {degree}: it is not built"
+    if tp > 1 and precision == "fp8":
+        return f"FP8 with tensor parallelism of {tp}: the trainer refuses it"
+    if tp > 1 and tied_embeddings:
+        return f"tied embeddings with tensor parallelism of {tp}"
     if dp_shard and dp_shard > 1 and dp_replicate > 1:
         return f"{dp_replicate} replicas of {dp_shard} shards: the trainer stops there"
     if optimizer not in OPTIMIZERS:
@@ -121,6 +126,21 @@ def trial_refusal(
     if data_pack_sequences:
         return "packed sequences: their attention needs a mask"
     return "z-loss" if train_z_loss_weight > 0 else moe_refusal
+
+
+def needs_ranks(tp: int) -> str:
+    """Why one rank cannot stand for the others; ``""`` if it can."""
+    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
+
+
+def shards_over_one(tp: int) -> bool:
+    """FSDP wraps the model of a single shard if TP splits it (distributed/setup.py)."""
+    return tp > 1
+
+
+def builds_whole(tp: int) -> bool:
+    """Each rank draws all weights, unless TP splits them (distributed/parallel.py)."""
+    return tp == 1
 
 
 def moe_refusal(

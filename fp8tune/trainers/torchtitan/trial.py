@@ -76,6 +76,11 @@ def ac_keeps_rng(activation_checkpoint_preserve_rng_state: bool = False) -> bool
     return activation_checkpoint_preserve_rng_state
 
 
+def ac_stops_early(activation_checkpoint_early_stop: bool = True) -> bool:
+    """Whether AC repeats a block only as far as needed: a key since 0.2.0."""
+    return activation_checkpoint_early_stop
+
+
 def compiles_blocks() -> bool:
     """Each block is compiled by itself (apply_compile)."""
     return True
@@ -179,6 +184,9 @@ def trial_refusal(
     dp_replicate: int,
     optimizer: str,
     other_steps: str,
+    float8_linears: bool,
+    qk_norm: bool,
+    parallelism_enable_async_tensor_parallel: bool,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if model_name not in BUILT:
@@ -189,15 +197,46 @@ def trial_refusal(
         return f"{attention_kind} attention: its mask is not built"
     if tied_embeddings:
         return "tied embeddings, which FSDP shards apart"
-    degrees = {"tensor": tp, "pipeline": pp, "context": cp}
+    degrees = {"pipeline": pp, "context": cp}
     for name, degree in degrees.items():
         if degree > 1:
-            return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+            return f"{name} parallelism of {degree}: it is not built"
+    if tp > 1 and float8_linears:
+        return f"FP8 with tensor parallelism of {tp}: it is not built"
+    if tp > 1 and qk_norm:
+        return f"norms of queries and keys with tensor parallelism of {tp}"
+    if tp > 1 and parallelism_enable_async_tensor_parallel:
+        return "asynchronous tensor parallelism"
     if dp_replicate > 1:
-        return f"{dp_replicate} replicas: one GPU cannot stand for their reduction"
+        return f"{dp_replicate} replicas: their reduction is not built"
     if optimizer != "adamw":
         return f"the optimizer {optimizer}: only adamw is built"
     return other_steps
+
+
+def needs_ranks(tp: int) -> str:
+    """Why one rank cannot stand for the others; ``""`` if it can."""
+    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
+
+
+def gathers_once() -> bool:
+    """Attention and FFN gather their input, not each of their linears (apply_tp)."""
+    return True
+
+
+def splits_embedding() -> bool:
+    """TP splits the embedding by words (apply_tp)."""
+    return True
+
+
+def loss_parallel(parallelism_disable_loss_parallel: bool) -> bool:
+    """The loss works on parts of the logits (apply_tp, get_train_context)."""
+    return not parallelism_disable_loss_parallel
+
+
+def averages_losses() -> bool:
+    """The logged loss is the mean over data-parallel ranks (train.py, train_step)."""
+    return True
 
 
 def other_steps(
