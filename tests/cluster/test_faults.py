@@ -40,6 +40,7 @@ class Rehearsal:
         self.folder = folder
         self.url = storage
         self.processes = []
+        self.known = set()
         path = os.pathsep.join(map(os.path.abspath, [".", *sys.path]))
         self.environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
@@ -117,6 +118,7 @@ class Rehearsal:
         """What each registered process said of itself, by number."""
         every = self.stored(SUFFIX)
         members = [trial for trial in every if trial.user_attrs.get(KIND) == MEMBER]
+        self.known |= {trial.user_attrs["about"]["pid"] for trial in members}
         return {trial.number: trial.user_attrs["about"] for trial in members}
 
     def running(self, but=()):
@@ -164,10 +166,10 @@ class Rehearsal:
         for process in self.processes:
             process.kill()
             process.wait()
-        for about in self.members.values():
+        for process in self.known:
             with contextlib.suppress(OSError):
-                if b"fp8tune" in Path(f"/proc/{about['pid']}/cmdline").read_bytes():
-                    os.kill(about["pid"], signal.SIGKILL)
+                if b"fp8tune" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGKILL)
 
 
 @pytest.fixture
