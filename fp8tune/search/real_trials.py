@@ -96,7 +96,8 @@ class RealTrials(NamedTuple):
         allow = self.options.allow
         conditions = conditions_for_trials(self.config, allow, simulated)
         if self.own:
-            return conditions._replace(refusal=self.own.no_losses)
+            refusal = self.own.no_losses or conditions.refusal
+            return conditions._replace(refusal=refusal)
         return conditions
 
     def runner(self, scratch: str) -> Builtin | TrainerRunner:

@@ -369,6 +369,8 @@ def _open_study(
 def _opening_lines(prepared: Prepared) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
+    if isinstance(prepared.runner, TrainerRunner):
+        yield f"trials run {prepared.runner.launch}"
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:

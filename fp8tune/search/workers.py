@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from optuna.trial import TrialState
 
+from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.members import Member, Members
 from fp8tune.search.pool import Ended
@@ -22,6 +24,11 @@ POLL_S = 0.5
 """How often to look at the storage [s]."""
 LOOK_S = 2.0
 """How often to look at the heartbeats of workers [s]."""
+
+
+def say(text: str) -> None:
+    """Print a note to stderr."""
+    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
 
 
 class LeaseLost(Exception):
@@ -102,9 +109,14 @@ class Workers:
 
         Then it takes up the orders of the coordinator before it, and starts workers.
         """
+        waits = False
         while not self._members.leads():
             if self._members.over:
+                self._study.refresh()
                 return False
+            if not waits:
+                say("another process coordinates this search; waiting for its end")
+            waits = True
             time.sleep(POLL_S)
         self._study.refresh()
         unfinished = self._study.orders(*UNFINISHED)

@@ -17,8 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.search.storage import open_storage
-
 SERVICES = Path(__file__).parents[2] / ".ci" / "services"
 NEEDED = ("SLURM_CONF", "FP8TUNE_TEST_SERVICES", "FP8TUNE_TEST_POSTGRES")
 START = 'services=$(mktemp -d) && eval "$(.ci/services start "$services")"'
@@ -46,20 +44,6 @@ def database(server):
     """The URL of an empty database."""
     with new_database(server) as url:
         yield url
-
-
-@pytest.fixture
-def opened():
-    """Opens storages whose connections are closed after the test."""
-    storages = []
-
-    def open_one(url):
-        storages.append(open_storage(url, create=True))
-        return storages[-1]
-
-    yield open_one
-    for storage in storages:
-        storage._storage._backend.engine.dispose()
 
 
 @contextlib.contextmanager

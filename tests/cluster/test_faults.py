@@ -101,17 +101,10 @@ class Rehearsal:
         place = self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
         if not self.url and not os.path.exists(place):
             return []
-        storage = open_storage(place, create=False)
-        try:
-            names = optuna.get_all_study_names(storage)
-            if not self.study or self.study + suffix not in names:
-                return []
-            return optuna.load_study(
-                study_name=self.study + suffix, storage=storage
-            ).get_trials()
-        finally:
-            if self.url:
-                storage._storage._backend.engine.dispose()
+        storage, name = open_storage(place, create=False), self.study + suffix
+        if name not in optuna.get_all_study_names(storage):
+            return []
+        return optuna.load_study(study_name=name, storage=storage).get_trials()
 
     @property
     def members(self):

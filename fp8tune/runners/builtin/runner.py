@@ -157,7 +157,7 @@ class Builtin:
     ) -> Record:
         """Train one setting in a new process, to compare losses."""
         try:
-            spec = self.spec(knobs)
+            spec = self.spec({**knobs, "warmup_steps": loss_run.warmup_steps})
         except CannotBuild as error:
             message = str(error)
             return Record(knobs, "launch", message=message, loss_run=loss_run)

@@ -10,6 +10,7 @@ from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import trainer_runner
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY
@@ -104,3 +105,12 @@ def test_a_search_with_the_users_own_trainer(project, fp8tune):
     assert 'checkpoints = "checkpoints"' in tuned
     assert (root / "checkpoints/last.pt").read_text() == "of another run"
     assert not list(root.glob(".fp8tune/*/fp8tune-*"))
+    del trainers()["ours"]  # another process reads its file again
+    listed = fp8tune("studies")
+    assert (listed.code, "this version did not" in listed.out + listed.err) == (
+        0,
+        False,
+    )
+    (root / "ours.toml").unlink()
+    del trainers()["ours"]
+    assert f"no trainer ours; {root}/ours.toml" in fp8tune("studies").err
