@@ -246,12 +246,12 @@ class Members:
             if self._has_holder(trial):
                 return False
             self._finish(trial, TrialState.FAIL)
-        if not self._trials(LEASE, TrialState.WAITING):
+        # All processes want the same one, the first that has not ended: if two create
+        # one at the same time, the second waits for its turn.
+        unfinished = TrialState.WAITING, TrialState.RUNNING
+        if not self._trials(LEASE, *unfinished):
             self._create(LEASE, TrialState.WAITING)
-        # in this order: what waits now and is taken meanwhile cannot be taken again
-        first = self._trials(LEASE, TrialState.WAITING)[:1]
-        if self._trials(LEASE, TrialState.RUNNING):
-            return False
+        first = self._trials(LEASE, *unfinished)[:1]
         with errors_of(self._place), suppress(UpdateFinishedTrialError):
             for trial in first:
                 running = TrialState.RUNNING
