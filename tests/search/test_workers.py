@@ -24,7 +24,7 @@ from tests.search.tries import (
     space_of,
 )
 
-BEAT_S = 0.1
+BEAT_S = 0.3
 HERE = {"machine": "H200", "torch": "2.13.0"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
