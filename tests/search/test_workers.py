@@ -6,13 +6,12 @@ import time
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search import CannotSearch
 from fp8tune.search.coordinator import Search
 from fp8tune.search.members import Members
 from fp8tune.search.storage import open_storage
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
-from fp8tune.search.workers import UNFINISHED, NoStarter, Workers
+from fp8tune.search.workers import UNFINISHED, NoStarter, NoWorkers, Workers
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import (
     BEST,
@@ -161,7 +160,7 @@ def test_no_worker_and_none_to_come(place):
     own.join({"role": "coordinator"})
     pool = Workers(Study(SPACE, "s", place), own, Failed(), {})
     assert pool.lead()
-    with pytest.raises(CannotSearch, match="all workers ended: no GPU"):
+    with pytest.raises(NoWorkers, match="all workers ended: no GPU"):
         pool.wait()
 
 
