@@ -1,5 +1,8 @@
 """Names of the fields that describe a run, the same for all trainers."""
 
+MAX_TRIAL_STEPS = 256
+"""More steps than a trial has; runs that compare losses have at most 200."""
+
 FIELDS: dict[str, str] = {
     "precision": "compute precision of the linears: bf16, fp16, fp32 or fp8",
     "micro_batch": "sequences per data-parallel rank and forward pass",
@@ -7,8 +10,8 @@ FIELDS: dict[str, str] = {
     "grad_accum": "micro-batches per optimizer step",
     "max_steps": "optimizer steps of the run",
     "warmup_steps": "steps of linear learning-rate warmup",
-    "warmup_first": "share of the warmup that the first step has, in steps: 0 or 1",
     "learning_rate": "peak learning rate",
+    "learning_rates": "learning rates of the first steps, of as many as a trial can have",
     "optimizer": "optimizer, by the trainer's name",
     "schedule": "learning-rate schedule, by the trainer's name",
     "ac": "activation checkpointing mode, by the trainer's name",
@@ -130,6 +133,8 @@ FIELDS: dict[str, str] = {
     "fp8_auto_filter": "whether torchao chooses which small linears stay in bf16",
     "fp8_scales_at_once": "whether all weights get their FP8 scales after each step",
     "data_files": "files of token ids that the run reads, sorted",
+    "reads_ahead": "whether other processes read the next batches of that data",
+    "data_seed": "seed of the order of that data",
     "data_missing": "parts of that data that are not on this machine",
     "moe_refusal": "parts of a mixture of experts that a trial does not build",
     "tp_refusal": "what a trial does not split over tensor-parallel ranks",

@@ -1,12 +1,12 @@
-"""Run trials and a search with the real trainers, on the CPU.
+"""Run trials and a search with the real trainers, on the CPU or on GPUs.
 
 ``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
 where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
 one with torchtitan's requirements. ``--record`` writes the results.
 
-The programs are the trainers' own, behind ``benchmarks/verify/on_cpu.py``, which gives
-the CPU to the calls that insist on CUDA. Speeds say nothing about a GPU; what counts is
-that every trial is told as what it was.
+On the CPU the programs are behind ``benchmarks/verify/on_cpu.py``, which gives the CPU
+to the calls that insist on CUDA. Speeds say nothing about a GPU then; what counts is
+that every trial is told as what it was. ``--device cuda`` runs them as they are.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from benchmarks.paths import ROOT
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
 from fp8tune.job import Target
+from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import Launch, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
@@ -46,13 +48,14 @@ BUDGET = "4m"
 
 
 class Case(NamedTuple):
-    """A trainer with a config, and the settings to try by what they are for."""
+    """A trainer with a config, on so many ranks of a device."""
 
     name: str
     trainer: str
     place: Path
     text: str
-    ranks: int = 1
+    ranks: int
+    device: str
     python: str = ""
 
 
@@ -62,6 +65,7 @@ def main() -> int:
     parser.add_argument("--kempnerforge", type=Path)
     parser.add_argument("--torchtitan", type=Path)
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args()
@@ -74,7 +78,7 @@ def main() -> int:
                 data(Path(folder))
                 rows += trials(case, Path(folder))
     if options.kempnerforge and options.only in "search":
-        searched = search(options.kempnerforge.resolve())
+        searched = search(options.kempnerforge.resolve(), options.device)
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""
     if searched:
@@ -82,39 +86,43 @@ def main() -> int:
     print(page)
     if options.record:
         where = {n: version(n) for n in ("torch", "torchao")}
-        where |= {"python": platform.python_version(), "device": "cpu"}
+        where |= {"python": platform.python_version(), "device": options.device}
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
-        record("real_trainers", {"trials": rows, "search": searched}, text, where)
+        kind = "_gpu" * (options.device == "cuda")
+        record(
+            f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
+        )
     return 0
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
     """Yield the trainers, by versions and ranks."""
+    device = options.device
     if options.kempnerforge:
         place = options.kempnerforge.resolve()
+        text = kempnerforge(device)
         for ranks in (1, 2):
             name = f"KempnerForge, {ranks} rank{'s' * (ranks > 1)}"
-            yield Case(name, "kempnerforge", place, kempnerforge(), ranks)
-        empty = kempnerforge().replace('dataset_path = "{folder}/tokens"', "")
-        yield Case("KempnerForge, no data", "kempnerforge", place, empty)
-    places = (
-        sorted(options.torchtitan.resolve().glob("0.*")) if options.torchtitan else []
-    )
-    for place in places:
+            yield Case(name, "kempnerforge", place, text, ranks, device)
+        empty = text.replace('dataset_path = "{folder}/tokens"', "")
+        yield Case("KempnerForge, no data", "kempnerforge", place, empty, 1, device)
+    folder = options.torchtitan
+    for place in sorted(folder.resolve().glob("0.*")) if folder else ():
         for ranks in (1, 2) if place.name == "0.2.2" else (1,):
             name = f"torchtitan {place.name}, {ranks} rank{'s' * (ranks > 1)}"
             named = f"torchtitan=={place.name}"
             text = torchtitan(place.name)
-            yield Case(name, named, place, text, ranks, options.python)
+            yield Case(name, named, place, text, ranks, device, options.python)
 
 
-def kempnerforge() -> str:
+def kempnerforge(device: str) -> str:
     """Return a config of KempnerForge; the folders of its data are open."""
     text = KEMPNERFORGE.replace("{schedule}", 'name = "cosine"\nwarmup_steps = 3')
     text = text.replace("{data}", 'dataset_path = "{folder}/tokens"')
     text = text.replace("{checkpoints}", "{folder}/kept").replace("{total}", "5000")
-    return text.replace("{precision}", "fp8").replace("interval = 3", "interval = 500")
+    text = text.replace("{precision}", "fp8").replace("interval = 3", "interval = 500")
+    return text if device == "cpu" else text.replace('backend = "gloo"', "")
 
 
 def torchtitan(release: str) -> str:
@@ -166,17 +174,20 @@ def on_cpu(launch: Launch) -> Launch:
 def runner_of(case: Case, folder: Path) -> TrainerRunner:
     """Return the runner of a case, whose data are in a folder."""
     known = trainer(case.trainer)
+    device = case.device if case.device == "cuda" else ""  # which it does not refuse
     found = find_launch(
-        known.about, str(case.place), case.ranks, "", own=False, python=case.python
+        known.about, str(case.place), case.ranks, device, own=False, python=case.python
     )
+    found = on_cpu(found) if case.device == "cpu" else found
+    guard = Guard(current()) if case.device == "cuda" else None
     text = case.text.replace("{folder}", str(folder))
     values = tomllib.loads(text)
     target = Target("", case.ranks)
     missing = known.job(known.load(values), target).find("data_missing") or ""
     made = trainer_runner(
-        on_cpu(found), known, text.encode(), target, device="cpu", data_missing=missing
+        found, known, text.encode(), target, device=case.device, data_missing=missing
     )
-    return made.ready(FEW, str(folder), None)
+    return made.ready(FEW, str(folder), guard)
 
 
 def trials(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
@@ -234,8 +245,8 @@ def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
     }
 
 
-def search(checkout: Path) -> str:
-    """Search with KempnerForge on the CPU; return what the command prints."""
+def search(checkout: Path, device: str) -> str:
+    """Search with KempnerForge; return what the command prints."""
     from fp8tune.search import session
     from fp8tune.search.options import SearchOptions
 
@@ -244,13 +255,14 @@ def search(checkout: Path) -> str:
         given[3] = ""
         return on_cpu(find_launch(*given, **more))
 
-    session.find_launch = find  # type: ignore[attr-defined]
+    if device == "cpu":
+        session.find_launch = find  # type: ignore[attr-defined]
     os.chdir(checkout)
     said = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         data(Path(folder))
         config = Path(folder) / "train.toml"
-        text = kempnerforge().replace("{folder}", folder)
+        text = kempnerforge(device).replace("{folder}", folder)
         text = text.replace("batch_size = 2", "batch_size = 1")
         text = text.replace("grad_accum_steps = 2", "grad_accum_steps = 4")
         text = text.replace(
@@ -262,7 +274,7 @@ def search(checkout: Path) -> str:
             BUDGET,
             runner="trainer",
             trainer_dir=str(checkout),
-            device="cpu",
+            device=device,
             studies=f"{folder}/studies",
         )
         with contextlib.redirect_stdout(said):

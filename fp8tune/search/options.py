@@ -12,6 +12,7 @@ from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
@@ -74,7 +75,9 @@ class SearchOptions(NamedTuple):
         once.add("overrides")  # they come after all options
         if self.runner == "replay":
             once.add("runner")
-        fields = self._asdict().items()
+        about = trainers().get(self.trainer)
+        named = about.own.path if about and about.own else self.trainer
+        fields = self._replace(trainer=named)._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
 

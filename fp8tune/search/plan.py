@@ -79,6 +79,7 @@ class Plan(NamedTuple):
             "config_text": self.config.data.decode(),
             **({"overrides": self.config.overrides} if self.config.overrides else {}),
             "trainer": self.config.trainer.id,
+            **_file_of(self.config.trainer),
             "gpu": target.gpu,
             "world_size": target.world_size,
             "knobs": [knob._asdict() for knob in self.space.knobs],
@@ -86,6 +87,16 @@ class Plan(NamedTuple):
             "given": list(self.baseline),
             **more,
         }
+
+
+def _file_of(known: Trainer) -> dict[str, str]:
+    """Return the file that describes a trainer of the user's own, and its digest."""
+    own = known.about.own
+    if own is None:
+        return {}
+    with open(own.path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    return {"trainer_file": own.path, "trainer_digest": digest}
 
 
 def read_config(

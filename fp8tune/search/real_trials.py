@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
-from fp8tune.runners.builtin.runner import SCRATCH as SCRATCH
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
@@ -81,6 +81,13 @@ class RealTrials(NamedTuple):
         return self.own.synthetic if self.own else why_synthetic_data(self.config)
 
     @property
+    def gpus(self) -> int:
+        """The GPUs of one trial."""
+        if self.own:
+            return int(self.config.job.target.world_size)
+        return self.options.ranks
+
+    @property
     def environment(self) -> dict[str, Any]:
         """What trials depend on besides the config."""
         job, synthetic = self.config.job, bool(self.synthetic_data)
@@ -96,14 +103,14 @@ class RealTrials(NamedTuple):
         simulated = self.ranks if self.options.ranks == 1 else 1
         conditions = conditions_for_trials(self.config, allow, simulated)
         if self.own:
-            return conditions._replace(refusal=self.own.no_losses)
+            refusal = self.own.no_losses or conditions.refusal
+            return conditions._replace(refusal=refusal)
         return conditions
 
     def runner(self, scratch: str) -> Builtin | TrainerRunner:
         """Return the runner; running trials keep their files below ``scratch``."""
         options, config, sampling = self.options, self.config, _sampling(self.options)
-        gpus = config.job.target.world_size if self.own else options.ranks
-        guard = Guard(current(gpus)) if options.device == "cuda" else None
+        guard = Guard(current(self.gpus)) if options.device == "cuda" else None
         if self.own:
             return self.own.ready(sampling, scratch, guard)
         setup = Setup(
@@ -124,10 +131,10 @@ def real_trials(
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
     own = None if options.runner == "builtin" else _trainer_runner(options, config)
     ranks = 1 if own else ranks_of_trial(config, options.ranks)
-    check_ranks(machine, options.ranks)
     if machine.name and options.device == "cpu" and not own:
         check_host(config, options.budget_s, options.ranks)
     if machine.name:  # else workers know their machines
+        check_ranks(machine, options.ranks)
         check_watts(options.objective, machine)
     return RealTrials(options, config, machine, ranks, own)
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 
-from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, Steps, this_allocation
 from fp8tune.search.database import without_password
@@ -20,7 +18,7 @@ from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_c
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.study import Study
-from fp8tune.search.workers import NoStarter, Starter
+from fp8tune.search.workers import NoStarter, Starter, say
 
 
 def is_remote(options: SearchOptions) -> bool:
@@ -37,23 +35,24 @@ def check_storage(options: SearchOptions) -> None:
         )
 
 
-def starter_of(options: SearchOptions, study: Study) -> Starter:
+def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:
     """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
     place = study.place if "://" in study.place else os.path.abspath(study.place)
     command = worker_command(study.name)
     if options.slurm:
         asked = parse(options.slurm)
         count = max(1, options.workers)
-        return Jobs(asked, count, command, place, study.folder, _say)
+        return Jobs(asked, count, command, place, study.folder, say)
     if options.workers == 0:
         shown = f"fp8tune worker --storage {shlex.quote(without_password(place))}"
-        print(f"waits for workers: {shown} --study {study.name}", file=sys.stderr)
+        say(f"waits for workers: {shown} --study {study.name}")
         return NoStarter()
     if allocation := _allocation(options):
-        each = 0 if options.device == "cpu" else options.ranks
+        each = 0 if options.device == "cpu" else gpus_of_each
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
-    gpus = gpus_of_workers(options.gpus, options.workers, options.device, options.ranks)
+    named, workers = options.gpus, options.workers
+    gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus)
 
 
@@ -70,7 +69,3 @@ def _allocation(options: SearchOptions) -> Allocation | None:
             "machines; --gpus all takes all of them, --workers N some"
         )
     return allocation
-
-
-def _say(text: str) -> None:
-    print(f"note: {plain(text)}", file=sys.stderr, flush=True)

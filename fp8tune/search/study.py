@@ -27,6 +27,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from fp8tune import atomic
 from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
+from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.plan import Plan, read_config
@@ -475,8 +476,13 @@ def _plan(about: dict[str, Any]) -> Plan:
         if b"\0" in os.fsencode(str(about.get(name))):
             raise ValueError(f"{name} is no path")
     path, text = str(about["config"]), str(about["config_text"])
-    if misnamed(str(about["trainer"])):
-        raise ValueError("trainer")
+    name, described = str(about["trainer"]), about.get("trainer_file")
+    if misnamed(name) and isinstance(described, str):
+        with suppress(BadTrainer):
+            add_trainer(described)
+    if misnamed(name):
+        gone = f"; {described} described it" if described else ""
+        raise ValueError(f"no trainer {name}{gone}")
     target = Target(str(about["gpu"]), int(about["world_size"]))
     config = read_config(path, text.encode(), target, about["trainer"])
     config = config._replace(overrides=tuple(map(str, about.get("overrides", ()))))

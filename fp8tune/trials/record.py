@@ -96,11 +96,7 @@ class LossRun(NamedTuple):
 
     def training(self) -> dict[str, int]:
         """Return the fields of a worker's ``Spec`` that this sets."""
-        return {
-            "seed": self.seed,
-            "warmup_steps": self.warmup_steps,
-            "steps": self.steps,
-        }
+        return {"seed": self.seed, "steps": self.steps}
 
 
 class Discarded(NamedTuple):

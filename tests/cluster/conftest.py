@@ -5,19 +5,17 @@
     .ci/services stop "$services"
 
 Without these services the tests skip; with ``FP8TUNE_TEST_MUST_RUN=1`` they fail then.
-They use the same servers, one of which a test restarts: run them one after the other.
 """
 
 import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 
 import pytest
-
-from fp8tune.search.storage import open_storage
 
 SERVICES = Path(__file__).parents[2] / ".ci" / "services"
 NEEDED = ("SLURM_CONF", "FP8TUNE_TEST_SERVICES", "FP8TUNE_TEST_POSTGRES")
@@ -48,20 +46,6 @@ def database(server):
         yield url
 
 
-@pytest.fixture
-def opened():
-    """Opens storages whose connections are closed after the test."""
-    storages = []
-
-    def open_one(url):
-        storages.append(open_storage(url, create=True))
-        return storages[-1]
-
-    yield open_one
-    for storage in storages:
-        storage._storage._backend.engine.dispose()
-
-
 @contextlib.contextmanager
 def new_database(server, options=""):
     import psycopg  # missing where the tests skip
@@ -74,9 +58,18 @@ def new_database(server, options=""):
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def restart_database(seconds=2):
-    """Stop the server at once, and start it again after so long."""
-    folder = os.environ["FP8TUNE_TEST_SERVICES"]
+@pytest.fixture
+def own_server():
+    """A server of this test's own, to be restarted: its folder and URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = [SERVICES, "start-database", folder]
+        url = subprocess.run(start, check=True, capture_output=True, text=True).stdout
+        yield folder, url.strip()
+        subprocess.run([SERVICES, "stop", folder], check=True)
+
+
+def restart_database(folder, seconds):
+    """Stop the server in a folder at once, and start it again after so long."""
     command = [SERVICES, "restart-database", folder, str(seconds)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 

@@ -1,7 +1,6 @@
 """Studies in PostgreSQL: opening them, what is wrong, and a server that goes away."""
 
 import contextlib
-import gc
 import os
 import shutil
 import socket
@@ -30,7 +29,6 @@ def study_in(storage, name="s"):
     return storage.get_study_id_from_name(name)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_refuses_says_why_in_one_line(server, database):
     parts = urlsplit(server)
     password = parts.password
@@ -60,7 +58,6 @@ def test_a_server_that_refuses_says_why_in_one_line(server, database):
         assert message.startswith(f"postgresql://{urlsplit(url).username}:***@")
         assert "\n" not in message
         assert not [word for word in (password, "mist", "a{b}") if word in message]
-    gc.collect()  # Optuna leaves a connection without rights open
 
 
 OPEN_AT_ONCE = """
@@ -85,12 +82,13 @@ def test_every_process_may_be_the_first_of_a_database(database):
     assert [process.communicate()[1] for process in first] == [b""] * 6
 
 
-def test_a_study_outlasts_a_restart_of_its_server(database, opened, capsys):
-    storage = opened(database)
+def test_a_study_outlasts_a_restart_of_its_server(own_server, capsys):
+    folder, database = own_server
+    storage = open_storage(database, create=True)
     study = study_in(storage)
     trial = storage.create_new_trial(study, WAITING)
     assert storage.set_trial_state_values(trial, RUNNING)
-    restart = threading.Thread(target=restart_database, args=(3,))
+    restart = threading.Thread(target=restart_database, args=(folder, 3))
     restart.start()
 
     def change(number):
@@ -102,7 +100,7 @@ def test_a_study_outlasts_a_restart_of_its_server(database, opened, capsys):
         list(threads.map(change, range(2)))
     restart.join()
     assert storage.set_trial_state_values(trial, COMPLETE, [2.0])
-    stored = opened(database).get_trial(trial)
+    stored = open_storage(database, create=True).get_trial(trial)
     assert stored.user_attrs == {"stage": "search", "beat0": 19, "beat1": 19}
     away, back = capsys.readouterr().err.splitlines()
     shown = database.replace(urlsplit(database).password, "***")
@@ -185,11 +183,9 @@ def wire(database):
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_change_is_stored_once_whenever_the_connection_is_lost(
-    database, wire, opened, cut
-):
-    storage = opened(wire.url)
-    other = opened(database)
+def test_a_change_is_stored_once_whenever_the_connection_is_lost(database, wire, cut):
+    storage = open_storage(wire.url, create=True)
+    other = open_storage(database, create=True)
 
     def cut_while(change):
         wire.cut = cut
@@ -220,8 +216,8 @@ def test_a_change_is_stored_once_whenever_the_connection_is_lost(
     assert [s.study_name for s in other.get_all_studies()] == ["s"]
 
 
-def test_a_server_that_stays_away_ends_the_search_with_its_reason(wire, opened):
-    storage = opened(wire.url)
+def test_a_server_that_stays_away_ends_the_search_with_its_reason(wire):
+    storage = open_storage(wire.url, create=True)
     storage._patience_s = 2.0
     wire.close()
     with pytest.raises(BadStudy, match="Connection refused"), errors_of(wire.url):
@@ -233,7 +229,7 @@ def fill(storage, study):
         storage.set_study_user_attr(study, f"a{number}", os.urandom(20_000).hex())
 
 
-def test_a_full_disk_of_the_server_is_said_at_once(server, opened):
+def test_a_full_disk_of_the_server_is_said_at_once(server):
     disk = Path(os.environ["FP8TUNE_TEST_SERVICES"]) / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "t", disk], check=True)
@@ -242,7 +238,7 @@ def test_a_full_disk_of_the_server_is_said_at_once(server, opened):
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
             with new_database(server, "TABLESPACE small") as url:
-                storage = opened(url)
+                storage = open_storage(url, create=True)
                 study = study_in(storage)
                 with pytest.raises(BadStudy) as error, errors_of(url):
                     fill(storage, study)

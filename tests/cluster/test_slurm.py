@@ -117,7 +117,7 @@ INSIDE = """
     show = 'echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE $FP8TUNE_STORAGE; sleep 3'
     worker = ["sh", "-c", show]
     steps = Steps(
-        allocation, allocation.workers(2), 2, worker, "URL", sys.argv[1]
+        allocation, allocation.workers(1), 1, worker, "URL", sys.argv[1]
     )
     steps.start()
     print(steps.states, flush=True)
@@ -127,7 +127,7 @@ INSIDE = """
 
 
 def test_a_job_of_two_nodes_runs_workers_on_both(tmp_path):
-    asked = ["--nodes=2", "--gpus-per-node=4", "--cpus-per-task=4", "--time=10"]
+    asked = ["--nodes=2", "--gpus-per-node=2", "--cpus-per-task=2", "--time=10"]
     script = tmp_path / "inside.py"
     script.write_text(textwrap.dedent(INSIDE))
     batch = f"#!/bin/sh\nexec {sys.executable} {script} {tmp_path}\n"
@@ -139,10 +139,10 @@ def test_a_job_of_two_nodes_runs_workers_on_both(tmp_path):
         timeout=120,
     )
     assert (tmp_path / "out").read_text().splitlines() == [
-        "(2, 8, 8, True) 480.0",
+        "(2, 4, 4, True) 480.0",
         "Slurm: 4 running, 0 queued",
         "Slurm: 0 running, 0 queued",
     ]
     assert done.returncode == 0
     logs = [path.read_text() for path in tmp_path.glob("srun-*.log")]
-    assert sorted(logs) == ["node1 2 URL\n"] * 2 + ["node2 2 URL\n"] * 2
+    assert sorted(logs) == ["node1 1 URL\n"] * 2 + ["node2 1 URL\n"] * 2

@@ -15,17 +15,13 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
 from fp8tune.runners.builtin import launch
-from fp8tune.runners.builtin.counted import (
-    power,
-    with_interval_and_energy,
-    without_throttled_steps,
-)
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
 from fp8tune.runners.builtin.worker_record import stage_times, worker_record
-from fp8tune.runners.process import module_command, run_worker
+from fp8tune.runners.counted import with_interval_and_energy, with_samples
+from fp8tune.runners.process import SCRATCH, module_command, run_worker
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.watch import Guard, summary, with_gpu_state
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import LossRun, Record
@@ -56,9 +52,6 @@ _NO_CAUSE = re.compile(
 )
 """Lines on stderr that tell no cause: addresses, and what healthy trials say too in
 the ways of Python, torch and its profiler."""
-
-SCRATCH = "fp8tune-"
-"""Prefix of the folders that hold the files of a running trial."""
 
 WORKER = module_command("fp8tune.runners.builtin.worker")
 """The command of a trial; it takes the file of its spec and this process's id."""
@@ -154,7 +147,7 @@ class Builtin:
     ) -> Record:
         """Train one setting in a new process, to compare losses."""
         try:
-            spec = self.spec(knobs)
+            spec = self.spec({**knobs, "warmup_steps": loss_run.warmup_steps})
         except CannotBuild as error:
             message = str(error)
             return Record(knobs, "launch", message=message, loss_run=loss_run)
@@ -234,11 +227,10 @@ class Builtin:
         if not self.guard:
             return found
         before = self.guard.free(deadline, before)
-        samples = self.guard.driver.samples(began, time.time())
-        found = without_throttled_steps(found, result.events, samples)
-        steady = self.guard.driver.samples(*stage_times(result, "steady", "profile"))
-        seen = summary(steady) | power(found, result.events, samples)
-        return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
+        steady = stage_times(result, "steady", "profile")
+        return with_samples(
+            found, self.guard.driver, result.events, before, began=began, steady=steady
+        )
 
     def _command(self, path: str, ranks: int) -> list[str]:
         """Return the command of a trial with its spec in a file."""

@@ -18,8 +18,8 @@ class Spec(NamedTuple):
     A trainer need not give those that have a default, from ``init`` to
     ``averages_losses``. With ``ranks`` > 1 so many processes train it together; with 1
     it is alone, and of ``dp_shard`` ranks it is rank 0. ``seed`` is the seed of the
-    initial weights, ``data_seed`` of synthetic data. With ``steps`` > 0 it is a loss
-    run; with 0 the trial measures speed.
+    initial weights, ``data_seed`` of synthetic data and of the order of the user's.
+    With ``steps`` > 0 it is a loss run; with 0 the trial measures speed.
     """
 
     hidden_size: int
@@ -61,13 +61,12 @@ class Spec(NamedTuple):
     micro_batch: int
     seq_len: int
     grad_accum: int
-    learning_rate: float
+    learning_rates: list[float]
     weight_decay: float
     betas: list[float]
     eps: float
     fused: bool
     clip_norm: float
-    warmup_steps: int
 
     device: str
 
@@ -88,7 +87,6 @@ class Spec(NamedTuple):
     reshards: str = "always"
     loss_compiled: bool = False
     decays_norms: bool = False
-    warmup_first: int = 0
     tp: int = 1
     sequence_parallel: bool = False
     gathers_once: bool = False
@@ -101,6 +99,7 @@ class Spec(NamedTuple):
     dp_shard: int = 1
     ranks: int = 1
     data_files: list[str] = []
+    reads_ahead: bool = False
     seed: int = 42
     data_seed: int = 42
     steps: int = 0
@@ -134,7 +133,7 @@ class Spec(NamedTuple):
 
 GIVEN = ("device", "dp_shard", "ranks", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "data_seed", "steps")
+OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 

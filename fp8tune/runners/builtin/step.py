@@ -88,9 +88,9 @@ class Training:
             self.read_at.append(time.perf_counter())
         norm = clip_gradients(self.model.parameters(), spec.clip_norm)
         grad_norm = float(norm)  # waits too (scripts/train.py:857)
-        share = warmup(self.taken + spec.warmup_first, spec.warmup_steps)
+        rates = spec.learning_rates
         for group in self.optimizer.param_groups:
-            group["lr"] = spec.learning_rate * share
+            group["lr"] = rates[min(self.taken, len(rates) - 1)]
         self.optimizer.step()
         if spec.fp8_scales_at_once:
             all_scales(self.model)
@@ -138,7 +138,7 @@ def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
     ]
     return torch.optim.AdamW(
         groups,
-        lr=spec.learning_rate,
+        lr=spec.learning_rates[0],
         betas=(spec.betas[0], spec.betas[1]),
         eps=spec.eps,
         fused=spec.fused and spec.device == "cuda",
@@ -157,7 +157,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
     every micro-batch, except for a chunked loss with a single chunk
     (training/loss.py:28, 64 and 69). It costs most with small micro-batches.
     """
-    flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
+    flat, wanted = logits.view(-1, logits.shape[-1]), labels.view(-1)
+    size = spec.loss_chunk
     if spec.loss == "fp32_cross_entropy":
         return functional.cross_entropy(flat.float(), wanted, ignore_index=IGNORED)
     if spec.loss == "chunked_cross_entropy":
@@ -206,11 +207,6 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(losses).sum() / len(wanted)
 
 
-def warmup(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate that a step has."""
-    return min(1.0, step / steps) if steps else 1.0
-
-
 def _by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
     """Group tensors by their mesh, because operators do not mix meshes.
 
@@ -231,7 +227,7 @@ def clip_gradients(weights: Iterable[nn.Parameter], most: float) -> Tensor:
     own = [weight for weight in weights if weight.grad is not None]
     groups = _by_mesh(weight.grad for weight in own if weight.grad is not None)
     if len(groups) == 1:
-        return whole(nn.utils.clip_grad_norm_(own, most))
+        return whole(nn.utils.clip_grad_norm_(own, most, foreach=True))
     squares = [
         whole(torch.stack([gradient.norm() for gradient in group]).square().sum())
         for group in groups

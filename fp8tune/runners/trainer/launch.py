@@ -50,6 +50,8 @@ PORTS = range(20_000, 30_000)
 connections (ip_local_port_range), which may be taken before the ranks have started."""
 MOST_FILES = 5_000
 """Files of a trainer without git whose contents tell its version."""
+SHOWN = 12
+"""Characters of a commit that are shown."""
 _ASK = """
 import importlib.metadata as metadata, importlib.util as util, json, sys
 def version(name):
@@ -88,6 +90,13 @@ class Launch(NamedTuple):
         """What distinguishes its trials from those of another trainer or version."""
         words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
         return {"runner": list(words), "trainer_versions": dict(self.versions)}
+
+    def __str__(self) -> str:
+        """Return what runs, for people: the trainer, its version and its Python."""
+        version = self.versions.get(self.name, "")
+        where = f" of {self.folder}" if self.folder else ""
+        shown = f" {version[:SHOWN]}" if version else ""
+        return f"{self.title}{shown}{where}, by {self.python}"
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """Return the command of a trial; ``values`` are of its placeholders."""

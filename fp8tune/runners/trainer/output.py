@@ -23,7 +23,7 @@ from fp8tune.verify import patterns
 from fp8tune.verify.cause import texts
 from fp8tune.verify.evidence import Curve, Log
 from fp8tune.verify.figures import first_nan_step
-from fp8tune.verify.lines import Unreadable
+from fp8tune.verify.lines import Unreadable, clean
 from fp8tune.verify.log import Reader
 
 SILENCE_S = {
@@ -48,6 +48,8 @@ MANY = 100
 """Steps from which that is not asked after each one."""
 PATIENCE = 3
 """Steps to wait for a profile that should have been written."""
+LONGEST = 4096
+"""Bytes at the end of the output in which the last line is looked for."""
 FEW = 3
 """Steps without a finite loss in a row that are no gap in what is logged."""
 
@@ -79,12 +81,13 @@ class Times:
     """The steps that no profiler slowed: numbers, times [ms], and where they are from.
 
     ``source`` is ``tokens_per_second`` or ``step_s`` as printed, or ``lines``: the time
-    between the lines.
+    between the lines, whose median ``between_ms`` is.
     """
 
     index: list[int] = field(default_factory=list)
     ms: list[float] = field(default_factory=list)
     source: str = ""
+    between_ms: float = 0.0
 
 
 class Output:
@@ -96,7 +99,6 @@ class Output:
         self.stage = "start"
         self.arrived: list[float] = []
         """When the line of each step was read [s since 1970]."""
-        self.steady_at: float | None = None
         self._reader = Reader("", wanted.trainer, texts())
         self._reader.log.settings["world_size"] = str(wanted.ranks)
         self._begun = process._now()
@@ -106,6 +108,7 @@ class Output:
         self._events: dict[int, str] = {}
         self._asked = -math.inf
         self._tail: list[bytes] = [b""]
+        self._curve: Curve | None = None
         self._log: Log | None = None
 
     @property
@@ -128,33 +131,43 @@ class Output:
 
     def feed(self, data: bytes) -> str:
         """Read on; return ``enough``, ``nan`` or ``unreadable`` if that ends it."""
-        self._silent_since = process._now()
         self._tail = [*self._tail[-1:], data]
         try:
             self._reader.feed(data)
         except Unreadable:
             return "unreadable"
         self._find_stage()
-        new = range(len(self.arrived), len(self.curve))
+        new = self._new_steps()
         for index in new:
             self._step(index)
+        if new or self.stage != "steady":  # other output is no sign of progress then
+            self._silent_since = process._now()
         if self.is_nan:
             return "nan"
         return "enough" if new and self._has_enough() else ""
 
+    def _new_steps(self) -> range:
+        """Return the steps since the last call; all of them after a new start."""
+        curve = self.curve
+        if curve is not self._curve:
+            self.arrived, self._events, self._curve = [], {}, curve
+        return range(len(self.arrived), len(curve))
+
     def close(self) -> Log:
-        """Return all that it has printed, its last line too."""
+        """Return all that a trainer has printed that ended by itself.
+
+        Its last line may lack an end, and the reader adds what the lines imply.
+        """
         if self._log is None:
             self._log = self._reader.finish()
-            for index in range(len(self.arrived), len(self.curve)):
-                self._step(index)
         return self._log
 
     @property
     def last_line(self) -> str:
-        """The last line with any text."""
-        lines = b"".join(self._tail)[-4096:].decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        """The last line with any text, without colours."""
+        ends = reversed(b"".join(self._tail)[-LONGEST:].splitlines())
+        shown = (clean(line)[0].strip() for line in ends)
+        return next(filter(None, shown), "")
 
     @property
     def is_nan(self) -> bool:
@@ -164,7 +177,9 @@ class Output:
         losses = self.curve.loss[-FEW:]
         if not self.prints_loss or len(losses) < FEW or any(map(isfinite, losses)):
             return False
-        return first_nan_step(self.log) is not None or len(self.curve) == FEW
+        if any(map(isfinite, self.curve.loss)):
+            return first_nan_step(self.log) is not None
+        return b"nan" in self._tail[-1].lower()
 
     @cached_property
     def prints_loss(self) -> bool:
@@ -185,8 +200,8 @@ class Output:
             stage = "compile"
         elif log.began:
             stage = "first_step"
-        elif log.events or log.mentions or len(log.settings) > 1:
-            stage = "build"  # world_size was there before
+        elif self._reader.any_seen:
+            stage = "build"
         if stage != self.stage:
             self.stage = stage
             self.hear({"stage": stage, "at": time.time()})
@@ -228,9 +243,11 @@ class Output:
 
     def _last_ms(self, index: int) -> float:
         """Return the time of the last step, to set deadlines and to show it [ms]."""
-        printed = self._printed("tokens_per_second") or self._printed("step_s")
-        if printed and isfinite(printed[index]):
-            return printed[index] * 1e3
+        speed, seconds = self.curve.tokens_per_second[index], self.curve.step_s[index]
+        if speed > 0:
+            return self.wanted.tokens / speed * 1e3
+        if seconds > 0:
+            return seconds * 1e3
         return self._between(index) * 1e3 if index else 0.0
 
     def _printed(self, name: str) -> list[float]:
@@ -259,7 +276,10 @@ class Output:
         ]
         seconds, source = self._seconds()
         kept = [i for i in index if isfinite(seconds[i])]
-        return Times(kept, [seconds[i] * 1e3 for i in kept], source)
+        between = [self._between(i) for i in kept if i]
+        known = [value * 1e3 for value in between if isfinite(value)]
+        middle = statistics.median(known) if known else 0.0
+        return Times(kept, [seconds[i] * 1e3 for i in kept], source, middle)
 
     def _seconds(self) -> tuple[list[float], str]:
         """Return the times of all steps by the most precise source [s], and that."""

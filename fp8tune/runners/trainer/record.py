@@ -7,8 +7,7 @@ import statistics
 from typing import Any
 
 from fp8tune.job import Job, Unknown
-from fp8tune.runners.builtin.worker_record import unfinished
-from fp8tune.runners.process import Ended, WorkerResult
+from fp8tune.runners.process import Ended, WorkerResult, unfinished
 from fp8tune.runners.trainer.output import Output
 from fp8tune.trials.record import OUTCOMES, Discarded, Record
 from fp8tune.verify import patterns
@@ -18,6 +17,9 @@ from fp8tune.verify.evidence import Log
 
 LONGEST = 500
 """Characters of a message."""
+LEAST_MS, CLOSE = 50.0, 0.75
+"""From how many ms between lines on a step must not be printed as longer, and how much
+shorter these may be: lines that a buffer held come at once."""
 
 
 def base_record(
@@ -28,7 +30,6 @@ def base_record(
     A trial is ``ok`` if its listener had enough. One that ended by itself before is
     not, whatever its exit code: trainers exit with 0 after ten NaNs.
     """
-    log = output.close()
     base = Record(
         knobs,
         "launch",
@@ -40,11 +41,11 @@ def base_record(
         synthetic_data=False,
     )
     if output.is_nan:
-        found = next(iter(_causes(log, "nan")), None)
+        found = next(iter(_causes(output.close(), "nan")), None)
         message = found.message if found else "the loss is NaN or infinite"
         return base._replace(outcome="nan", message=message[:LONGEST])
     if ended.ended != "enough":
-        return _failed(base, output, ended, log)
+        return _failed(base, output, ended)
     measured = _losses if output.wanted.losses else _speed
     return measured(base, output)
 
@@ -56,6 +57,17 @@ def _speed(base: Record, output: Output) -> Record:
     kept = steps.whole_ms[min(found.start, len(steps.whole_ms) - 1) :]
     left = tuple(Discarded(*each) for each in found.left)
     recompiles = output.log.events.get("recompile")
+    middle, between = statistics.median(times.ms), times.between_ms
+    extra = {"settled": found.settled, "time_from": times.source}
+    if times.source != "lines":
+        extra["between_lines_ms"] = round(between, 3)
+    if between > LEAST_MS and between < CLOSE * middle:
+        message = (
+            f"it prints {middle:.0f} ms a step ({times.source}), and its lines are "
+            f"{between:.0f} ms apart: are its tokens/s those of all GPUs, and does its "
+            "description count every token of a step?"
+        )
+        return base._replace(outcome="user", message=message, extra=extra)
     return _with_memory(
         base._replace(
             outcome="ok",
@@ -68,7 +80,7 @@ def _speed(base: Record, output: Output) -> Record:
             losses=(),
             grad_norms=(),
             stage_reached="",
-            extra={"settled": found.settled, "time_from": times.source},
+            extra=extra,
         ),
         output,
     )
@@ -102,8 +114,9 @@ def _with_memory(record: Record, output: Output) -> Record:
     return record._replace(peak_gib=peak)
 
 
-def _failed(base: Record, output: Output, ended: Ended, log: Log) -> Record:
+def _failed(base: Record, output: Output, ended: Ended) -> Record:
     """Return the record of a trial that ended too early, with its cause."""
+    log = output.close()
     base = base._replace(losses=(), grad_norms=())
     late = ended.ended == "late"
     result = WorkerResult([], ended.ended, output.stage, ended.code, ended.seconds)

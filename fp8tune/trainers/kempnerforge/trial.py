@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fp8tune.fields import MAX_TRIAL_STEPS
+from fp8tune.job import Job
+
 OPTIMIZERS = ("adamw",)
 """Optimizers that a trial can step as the trainer does."""
 
@@ -36,6 +39,14 @@ def bf16_linears(precision: str) -> list[str]:
     return ["experts", "shared_expert", "router"] if precision == "fp8" else []
 
 
+def learning_rates(job: Job) -> list[float]:
+    """Learning rates of a trial's steps (training/scheduler.py)."""
+    from fp8tune.trainers.kempnerforge import phases
+
+    rate = phases.learning_rates(job.given)
+    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
+
+
 def data_files(
     data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
 ) -> list[str]:
@@ -46,6 +57,16 @@ def data_files(
     """
     paths = _folders(data_dataset_path, data_datasets)
     return _shards(paths[0], data_file_pattern) if paths else []
+
+
+def reads_ahead(data_num_workers: int) -> bool:
+    """Whether other processes read the next batches (data/dataloader.py)."""
+    return data_num_workers > 0
+
+
+def data_seed(train_seed: int, train_data_seed: int | None) -> int:
+    """Seed of the order of the data (config/training.py, effective_data_seed)."""
+    return train_seed if train_data_seed is None else train_data_seed
 
 
 def data_missing(

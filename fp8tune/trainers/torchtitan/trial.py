@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Words
+from fp8tune.fields import MAX_TRIAL_STEPS
+from fp8tune.job import Job, Words
 from fp8tune.trainers.torchtitan.gemms import ALIGNMENT, NAMES
 from fp8tune.trainers.torchtitan.memory import FIRST
 
@@ -168,9 +169,12 @@ def decays_norms() -> bool:
     return True
 
 
-def warmup_first() -> int:
-    """The first step has a learning rate above 0 (components/lr_scheduler.py)."""
-    return 1
+def learning_rates(job: Job) -> list[float]:
+    """Learning rates of a trial's steps (components/lr_scheduler.py)."""
+    from fp8tune.trainers.torchtitan import phases
+
+    rate = phases.learning_rates(job.given)
+    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
 
 
 def trial_refusal(

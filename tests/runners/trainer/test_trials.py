@@ -8,15 +8,18 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.own_trainer import add_trainer
+from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import loss_keys, trainer_runner
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY
 from tests.each import each
+from tests.runners import fake_smi
 
 HERE = Path(__file__).parent
 EXAMPLE = REPOSITORY / "docs/own_trainer/run"
@@ -50,13 +53,15 @@ def run(runner, knobs=BF16, deadline_s=20.0):
 
 
 def _is_ours(folder):
+    """Whether a process of a trial of this test lives."""
     try:
         text = (folder / "environ").read_bytes()
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
     mark = f"FP8TUNE_TEST_OF={os.getpid()}".encode()
-    alive = (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return mark in text.split(b"\0") and folder.name != str(os.getpid()) and alive
+    ours = mark in text.split(b"\0") and b"FP8TUNE_TRIAL=" in text
+    return ours and state != "Z"
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +73,10 @@ def _marked(monkeypatch):
 
 @each(
     "fault",
-    ["sound", "silent_first", "saves_for_long", "in_colours", "in_pieces", "noisy"],
+    [
+        *("sound", "silent_first", "saves_for_long"),
+        *("in_colours", "in_pieces", "noisy", "restarts"),
+    ],
 )
 def test_steps_are_measured_whatever_is_around_them(runner, fault):
     started = time.monotonic()
@@ -107,6 +115,10 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_started(runner):
         ("disk_is_full", "launch", "first_step", "disk"),
         ("crashes", "launch", "first_step", "SIGSEGV"),
         ("prints_no_text", "launch", "start", "no text"),
+        (
+            *("tells_tokens_of_one_gpu", "user", "steady"),
+            "it prints 480 ms a step (tokens_per_second), and its lines are 6",
+        ),
         ("says_its_environment", "launch", "first_step", "code 7 in stage first_step"),
     ],
 )
@@ -118,7 +130,11 @@ def test_failures_are_told_apart(runner, fault, outcome, stage, said):
 
 @each(
     ("fault", "outcome", "stage"),
-    [("hangs", "hang", "steady"), ("never_begins", "launch", "start")],
+    [
+        ("hangs", "hang", "steady"),
+        ("talks_while_it_hangs", "hang", "steady"),
+        ("never_begins", "launch", "start"),
+    ],
 )
 def test_what_says_nothing_is_ended(runner, monkeypatch, fault, outcome, stage):
     monkeypatch.setitem(output.SILENCE_S, stage, 1.0)
@@ -163,6 +179,33 @@ def test_ranks_are_told_and_slurm_is_not(runner):
     several = known.launch._replace(ranks=2)
     assert "WORLD_SIZE" not in several.environment({})
     assert "--nproc-per-node 2 " in " ".join(several.command({"config": "c"}))
+
+
+@each(
+    ("fault", "used", "outcome", "reserved"),
+    [
+        ("sound", "520", "ok", 0.508),
+        ("out_of_memory", "520", "oom", 0.0),
+        ("out_of_memory", "60000", "shared", 0.0),
+    ],
+)
+def test_the_state_of_the_gpu_is_recorded(
+    runner, tmp_path, monkeypatch, fault, used, outcome, reserved
+):
+    (tmp_path / "smi").mkdir(exist_ok=True)
+    fake_smi.install(tmp_path / "smi", monkeypatch, memory__used=used)
+    known = runner(fault)
+    known.guard = Guard(current())
+    known.setup = known.setup._replace(device="cuda")
+    (tmp_path / "scratch").mkdir(exist_ok=True)
+    known.setup = known.setup._replace(scratch=str(tmp_path / "scratch"))
+    found = run(known)
+    assert found.outcome == outcome, found.message
+    assert found.reserved_gib == pytest.approx(reserved, abs=0.01)
+    assert found.capacity_gib == pytest.approx(79.6, abs=0.1)
+    assert found.environment.startswith("NVIDIA H100 80GB HBM3, torch ")
+    assert found.versions["driver"] == "580.82.07"
+    assert not found.rehearsal
 
 
 def test_losses_end_with_nan_or_after_all_steps(runner):

@@ -150,6 +150,29 @@ def prints_no_text():
     time.sleep(1000)
 
 
+def tells_tokens_of_one_gpu():
+    """A step of 256 tokens takes 60 ms, and it says so for an eighth of them."""
+    begin()
+    for number in range(1, 60):
+        say(step(number, rate=f"{256 / 0.06 / 8:,.0f}"))
+        time.sleep(0.06)
+
+
+def talks_while_it_hangs():
+    begin()
+    steps(2)
+    while True:
+        say("\x1b[33mWARNING\x1b[0m waiting for rank 3")
+        time.sleep(0.05)
+
+
+def restarts():
+    begin()
+    steps(4, rate="20,000")
+    begin()
+    steps(60)
+
+
 def prints_other_lines():
     for number in range(1, 4):
         say(f"iteration {number}, loss 2.5")
