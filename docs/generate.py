@@ -53,7 +53,14 @@ EVIDENCE = {
         "torchtitan_activation_bytes",
         "torchtitan_tensor_parallel",
     ),
-    "Search": ("budgets", "samplers", "transfer", "torchtitan_trial", "verdicts_aa"),
+    "Search": (
+        "budgets",
+        "samplers",
+        "transfer",
+        "torchtitan_trial",
+        "real_trainers",
+        "verdicts_aa",
+    ),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }
 """Recorded results by subject; each is a page below ``benchmarks/results``."""

@@ -22,6 +22,7 @@ from fp8tune.program import main
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, trainer
+from fp8tune.verify import patterns
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -51,6 +52,7 @@ def _forget_own_trainers():
     yield
     for name in [name for name, about in trainers().items() if about.own]:
         del trainers()[name]
+        patterns.known().pop(name, None)
         trainer.cache_clear()
         forget_settings()
 

@@ -20,7 +20,8 @@ from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.session import ENOUGH_S, PART
+from fp8tune.search.pool import OneByOne
+from fp8tune.search.real_trials import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import FULL
@@ -43,7 +44,9 @@ def searched(place: World, minutes: int, error: float) -> dict[str, Any]:
     runner = Replay(records, space, card_gib=place.capacity_gib)
     prior = estimate(place, error) if error else None
     sampled = Strategy(study, place.given, prior, place.capacity_gib)
-    found = Search(space, place.given, runner, sampled, study, budget_s).run()
+    found = Search(
+        space, place.given, OneByOne(study, runner), sampled, study, budget_s
+    ).run()
     trials, seconds = Counter[str](), Counter[str]()
     for trial in study.trials:
         trials[trial.stage] += 1

@@ -17,6 +17,7 @@ from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
+from fp8tune.search.pool import OneByOne
 from fp8tune.search.prior import CORRECTED, Prior
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.strategy import Strategy
@@ -93,7 +94,9 @@ def _search(
     space, study = world.space, Study(world.space)
     strategy = Strategy(study, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
-    found = Search(space, world.given, runner, strategy, study, BUDGET_S).run()
+    found = Search(
+        space, world.given, OneByOne(study, runner), strategy, study, BUDGET_S
+    ).run()
     chosen = [t.record for t in study.trials if t.stage == "search"]
     before = world.fraction(world.given)
     reached = [before, *(world.fraction(space.point(one.knobs)) for one in chosen)]

@@ -106,7 +106,7 @@ class Watch:
     def _counted(self, step: int) -> dict[str, int]:
         """How often each operator ran in a step, reading data aside."""
         assert self.live
-        events = self.live._profile.profiler.kineto_results.events()  # noqa: SLF001
+        events = self.live._profile.profiler.kineto_results.events()
         counts: Counter[str] = Counter()
         begun, inside = 0, False
         for event in sorted(events, key=lambda event: event.start_ns()):

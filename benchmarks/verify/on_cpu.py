@@ -23,12 +23,17 @@ from pathlib import Path
 from typing import Any
 
 RECORD, SIGNAL = "FP8TUNE_RECORD", "FP8TUNE_SIGNAL"
+STATISTICS = (
+    *("active_bytes.all.peak", "reserved_bytes.all.peak"),
+    *("num_alloc_retries", "num_ooms"),
+)
+"""What torchtitan reads of a GPU's memory."""
 MEMORY: dict[str, Callable[..., Any]] = {
     "get_device_name": lambda *_: "CPU",
     "get_device_properties": lambda *_: type("Properties", (), {"total_memory": 1}),
     "reset_peak_memory_stats": lambda *_: None,
     "empty_cache": lambda: None,
-    "memory_stats": lambda *_: {},
+    "memory_stats": lambda *_: dict.fromkeys(STATISTICS, 0),
     "set_device": lambda *_: None,
     "current_device": lambda: 0,
 }
@@ -50,6 +55,7 @@ def main() -> None:
     torch.distributed.barrier = lambda *said, device_ids=None, **more: barrier(  # noqa: ARG005
         *said, **more
     )
+    _profile_the_cpu()
     fsdp: Any = import_module("torch.distributed.fsdp").FSDPModule
     divide = fsdp.set_gradient_divide_factor
 
@@ -74,6 +80,18 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # process groups may hang at exit
+
+
+def _profile_the_cpu() -> None:
+    """Let a profiler of a GPU that is not there profile the CPU alone."""
+    profile: Any = import_module("torch.profiler").profile
+    profiled = profile.__init__
+
+    def without_gpu(self: Any, *said: Any, activities: Any = None, **more: Any) -> None:
+        known = activities and [each for each in activities if each is not None]
+        profiled(self, *said, activities=known, **more)
+
+    profile.__init__ = without_gpu
 
 
 def _stand_in() -> None:

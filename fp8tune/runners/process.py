@@ -1,4 +1,8 @@
-"""Run a worker process: read its lines of JSON under deadlines, then kill it."""
+"""Run a process: read its output under deadlines, then kill all its processes.
+
+``supervise`` runs any program and gives its output to a listener. ``run_worker`` runs a
+worker of fp8tune, which prints lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
+
+from fp8tune.trials.record import BEFORE_BUILD
 
 MAX_OUTPUT = 1 << 26
 """Bytes of output from which a worker counts as broken."""
@@ -31,6 +37,21 @@ LAST, LAST_S = ("done", "failed"), 10.0
 LOOK_S = 1.0
 """How often to check that a silent worker is alive [s]: processes that it started may
 keep its output open."""
+
+_LATE = {
+    "start": "launch",
+    "import": "launch",
+    "ranks": "launch",
+    "gpu": "launch",
+    "build": "launch",
+    "convert": "launch",
+    "compile": "compile",
+}
+
+_BROKEN = {"flood": "printed too much", "mute": "closed its output"}
+
+SCRATCH = "fp8tune-"
+"""Prefix of the folders that hold the files of a running trial."""
 
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
@@ -65,6 +86,27 @@ class WorkerResult(NamedTuple):
     seconds: float
 
 
+def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
+    """Return outcome and message of a worker that gave neither result nor error."""
+    where, code = f"in stage {result.stage}", result.code
+    if result.ended == "late":
+        return _LATE.get(result.stage, "hang"), f"stopped at its deadline {where}"
+    if result.ended in _BROKEN:
+        return "launch", f"the worker {_BROKEN[result.ended]} {where}"
+    if code == -signal.SIGKILL:
+        loaded = result.stage not in BEFORE_BUILD
+        kind = "oom" if device == "cpu" and loaded else "launch"
+        return kind, f"killed {where}, probably because host memory ran out"
+    kind = "compile" if result.stage == "compile" else "launch"
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return (
+                kind,
+                f"the worker was killed by {signal.Signals(-code).name} {where}",
+            )
+    return kind, f"the worker ended with code {code} {where}"
+
+
 def run_worker(
     command: Sequence[str],
     stages: Mapping[str, float],
@@ -80,19 +122,59 @@ def run_worker(
     on_event: called with each line when it is read. extra_seconds: returns, for a line,
     how much longer the worker needs at most [s]; ``total`` is extended to that.
     """
+    events = _Events(stages, _now() + total, on_event, extra_seconds)
+    how, code, seconds = supervise(command, events, errors=errors)
+    return WorkerResult(events.events, how, events.stage, code, seconds)
+
+
+class Listener(Protocol):
+    """What reads the output of a process, and decides until when it may run."""
+
+    def feed(self, data: bytes) -> str:
+        """Read on; return why the process is to be ended now, ``""`` to go on."""
+        ...
+
+    def due(self) -> float:
+        """Return until when to wait for more output, on the clock of ``_now``."""
+        ...
+
+    def finished(self) -> bool:
+        """Whether all is said: waiting in vain for the end of the output is fine."""
+        ...
+
+
+class Ended(NamedTuple):
+    """How a process ended: as in ``WorkerResult``, or why its listener ended it."""
+
+    ended: str
+    code: int | None
+    seconds: float
+
+
+def supervise(
+    command: Sequence[str],
+    listener: Listener,
+    *,
+    errors: IO[bytes] | int = subprocess.DEVNULL,
+    environment: Mapping[str, str] = os.environ,
+) -> Ended:
+    """Run a program until it ends or its listener ends it; then kill all of it.
+
+    That is every process that it started, in other sessions too. ``errors`` is where
+    its stderr goes; ``subprocess.STDOUT`` gives it to the listener too.
+    """
     start = _now()
     mark = uuid.uuid4().hex
-    process = subprocess.Popen(  # noqa: S603, the command is ours
+    process = subprocess.Popen(  # noqa: S603, no shell: a list of arguments
         list(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
-        env={**os.environ, MARK: mark},
+        env={**environment, MARK: mark},
         start_new_session=True,
     )
-    reader = _Reader(process, stages, start + total, on_event, extra_seconds)
     try:
-        ended = reader.run()
+        ended = _follow(process, listener)
         if ended == "exit":
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(EXIT_S)
@@ -103,23 +185,42 @@ def run_worker(
             process.wait(KILL_S)
         assert process.stdout is not None
         process.stdout.close()
-    seconds = _now() - start
-    code = process.returncode
-    return WorkerResult(reader.events, ended, reader.stage, code, seconds)
+    return Ended(ended, process.returncode, _now() - start)
 
 
-class _Reader:
+def _follow(process: subprocess.Popen[bytes], listener: Listener) -> str:
+    """Give the listener all output; return how that ended."""
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    gone_at: float | None = None  # others may keep writing to its output
+    while True:
+        left = listener.due() - _now()
+        if left <= 0:
+            return "exit" if listener.finished() else "late"
+        ready, _, _ = select.select([descriptor], [], [], min(left, LOOK_S))
+        if process.poll() is not None:
+            gone_at = gone_at or _now()
+            if not ready or _now() - gone_at > EXIT_S:
+                return "exit"
+        if not ready:
+            continue
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            return "exit"
+        if stop := listener.feed(data):
+            return stop
+
+
+class _Events:
+    """Listens to a worker: its lines of JSON, and the deadlines of its stages."""
+
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
         stages: Mapping[str, float],
         end: float,
         on_event: Callable[[dict[str, Any]], None],
         extra_seconds: Callable[[dict[str, Any]], float],
     ) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
         self.on_event = on_event
@@ -131,29 +232,24 @@ class _Reader:
         self._has_ended = False
         self._due = self._deadline()
 
+    def due(self) -> float:
+        return self._due
+
+    def finished(self) -> bool:
+        return self._has_ended
+
     def _deadline(self) -> float:
         allowed = self.stages.get(self.stage)
         return self.end if allowed is None else min(self.end, _now() + allowed)
 
-    def run(self) -> str:
-        while True:
-            left = self._due - _now()
-            if left <= 0:
-                return "exit" if self._has_ended else "late"
-            ready, _, _ = select.select([self.descriptor], [], [], min(left, LOOK_S))
-            if not ready and self.process.poll() is not None:
-                return "exit"
-            if not ready:
-                continue
-            data = os.read(self.descriptor, 1 << 16)
-            if not data:
-                return "exit"
-            self._size += len(data)
-            if self._size > MAX_OUTPUT:
-                return "flood"
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            for line in lines:
-                self._take(line)
+    def feed(self, data: bytes) -> str:
+        self._size += len(data)
+        if self._size > MAX_OUTPUT:
+            return "flood"
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take(line)
+        return ""
 
     def _take(self, line: bytes) -> None:
         """Record a line that is an event; ignore the output of libraries."""

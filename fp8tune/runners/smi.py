@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.visible import first_visible_name, listed_gpus, visible_gpu
+from fp8tune.runners.visible import listed_gpus, named_count, visible_gpus
 
 LONGEST = 200
 """Longest error text that is kept [characters]."""
@@ -44,6 +44,16 @@ class Answer(NamedTuple):
     failed: str = ""
 
 
+def visible_count(deadline: float) -> int | None:
+    """Return how many GPUs torch sees; ``None`` if nvidia-smi does not tell."""
+    named = named_count()
+    program = shutil.which("nvidia-smi")
+    if named is not None or not program:
+        return named
+    listing = _output([program, "-L"], deadline).text
+    return len(list(listed_gpus(listing))) if listing else None
+
+
 class Smi:
     """``nvidia-smi`` of this machine, for the first GPU that torch sees.
 
@@ -55,9 +65,8 @@ class Smi:
         self.installed = shutil.which("nvidia-smi") is not None
         listing = self._run(["-L"], deadline)
         self.failed = _failure(listing)
-        self.visible = visible_gpu(
-            first_visible_name(), listed_gpus(listing.text or "")
-        )
+        self.seen = visible_gpus(listed_gpus(listing.text or ""))
+        self.visible = next(iter(self.seen), None)
         self.gpu = self._gpu(deadline) if self.visible else Gpu()
 
     def _gpu(self, deadline: float) -> Gpu:
@@ -72,6 +81,7 @@ class Smi:
             (_number(row.get("memory.total")) or 0.0) / 1024,
             row.get("compute_cap", ""),
             "nvidia-smi",
+            len(self.seen),
         )
         if not self.sliced:
             return whole

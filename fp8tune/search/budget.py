@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.history import History
-from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
@@ -172,11 +171,6 @@ def _counted_matmuls(history: History, point: Point) -> int:
     """Return the FP8 matmuls that a setting's last trial counted; 0 if none did."""
     own = reversed(history.runs(point).succeeded)
     return next(filter(None, (record.float8_matmuls for record in own)), 0)
-
-
-def is_cut_off(record: Record, left: float) -> bool:
-    """Return whether a trial was stopped because the budget ended."""
-    return record.meaning.if_given_up and record.cost_s >= left
 
 
 def time_to_model(trials: Iterable[Trial]) -> float:

@@ -48,7 +48,10 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
     with contextlib.suppress(Unknown):
         whole = whole and not _is_elsewhere(job, record)
     tokens = record.tokens_per_second if whole else 0.0
-    pairs = [(record.peak_gib, 0.0), (0.0, tokens)]
+    # a trainer that prints what is reserved, and nothing else
+    is_reserved = record.peak_gib == record.reserved_gib
+    peak_gib = 0.0 if is_reserved else record.peak_gib
+    pairs = [(peak_gib, 0.0), (0.0, tokens)]
     for peak, rate in pairs if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
             runs = of_job(changed, peak, rate, versions, ran_out=not record.ok)

@@ -3,18 +3,19 @@
 The baseline comes first, then the sampler's proposals, then confirmation runs of the
 best settings, in FP8 and in bf16. Every step follows from the trials so far, so that a
 search that was killed continues as if it had not been.
+
+With several workers, proposals run at the same time as the baseline and each other.
+Confirmation runs do not: nothing runs beside them, so that they compare. Loss runs are
+not timed, so they run at the same time.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from itertools import takewhile
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.budget import (
     Budget,
-    is_cut_off,
     never_begins,
     time_to_model,
     trial_limits,
@@ -34,11 +35,12 @@ from fp8tune.search.outcome import (
     bad_data,
     decide,
 )
+from fp8tune.search.pool import Ended, Pool
 from fp8tune.search.stability.loss_runs import Conditions, Stage
 from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
 from fp8tune.search.study import Study
-from fp8tune.trials.record import Record
-from fp8tune.trials.runner import CONFIRMED_S, Runner
+from fp8tune.trials.order import Order
+from fp8tune.trials.runner import CONFIRMED_S, TrialLimits
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import (
     FINAL_STAGES,
@@ -52,23 +54,28 @@ from fp8tune.trials.trial import (
 class Event(NamedTuple):
     """An event for the display: a trial starts, or has ended.
 
-    ``number`` is the trial's number, ``left`` what is left of the budget [s].
+    ``number`` is the trial's number, ``left`` what is left of the budget [s]. A trial
+    that was ``lost`` is given back: its worker died.
     """
 
     number: int
     proposal: PlannedTrial
     trial: Trial | None
     left: float
+    lost: bool = False
 
 
 class Search:
-    """One search over a space, starting from the baseline, within a budget [s]."""
+    """One search over a space, starting from the baseline, within a budget [s].
+
+    ``pool`` runs its trials and stores them in ``study``.
+    """
 
     def __init__(
         self,
         space: Space,
         baseline: Point,
-        runner: Runner,
+        pool: Pool,
         strategy: Strategy,
         study: Study,
         budget_s: float,
@@ -78,15 +85,23 @@ class Search:
     ) -> None:
         self.space = space
         self.baseline = baseline
-        self.runner = runner
+        self.pool = pool
         self.strategy = strategy
         self.study = study
-        self.budget = Budget(budget_s, runner.now, study.spent)
+        begun = [order.at_s or 0.0 for order in pool.orders().values()]
+        self.budget = Budget(budget_s, pool.now, max([study.spent, *begun]))
         self.watch = watch
         self.objective = objective
         self.stage = Stage(conditions, self.budget) if conditions else None
         self.interrupted = False
+        self.running = {
+            number: PlannedTrial(
+                space.point(order.knobs), order.stage, order.reason, order.loss_run
+            )
+            for number, order in pool.orders().items()
+        }
         self._whole: bool | None = None
+        self._search_is_over = False
         self._take_up(study.process)
 
     def _take_up(self, process: int) -> None:
@@ -110,14 +125,20 @@ class Search:
         Ctrl-C ends the search, not the program: the outcome is what is known by then.
         """
         try:
-            for proposal in takewhile(self._may_go_on, self._proposals()):
-                self._try(proposal)
+            while self._go_on():
+                pass
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
-            self.runner.close()
-        # The outcome counts the trials as the last process that ran one did. A process
-        # without time for a trial therefore changes no outcome.
+            self.pool.close()
+        return self.outcome()
+
+    def outcome(self) -> SearchOutcome:
+        """Return what the trials so far say.
+
+        They count as for the last process that ran one. A process without time for a
+        trial therefore changes no outcome.
+        """
         self._take_up(last_process(self.study.trials))
         ending = self._ending()
         outcome = decide(self._counting, self.budget.spent, self.objective, ending)
@@ -157,49 +178,72 @@ class Search:
         needed = max(budget.spent, budget.seconds) + (2 * PAIRS + 1) * each
         return whole_budget(needed)
 
-    def _may_go_on(self, _proposal: PlannedTrial) -> bool:
-        """Return whether trials can still succeed: not if the data itself is wrong."""
-        return not bad_data(self._counting.trials)
+    def _go_on(self) -> bool:
+        """Start a trial or wait for one to end; return whether there may be more."""
+        has_room = self.pool.has_room()
+        planned = self._next() if has_room or not self.running else None
+        if planned and has_room:
+            self._start(planned)
+        elif planned or self.running:
+            self._take(self.pool.wait())
+        else:
+            return False
+        return True
 
-    def _proposals(self) -> Iterator[PlannedTrial]:
-        yield from self._once(PlannedTrial(self.baseline, "baseline", "baseline"))
-        while self._searching():
+    def _next(self) -> PlannedTrial | None:
+        """Return the trial to start now; ``None`` if there is none yet, or none left.
+
+        Nothing can succeed if the data itself is wrong.
+        """
+        if bad_data(self._counting.trials):
+            return None
+        baseline = PlannedTrial(self.baseline, "baseline", "baseline")
+        if self._is_due(baseline):
+            return baseline
+        return self._searched() or self._ending_run()
+
+    def _searched(self) -> PlannedTrial | None:
+        """Return the sampler's proposal; once there is none, the search is over."""
+        if self._search_is_over:
+            return None
+        if self._searching():
             trials = self._history.timed
-            proposal = self.strategy.propose(trials)
-            if proposal is None:
-                self._whole = not self.strategy.has_risky_gain(trials)
-                break
-            yield proposal
-        yield from self._bf16_baseline()
-        yield from self._endings()
+            if proposal := self.strategy.propose(trials):
+                return proposal
+            if self.running:  # how these end may change that
+                return None
+            self._whole = not self.strategy.has_risky_gain(trials)
+        self._search_is_over = True
+        return None
 
-    def _bf16_baseline(self) -> Iterator[PlannedTrial]:
-        """Yield the config in bf16, if nothing else will be measured in bf16.
+    def _bf16_baseline(self) -> PlannedTrial | None:
+        """Return the config in bf16, if nothing else will be measured in bf16.
 
         Not if the config itself failed. The confirmation measures the chosen setting in
         bf16 too, and a rehearsal does not compare precisions.
         """
         history = self._history
         if history.is_rehearsal:
-            return
+            return None
         bf16 = self.space.in_bf16(self.baseline)
         ran = [trial.record.ok for trial in history.trials if trial.stage == "baseline"]
         if bf16 is None or (ran and not any(ran)):
-            return
-        confirmed = any(trial.stage == "confirm" for trial in history.trials)
-        if not confirmed and history.ranked[:1] in ([], [self.baseline]):
-            yield from self._once(PlannedTrial(bf16, "bf16-baseline", "bf16 baseline"))
+            return None
+        if any(trial.stage == "confirm" for trial in history.trials):
+            return None
+        planned = PlannedTrial(bf16, "bf16-baseline", "bf16 baseline")
+        alone = history.ranked[:1] in ([], [self.baseline])
+        return planned if alone and self._is_due(planned) else None
 
-    def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
-        """Yield a trial, and retry it once if it failed for a reason that may pass."""
-        while self._is_due(proposal) and self.space.has(proposal.point):
-            yield proposal
-
-    def _is_due(self, proposal: PlannedTrial) -> bool:
-        trials = self._history.trials
-        own = [trial.record for trial in trials if trial.stage == proposal.stage]
-        again = len(own) == 1 and own[0].meaning.retry_once
-        return (not own or again) and not self._too_late
+    def _is_due(self, planned: PlannedTrial) -> bool:
+        """Return whether a baseline has not run, or failed once and may now succeed."""
+        if not self.space.has(planned.point) or self._too_late:
+            return False
+        stage, trials = planned.stage, self._history.trials
+        if any(running.stage == stage for running in self.running.values()):
+            return False
+        own = [trial.record for trial in trials if trial.stage == stage]
+        return not own or (len(own) == 1 and own[0].meaning.retry_once)
 
     def _searching(self) -> bool:
         """Return whether one more trial leaves time for the confirmation.
@@ -221,11 +265,23 @@ class Search:
         reserve = max(needed, min(sum(costs), self.budget.seconds / 4))
         return self.budget.left_for_speed - trial > reserve
 
-    def _endings(self) -> Iterator[PlannedTrial]:
-        """Yield confirmations, then loss runs; both again if these reject a setting."""
-        steps = (self._unfinished, self._confirmation, self._left_over, self._compared)
-        while proposal := next(filter(None, (step() for step in steps)), None):
-            yield proposal
+    def _ending_run(self) -> PlannedTrial | None:
+        """Return a confirmation or loss run; these may reject a setting and go on.
+
+        Only loss runs start while others are running, which must be loss runs too.
+        """
+        if not self._search_is_over:
+            return None
+        if self.running:
+            timed = any(not planned.loss_run for planned in self.running.values())
+            return None if timed else self._unfinished()
+        return (
+            self._bf16_baseline()
+            or self._unfinished()
+            or self._confirmation()
+            or self._left_over()
+            or self._compared()
+        )
 
     def _confirmation(self) -> PlannedTrial | None:
         history = self._history
@@ -240,7 +296,8 @@ class Search:
         return untested_before_answer(self._history, self.strategy, self.budget)
 
     def _unfinished(self) -> PlannedTrial | None:
-        return self.stage.started(self._history) if self.stage else None
+        running = [planned for planned in self.running.values() if planned.loss_run]
+        return self.stage.started(self._history, running) if self.stage else None
 
     def _compared(self) -> PlannedTrial | None:
         return self.stage.next(self._history, self._chosen()) if self.stage else None
@@ -248,26 +305,19 @@ class Search:
     def _chosen(self) -> Point | None:
         return choose(self._history).point
 
-    def _try(self, proposal: PlannedTrial) -> None:
-        left = self.budget.left
-        number = self.study.ask(proposal.stage, proposal.point)
-        try:
-            self.watch(Event(number, proposal, None, left))
-            record, limit = self._run(proposal, left)
-        except BaseException:
-            self.study.lose(number)
-            raise
-        ends = proposal.stage in FINAL_STAGES
-        of_budget = ends or (not record.ok and record.cost_s >= limit)
-        trial = self.study.tell(
-            number,
-            record,
-            cut_off=is_cut_off(record, left),
-            budget_s=self.budget.seconds if of_budget else math.inf,
-            searched_all=self._has_seen_all() if ends else None,
-        )
-        self._take_up(self.study.process)
-        self.watch(Event(number, proposal, trial, self.budget.left))
+    def _start(self, planned: PlannedTrial) -> None:
+        order = self._order(planned)
+        number = self.pool.start(order)
+        self.running[number] = planned
+        self.watch(Event(number, planned, None, order.left_s))
+
+    def _take(self, ended: Sequence[Ended]) -> None:
+        """Take up trials that ended."""
+        for number, trial in ended:
+            planned = self.running.pop(number)
+            self._take_up(self.study.process)
+            left = self.budget.left
+            self.watch(Event(number, planned, trial, left, lost=trial is None))
 
     def _has_seen_all(self) -> bool | None:
         """Return whether every promising setting was tried; ``None`` if time ran out.
@@ -277,15 +327,26 @@ class Search:
         seen = [self._whole, *(trial.searched_all for trial in self.study.trials)]
         return True if True in seen else False if False in seen else None
 
-    def _run(self, proposal: PlannedTrial, left: float) -> tuple[Record, float]:
-        """Run a trial; return its record and its time limit [s]."""
-        values = self.space.values(proposal.point)
+    def _order(self, planned: PlannedTrial) -> Order:
+        """Return the order of a trial with its limits."""
+        left, point = self.budget.left, planned.point
         history = History(self.space, self.baseline, self.study.trials)
-        if proposal.loss_run and self.stage:
-            run = proposal.loss_run
-            limit = self.stage.limit(history, proposal.point, run, left)
-            return self.runner.train_for_losses(values, run, limit), limit
-        limits = trial_limits(history, proposal.point, left)
-        if proposal.stage == "confirm":
+        if planned.loss_run and self.stage:
+            deadline_s = self.stage.limit(history, point, planned.loss_run, left)
+            limits = TrialLimits(deadline_s)
+        else:
+            limits = trial_limits(history, point, left)
+        if planned.stage == "confirm":
             limits = limits._replace(least_s=CONFIRMED_S)
-        return self.runner.run(values, limits), limits.deadline_s
+        return Order(
+            self.space.values(point),
+            planned.stage,
+            planned.reason,
+            limits,
+            left,
+            self.budget.seconds,
+            loss_run=planned.loss_run,
+            process=self.study.process,
+            searched_all=self._has_seen_all() if planned.is_final else None,
+            at_s=self.budget.spent if self.pool.side_by_side else None,
+        )

@@ -12,10 +12,13 @@ from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
 """How the names of tuned configs end."""
+NO_WORKERS = -1
+"""The number of workers of a search that runs its trials itself."""
 SHOWN = 20
 """Configs that a message names."""
 
@@ -29,6 +32,7 @@ class SearchOptions(NamedTuple):
     world_size: int = 0
     trainer: str = ""
     runner: str = "builtin"
+    trainer_dir: str = ""
     device: str = "cuda"
     records: str = ""
     allow: tuple[str, ...] = ()
@@ -42,6 +46,11 @@ class SearchOptions(NamedTuple):
     sampler: str = "auto"
     storage: str = ""
     export: str = ""
+    workers: int = NO_WORKERS
+    gpus: str = ""
+    ranks: int = 1
+    slurm: str = ""
+    heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
     @property
@@ -50,11 +59,25 @@ class SearchOptions(NamedTuple):
         return parse_duration(self.budget)
 
     @property
+    def beat_s(self) -> float:
+        """The time between heartbeats of workers [s]; raises ``CannotSearch``."""
+        return parse_duration(self.heartbeat)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes run the trials."""
+        return self.workers != NO_WORKERS or bool(self.gpus or self.slurm)
+
+    @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "budget", "runner", "records", "diff", "as_json", "export"}
+        once = {"config", "budget", "records", "diff", "as_json", "export"}
         once.add("overrides")  # they come after all options
-        fields = self._asdict().items()
+        if self.runner == "replay":
+            once.add("runner")
+        about = trainers().get(self.trainer)
+        named = about.own.path if about and about.own else self.trainer
+        fields = self._replace(trainer=named)._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
 

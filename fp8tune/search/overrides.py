@@ -6,14 +6,14 @@ The search uses the result as its config, so that the tuned file needs no overri
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
-from fp8tune.document import ConfigDocument, Path
-from fp8tune.edits import CannotEdit, apply
+from fp8tune.document import ConfigDocument
+from fp8tune.edits import CannotEdit
 from fp8tune.formats import parse
 from fp8tune.search import CannotSearch
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.written import rewritten
 
 
 def with_overrides(
@@ -43,21 +43,10 @@ def with_overrides(
 
 def _written(document: ConfigDocument, loaded: Loaded) -> str:
     """Return the text with each overridden key; raises ``CannotEdit``."""
-    values: dict[Path, Any] = {}
-    removed: list[Path] = []
-    for path in loaded.arguments:
-        name = dotted(path)
-        within = (k for k in loaded.written if k == name or k.startswith(f"{name}."))
-        for key in sorted(within):
-            place, value = tuple(key.split(".")), loaded.values[key]
-            if value is not None:
-                values[place] = value
-            elif place in document.spans.values:
-                removed.append(place)
-    return apply(
-        document.text,
-        [
-            *document.set_values(values),
-            *(document.remove_key(place) for place in removed),
-        ],
-    )
+    names = tuple(map(dotted, loaded.arguments))
+    keys = [
+        key
+        for key in loaded.written
+        if any(key == name or key.startswith(f"{name}.") for name in names)
+    ]
+    return rewritten(document, {key: loaded.values[key] for key in keys})

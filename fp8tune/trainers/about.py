@@ -30,15 +30,21 @@ ALONE = {"shared": ["dense"], "words": ["job", "memory", "gemms"]}
 class Own:
     """What a user's file says of a trainer beside its ``About``.
 
-    The values of a schema, and the fields of the job that are no single key.
+    The values of a schema, the fields of the job that are no single key, and how a
+    search launches it, as its ``run`` table says it.
     """
 
     def __init__(
-        self, path: str, schema: dict[str, Any], computed: dict[str, Source]
+        self,
+        path: str,
+        schema: dict[str, Any],
+        computed: dict[str, Source],
+        run: dict[str, Any],
     ) -> None:
         self.path = path
         self.schema = schema
         self.computed = computed
+        self.run = run
 
 
 class About:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.trials.record import Record, from_data, load
+from fp8tune.trials.record import Record, from_data, is_number, load
 
 STAGES = ("baseline", "bf16-baseline", "search", "confirm", "stability")
 """Why a trial was run: the user's config, the same in bf16, the search itself, the
@@ -33,6 +33,9 @@ class Trial(NamedTuple):
     larger budget would have continued differently: for a trial that was stopped at its
     deadline, and for trials after which the search proposed nothing new. For the latter
     ``searched_all`` says whether nothing was left to propose.
+
+    ``worker`` names the GPU and machine that ran it, and ``at_s`` is the search time at
+    which it was planned [s], if trials ran at the same time; else ``""`` and ``None``.
     """
 
     number: int
@@ -43,6 +46,8 @@ class Trial(NamedTuple):
     budget_s: float = math.inf
     searched_all: bool | None = None
     position: int = 0
+    worker: str = ""
+    at_s: float | None = None
 
     @property
     def is_of_budget(self) -> bool:
@@ -83,16 +88,18 @@ def trial_from_data(number: int, fields: dict[str, Any]) -> Trial:
     stage, process = data.pop("stage", "search"), data.pop("process", 0)
     budget, cut_off = data.pop("budget_s", None), data.pop("cut_off", False)
     searched_all = data.pop("searched_all", None)
-    plain = isinstance(budget, (int, float)) and not isinstance(budget, bool)
+    worker, at_s = data.pop("worker", ""), data.pop("at_s", None)
     return Trial(
         number,
         stage if stage in STAGES else "search",
         from_data(data),
         process if type(process) is int and process > 0 else 0,
         cut_off is True,
-        float(budget) if plain else math.inf,
+        float(budget) if is_number(budget) else math.inf,
         searched_all if isinstance(searched_all, bool) else None,
         position=number,
+        worker=worker[:200] if isinstance(worker, str) else "",
+        at_s=float(at_s) if is_number(at_s) else None,
     )
 
 
@@ -118,10 +125,25 @@ def _is_lasting(trial: Trial) -> bool:
     return trial.record.meaning.lasts or trial.cut_off
 
 
+def seconds_spent(trials: Iterable[Trial]) -> float:
+    """Return the wall time of trials [s]; those that ran at the same time share it."""
+    alone, begun = 0.0, []
+    for trial in trials:
+        if trial.at_s is None:
+            alone += trial.record.cost_s
+        else:
+            begun.append((trial.at_s, trial.at_s + trial.record.cost_s))
+    together, end = 0.0, -math.inf
+    for start, last in sorted(begun):
+        together += max(0.0, last - max(start, end))
+        end = max(end, last)
+    return alone + together
+
+
 def uncharged_seconds(trials: Sequence[Trial], process: int) -> float:
     """Return the time of earlier processes in which no setting ran [s]."""
     charged = {trial.process for trial in trials if _is_lasting(trial)} | {process}
-    return sum(t.record.cost_s for t in trials if t.process not in charged)
+    return seconds_spent(t for t in trials if t.process not in charged)
 
 
 def retries_all(trials: Sequence[Trial], process: int) -> bool:

@@ -32,6 +32,9 @@ time-out of the ranks that wait for a dead one. ``exception``: an error that fp8
 does not know. ``event``: no cause, only counted by figures.
 """
 
+OUTCOMES = {"rejected": "user", "crash": "user", "memory": "oom", "stability": "nan"}
+"""How a trial ends by a cause, by category, where its file does not say it."""
+
 OF_SIGNS = ("rank", "last_step")
 """What is known of every text: who printed it, and the step of its last line."""
 
@@ -79,6 +82,7 @@ class Cause:
         self.trainers = _listed(data.get("trainer", ()))
         self.implies: tuple[str, ...] = tuple(data.get("implies", ()))
         self.rules: tuple[str, ...] = tuple(data.get("rules", ()))
+        self.outcome: str = data.get("outcome") or OUTCOMES.get(self.category, "")
         self.help: str = data.get("help", "")
         self.why: str = data.get("why", "").strip()
         self.references: tuple[str, ...] = tuple(data.get("references", ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from fp8tune.job import Job, Unknown
@@ -67,17 +67,23 @@ NOTHING = Expected()
 
 def expected(config: Config) -> Expected:
     """Return what a config asks."""
-    job = config.job
+    found = of_job(config.job, config.path)
+    key = config.job.key("precision")
+    known = found.asked is not None and key
+    return replace(found, line=config.line(key)) if known else found
+
+
+def of_job(job: Job, path: str = "") -> Expected:
+    """Return what a job asks."""
     precision = _find(job, "precision", str)
     if precision is None:
-        return Expected(config.path)
-    key = job.key("precision")
+        return Expected(path)
     fp8 = precision == "fp8"
     gemms = _find(job, "gemms", tuple) or ()
     kept = int(_find(job, "fp8_recipe", str) == KEEPS_WEIGHT_GRADIENT)
     return Expected(
-        config.path,
-        config.line(key) if key else 0,
+        path,
+        0,
         fp8,
         _find(job, "compile", bool),
         _flop_share(gemms, kept) if fp8 and gemms else None,

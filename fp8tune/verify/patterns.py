@@ -97,7 +97,11 @@ def known() -> dict[str, Trainer]:
 def load(name: str, path: str) -> Trainer:
     """Read what one trainer prints."""
     with open(path, "rb") as file:
-        data = tomllib.load(file)
+        return of(name, tomllib.load(file))
+
+
+def of(name: str, data: dict[str, Any]) -> Trainer:
+    """Return what one trainer prints, from the data of its file."""
     return Trainer(
         name=name,
         title=data["title"],

@@ -1,5 +1,6 @@
 """Workers are heard line by line, held to deadlines, and leave nothing behind."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -117,3 +118,33 @@ def test_what_makes_steps_gets_the_time_that_it_needs(leaps, then, needs, ended,
         command, {}, LONG, on_event=leaps, extra_seconds=lambda _event: needs
     )
     assert (said.ended, len(said.events)) == (ended, steps)
+
+
+ORPHAN = """
+import os, subprocess, sys
+from fp8tune.runners.orphan import COMMAND
+word = [*COMMAND, str(os.getpid()), sys.argv[1], sys.executable, "-c", sys.argv[2]]
+print(subprocess.Popen(word).pid, flush=True)
+sys.stdin.read()
+"""
+LIVES = "import time; time.sleep(1000)"
+
+
+@pytest.mark.parametrize("number", ["KILL", "TERM"])
+def test_a_program_ends_with_the_process_that_started_it(number):
+    command = [sys.executable, "-c", ORPHAN, number, LIVES]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    parent = subprocess.Popen(command, **pipes)
+    child = Path("/proc", parent.stdout.readline().decode().strip(), "cmdline")
+    own = f"{sys.executable}\0-c\0{LIVES}\0".encode()
+    _wait(lambda: child.read_bytes() == own)
+    parent.kill()
+    parent.communicate()
+    _wait(lambda: not child.exists() or child.read_bytes() == b"")
+
+
+def _wait(holds):
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -5,7 +5,6 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import (
-    is_cut_off,
     never_begins,
     parse_duration,
     show_duration,
@@ -25,9 +24,11 @@ from tests.search.tries import (
     CONFIG,
     GIVEN,
     KNOBS,
+    OTHER,
     SPACE,
     history,
     history_of,
+    order,
     ran,
     trials,
 )
@@ -142,7 +143,8 @@ CUT = {"cut_off": True, "stage_reached": "import"}
     ],
 )
 def test_only_what_took_all_that_was_left_was_cut_off(outcome, cost_s, cut_off):
-    assert is_cut_off(Record({}, outcome, cost_s=cost_s), 60.0) is cut_off
+    place = order(OTHER, left_s=60.0).place(Record({}, outcome, cost_s=cost_s))
+    assert place["cut_off"] is cut_off
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def test_a_speed_that_cannot_be_leaves_the_peak():
     assert (run.quantity, run.measured) == ("memory", 70.0)
 
 
+def test_memory_that_is_reserved_is_no_peak():
+    more = {"reserved_gib": 70.0}
+    (run,) = measured(MINE.config.job, [told(BEST, 9100, peak_gib=70.0, more=more)])
+    assert (run.quantity, run.measured) == ("speed", 9100.0)
+
+
 @pytest.mark.parametrize(
     ("device", "counts"),
     [("NVIDIA H200", True), ("NVIDIA H100 PCIe", False), ("Odd 9", False), ("", True)],

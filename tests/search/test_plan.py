@@ -1,6 +1,7 @@
 """From config and records to a space and its start."""
 
 import json
+import shutil
 
 import pytest
 
@@ -8,8 +9,8 @@ from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
 from fp8tune.search.plan import read_config, study_name
+from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records
-from fp8tune.search.session import this_machine
 from fp8tune.trials.record import Record
 from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION
@@ -185,6 +186,8 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 )
 def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     script(tmp_path, monkeypatch, text)
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda n: which(n) if n != "sbatch" else None)
     with pytest.raises(CannotSearch, match=f"^{why}"):
         target_gpu(this_machine("cuda"), "h100")
 
@@ -204,6 +207,11 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
 )
 def test_trials_on_another_gpu_than_the_configs(here, named, said):
     job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
-    found = other_gpu_note(job, TrialMachine("cuda", here))
+    machine = TrialMachine("cuda", here)
+    found = other_gpu_note(job, machine, extrapolates=True)
     assert found.startswith(said)
     assert bool(found) == bool(said)
+    whole = other_gpu_note(job, machine, extrapolates=False)
+    here = f"trials run on this {here}, not on {named}: what does not fit here is"
+    assert whole.startswith(here * bool(said))
+    assert bool(whole) == bool(said)

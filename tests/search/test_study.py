@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.database import without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study, look
 from fp8tune.trials.record import OUTCOMES, Record, parse
 from fp8tune.trials.space import Knob, Space
@@ -28,6 +29,7 @@ from tests.search.tries import (
     GIVEN,
     OTHER,
     SPACE,
+    order,
     ran,
     trials,
 )
@@ -74,7 +76,7 @@ def test_what_is_told_is_there_again(tmp_path, url):
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
-    running = filled(tmp_path / "s").ask("search", OTHER)
+    running = filled(tmp_path / "s").ask(order(OTHER))
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "s" / NAME)))
     study = optuna.load_study(study_name="s", storage=storage)
     seen = [
@@ -93,13 +95,15 @@ def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
         "stage": "baseline",
         "process": 0,
         "outcome": "ok",
-        "tokens_per_second": 100.0,
-        "step_ms": [],
-        "peak_gib": 0.0,
-        "reserved_gib": 0.0,
-        "cost_s": 60.0,
-        "gpu": "H200",
-        "losses": [6.0, 5.5],
+        "record": {
+            "tokens_per_second": 100.0,
+            "step_ms": [],
+            "peak_gib": 0.0,
+            "reserved_gib": 0.0,
+            "cost_s": 60.0,
+            "gpu": "H200",
+            "losses": [6.0, 5.5],
+        },
     }
     assert (study.best_params, running) == (SPACE.values(BEST), 5)
     batches, ac = (
@@ -314,8 +318,8 @@ def test_a_study_that_is_removed_keeps_nothing(tmp_path):
 def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     study = filled(tmp_path / "s")
     study.optuna.enqueue_trial({AC: "none"})  # as the dashboard does: it is left alone
-    study.lose(study.ask("search", OTHER))
-    study.ask("search", OTHER)  # and then the process was killed
+    study.lose(study.ask(order(OTHER)))
+    study.ask(order(OTHER))  # and then the process was killed
     again = Study(SPACE, str(tmp_path / "s"))
     assert again.trials == TRIALS
     lost = again.optuna.trials[len(TRIALS) + 1 :]

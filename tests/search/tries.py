@@ -4,7 +4,9 @@ import itertools
 
 from fp8tune.search.history import History
 from fp8tune.search.strategy import PlannedTrial
+from fp8tune.trials.order import Order
 from fp8tune.trials.record import Record, from_data
+from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import Trial, trial_from_data
 
@@ -66,6 +68,13 @@ def trials(*pairs, space=SPACE) -> list[Trial]:
 def without_numbers(known):
     """Trials without Optuna's numbers, which count lost trials as well."""
     return [trial._replace(number=0) for trial in known]
+
+
+def order(point, stage="search", space=SPACE, **fields) -> Order:
+    """An order of a trial, with time for it."""
+    limits = TrialLimits(600.0)
+    given = {"left_s": 3600.0, "budget_s": 7200.0, **fields}
+    return Order(space.values(point), stage, "in order", limits, **given)
 
 
 class InOrder:

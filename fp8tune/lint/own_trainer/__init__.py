@@ -42,7 +42,8 @@ def add_trainer(path: str, folder: str = "") -> str:
     head = {"title": file.values["title"], "tables": sections, "harmless": sections}
     about = About(name, {**head, "versions": [""], "values": fields.tried()})
     renamed, computed = fields.job(about)
-    about.own = Own(place, whole(file, renamed), computed)
+    run = file.values.get("run", {})
+    about.own = Own(place, whole(file, renamed), computed, run)
     add(about)
     try:
         fields.no_circle(trainer(name).vocabulary)

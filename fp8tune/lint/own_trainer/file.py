@@ -23,6 +23,7 @@ TOP: dict[str, str] = {
     "classes": "a table of tables: one for each class, with its keys",
     "job": "a table: field = key, constant or expression",
     "values": "a table of arrays: field = values to try",
+    "run": "a table: how a search launches the trainer",
 }
 """What a file may say at its top, and what that is."""
 
@@ -73,6 +74,7 @@ _TESTS: dict[str, Callable[[Any], bool]] = {
         isinstance(value, dict) and all(isinstance(v, dict) for v in value.values())
     ),
     "a table: field = key, constant or expression": lambda v: isinstance(v, dict),
+    "a table: how a search launches the trainer": lambda v: isinstance(v, dict),
     "a table of arrays: field = values to try": lambda value: (
         isinstance(value, dict) and all(isinstance(v, list) for v in value.values())
     ),

@@ -16,12 +16,12 @@ import torch
 import torch._functorch.config as functorch
 import torch._inductor.config as inductor
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
     checkpoint_wrapper,
 )
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     create_selective_checkpoint_contexts,
@@ -99,7 +99,10 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
     period = int(spec.ac.removeprefix("every-")) if spec.ac.startswith("every-") else 1
     blocks = [module for module in model.modules() if isinstance(module, kind)]
     chosen = set(blocks[period - 1 :: period])
-    options: dict[str, Any] = {"preserve_rng_state": spec.ac_keeps_rng}
+    options: dict[str, Any] = {
+        "preserve_rng_state": spec.ac_keeps_rng,
+        "early_stop": spec.ac_stops_early,
+    }
     if spec.ac == "op":
         options["context_fn"] = partial(save_some_operators, saved_operators(spec))
     apply_activation_checkpointing(

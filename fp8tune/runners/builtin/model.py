@@ -211,8 +211,9 @@ class Decoder(nn.Module):
         """
         first = {"gpt": _as_gpt, "llama": _as_llama}[spec.init]
         for name, weight in self.named_parameters():
-            alone = spec.ranks < 2 and isinstance(weight, DTensor)
-            mine = weight.to_local() if alone else weight
+            mine: Tensor = weight
+            if isinstance(weight, DTensor) and spec.ranks < 2:
+                mine = weight.to_local()
             if weight.dim() > 1:
                 first(name, mine, spec)
             else:

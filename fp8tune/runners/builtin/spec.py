@@ -80,6 +80,7 @@ class Spec(NamedTuple):
     ac_saves: list[str] = []
     ac_budget: float = 1.0
     ac_keeps_rng: bool = True
+    ac_stops_early: bool = True
     compiles_blocks: bool = False
     rounds_as_eager: bool = False
     tables_apart: bool = False

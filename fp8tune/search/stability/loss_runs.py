@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.job import Unknown
@@ -114,13 +114,16 @@ def next_run(
     curves: Sequence[LossCurve],
     conditions: Conditions,
     steps: int,
+    running: Collection[tuple[str, LossRun]] = (),
 ) -> NextRun | None:
     """Return the next run at an FP8 setting; ``None`` if none is needed.
 
-    ``steps`` is the length of runs if there is no run yet.
+    ``steps`` is the length of runs if there is no run yet. While some are ``running``
+    (precision and run), there may be none until these have ended.
     """
     steps = curves[0].loss_run.steps if curves else steps
     done = {(curve.precision, curve.loss_run) for curve in curves}
+    done.update(running)
     for warmup, seeds in _warmups_and_seeds(curves, conditions, steps):
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             config = conditions.warmup_steps, conditions.may_change_warmup
@@ -132,6 +135,8 @@ def next_run(
                 if not setting or not conditions.can_run(space.values(setting), run):
                     return None
                 return NextRun(precision, setting, run)
+        if any(run.warmup_steps == warmup for _, run in running):
+            return None
     return None
 
 
@@ -264,23 +269,35 @@ class Stage(NamedTuple):
             return self._remaining(history, point, cost)
         return reserve(cost, self.budget.seconds)
 
-    def started(self, history: History) -> PlannedTrial | None:
-        """Return the next run of an unfinished comparison."""
-        settings = curves_by_setting(history.space, history.trials)
-        runs = (self.next(history, point) for point in settings)
+    def started(
+        self, history: History, running: Sequence[PlannedTrial] = ()
+    ) -> PlannedTrial | None:
+        """Return the next run of an unfinished comparison, beside those running."""
+        space = history.space
+        settings = [*curves_by_setting(space, history.trials)]
+        settings += filter(None, (space.in_precision(r.point, "fp8") for r in running))
+        runs = (self.next(history, point, running) for point in dict.fromkeys(settings))
         return next((run for run in runs if run), None)
 
-    def next(self, history: History, point: Point | None) -> PlannedTrial | None:
+    def next(
+        self,
+        history: History,
+        point: Point | None,
+        running: Sequence[PlannedTrial] = (),
+    ) -> PlannedTrial | None:
         """Return the next run at a setting; ``None`` if none is needed or none fits."""
         if not _is_fp8(point, history) or self._obstacle(history, point):
             return None
         curves, steps = _curves(history, point), self.conditions.steps
+        now = _running_at(history.space, point, running)
+        if now:
+            steps = now[0][1].steps
         if not curves and not steps:
             cost = pair_cost(history, point)
             steps = run_length(cost, self.budget.left, self.budget.seconds)
             if not steps:
                 return None
-        run = next_run(history.space, point, curves, self.conditions, steps)
+        run = next_run(history.space, point, curves, self.conditions, steps, now)
         if run is None:
             return None
         if self.budget.left <= self._expected(history, run.point, run.loss_run):
@@ -373,6 +390,17 @@ class Stage(NamedTuple):
 
 def _is_fp8(point: Point | None, history: History) -> TypeGuard[Point]:
     return point is not None and history.space.value(point, "precision") == "fp8"
+
+
+def _running_at(
+    space: Space, point: Point, running: Sequence[PlannedTrial]
+) -> list[tuple[str, LossRun]]:
+    """Return precision and run of the loss runs that an FP8 setting has running."""
+    return [
+        (str(space.value(planned.point, "precision")), planned.loss_run)
+        for planned in running
+        if planned.loss_run and space.in_precision(planned.point, "fp8") == point
+    ]
 
 
 def _curves(history: History, point: Point) -> list[LossCurve]:

@@ -15,6 +15,7 @@ from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_en
 from fp8tune.runners.builtin.worker_record import worker_record
 from fp8tune.runners.process import WorkerResult
 from fp8tune.search.coordinator import Search
+from fp8tune.search.pool import OneByOne
 from fp8tune.search.stability.compare import loss_curve
 from fp8tune.search.stability.loss_runs import Conditions
 from fp8tune.search.study import Study
@@ -139,7 +140,13 @@ def test_a_whole_stage_on_the_cpu(in_this_process):
     space = Space([Knob(PRECISION, ("fp8", "bf16"), "precision", True)])
     study, conditions = Study(space), Conditions(0, steps=6)
     found = Search(
-        space, (0,), runner(), InOrder(), study, 1800.0, conditions=conditions
+        space,
+        (0,),
+        OneByOne(study, runner()),
+        InOrder(),
+        study,
+        1800.0,
+        conditions=conditions,
     ).run()
     compared = [trial.record for trial in study.trials if trial.stage == "stability"]
     assert [r.loss_run.seed for r in compared[:6]] == [42, 42, 43, 43, 44, 44]

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
+from fp8tune.search.pool import OneByOne
 from fp8tune.search.stability.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
@@ -81,7 +82,13 @@ def searched(
         replay.skip(space.point(trial.record.knobs))
     strategy = InOrder(OTHER, BEST)
     search = Search(
-        space, GIVEN, replay, strategy, study, budget, conditions=conditions
+        space,
+        GIVEN,
+        OneByOne(study, replay),
+        strategy,
+        study,
+        budget,
+        conditions=conditions,
     )
     return search.run(), study
 
@@ -159,7 +166,11 @@ def uncut():
 def test_a_search_goes_on_where_it_was_killed(uncut, kept):
     found, whole = uncut
     resumed = Study(SPACE)
-    resumed.trials = whole.trials[:kept]
+    for trial in whole.trials[:kept]:
+        place = trial._asdict()
+        for name in ("number", "process", "position"):
+            del place[name]
+        resumed.add(**place)
     again = searched(study=resumed)[0]
     assert again._replace(numbers=()) == found._replace(numbers=())
     assert without_numbers(resumed.trials) == without_numbers(whole.trials)
@@ -183,7 +194,7 @@ def test_bf16_is_next_where_precision_may_change():
     found = Search(
         free,
         GIVEN,
-        made(records, free),
+        OneByOne(study, made(records, free)),
         InOrder(OTHER, BEST),
         study,
         7200.0,
@@ -288,7 +299,7 @@ def test_bf16_has_nothing_to_compare():
     found = Search(
         space,
         BF16,
-        replay,
+        OneByOne(study, replay),
         strategy,
         study,
         7200.0,
@@ -313,7 +324,7 @@ def test_recorded_runs_are_replayed():
     found = Search(
         space,
         GIVEN,
-        replay,
+        OneByOne(again, replay),
         InOrder(OTHER, BEST),
         again,
         7200.0,

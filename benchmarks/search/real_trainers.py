@@ -1,0 +1,286 @@
+"""Run trials and a search with the real trainers, on the CPU or on GPUs.
+
+``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
+where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
+one with torchtitan's requirements. ``--record`` writes the results.
+
+On the CPU the programs are behind ``benchmarks/verify/on_cpu.py``, which gives the CPU
+to the calls that insist on CUDA. Speeds say nothing about a GPU then; what counts is
+that every trial is told as what it was. ``--device cuda`` runs them as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.machine import table
+from benchmarks.paths import ROOT
+from benchmarks.search.recording import record
+from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
+from fp8tune.job import Target
+from fp8tune.runners.driver import current
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.launch import Launch, find_launch
+from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
+from fp8tune.runners.watch import Guard
+from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.record import LossRun, Record
+from fp8tune.trials.runner import TrialLimits
+
+ON_CPU = str(ROOT / "benchmarks" / "verify" / "on_cpu.py")
+FEW = Sampling(min_steps=4, max_steps=8, warm_steps=1)
+LOSSES = LossRun(seed=7, warmup_steps=2, steps=12, config_warmup_steps=3)
+LIMIT_S = 240.0
+BUDGET = "4m"
+
+
+class Case(NamedTuple):
+    """A trainer with a config, on so many ranks of a device."""
+
+    name: str
+    trainer: str
+    place: Path
+    text: str
+    ranks: int
+    device: str
+    python: str = ""
+
+
+def main() -> int:
+    """Run the cases and print what came of each trial."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kempnerforge", type=Path)
+    parser.add_argument("--torchtitan", type=Path)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--only", default="", help="cases whose name has this")
+    parser.add_argument("--record", action="store_true", help="write the results")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rows: list[dict[str, Any]] = []
+    searched = ""
+    for case in cases(options):
+        if options.only in case.name:
+            with tempfile.TemporaryDirectory() as folder:
+                data(Path(folder))
+                rows += trials(case, Path(folder))
+    if options.kempnerforge and options.only in "search":
+        searched = search(options.kempnerforge.resolve(), options.device)
+    shown = [tuple(map(str, row.values())) for row in rows]
+    page = table(shown, tuple(rows[0])) if rows else ""
+    if searched:
+        page += f"\n\nA search of {BUDGET} with KempnerForge:\n\n```\n{searched}```"
+    print(page)
+    if options.record:
+        where = {n: version(n) for n in ("torch", "torchao")}
+        where |= {"python": platform.python_version(), "device": options.device}
+        note = f"Written by `python -m {__spec__.name}`; see its docstring."
+        text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
+        kind = "_gpu" * (options.device == "cuda")
+        record(
+            f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
+        )
+    return 0
+
+
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the trainers, by versions and ranks."""
+    device = options.device
+    if options.kempnerforge:
+        place = options.kempnerforge.resolve()
+        text = kempnerforge(device)
+        for ranks in (1, 2):
+            name = f"KempnerForge, {ranks} rank{'s' * (ranks > 1)}"
+            yield Case(name, "kempnerforge", place, text, ranks, device)
+        empty = text.replace('dataset_path = "{folder}/tokens"', "")
+        yield Case("KempnerForge, no data", "kempnerforge", place, empty, 1, device)
+    folder = options.torchtitan
+    for place in sorted(folder.resolve().glob("0.*")) if folder else ():
+        for ranks in (1, 2) if place.name == "0.2.2" else (1,):
+            name = f"torchtitan {place.name}, {ranks} rank{'s' * (ranks > 1)}"
+            named = f"torchtitan=={place.name}"
+            text = torchtitan(place.name)
+            yield Case(name, named, place, text, ranks, device, options.python)
+
+
+def kempnerforge(device: str) -> str:
+    """Return a config of KempnerForge; the folders of its data are open."""
+    text = KEMPNERFORGE.replace("{schedule}", 'name = "cosine"\nwarmup_steps = 3')
+    text = text.replace("{data}", 'dataset_path = "{folder}/tokens"')
+    text = text.replace("{checkpoints}", "{folder}/kept").replace("{total}", "5000")
+    text = text.replace("{precision}", "fp8").replace("interval = 3", "interval = 500")
+    return text if device == "cpu" else text.replace('backend = "gloo"', "")
+
+
+def torchtitan(release: str) -> str:
+    """Return a config of a release of torchtitan."""
+    old = release == "0.1.0"
+    float8 = "float8" if old else "quantize.linear.float8"
+    tokens = '{key} = "{folder}/{name}"'
+    key = ("tokenizer_path", "bpe") if old else ("hf_assets_path", "words")
+    tokens = tokens.replace("{key}", key[0]).replace("{name}", key[1])
+    words = {
+        "{tokenizer}": tokens,
+        "{converters}": json.dumps([float8]),
+        "{schedule}": "warmup_steps = 2",
+        "{enable}": "enable_checkpoint" if old else "enable",
+        "{seed}": "debug" if release >= "0.2.1" else "training",
+        "{float8}": float8,
+        "{gathers}": "false",
+        "{checkpoints}": "{folder}/kept",
+        "{total}": "5000",
+    }
+    text = TORCHTITAN
+    if words["{seed}"] == "training":
+        text = text.replace("[{seed}]\nseed = 1\n", "")
+        text = text.replace("seq_len = 64", "seq_len = 64\nseed = 1")
+    for name, value in words.items():
+        text = text.replace(name, value)
+    return text
+
+
+def on_cpu(launch: Launch) -> Launch:
+    """Return the launch with the program that stands for CUDA before the trainer's."""
+
+    def behind(words: tuple[str, ...]) -> tuple[str, ...]:
+        at = words.index("{ranks}") + 1 if "{ranks}" in words else 1
+        return (*words[:at], ON_CPU, *words[at:])
+
+    recipe = launch.recipe
+    path = os.pathsep.join([str(ROOT), launch.folder])
+    more = {**recipe.environment, "PYTHONPATH": path}
+    recipe = recipe._replace(
+        command=behind(recipe.command),
+        ranks=behind(recipe.ranks),
+        environment=more,
+        cpu=True,
+    )
+    return launch._replace(recipe=recipe, device="cpu")
+
+
+def runner_of(case: Case, folder: Path) -> TrainerRunner:
+    """Return the runner of a case, whose data are in a folder."""
+    known = trainer(case.trainer)
+    device = case.device if case.device == "cuda" else ""  # which it does not refuse
+    found = find_launch(
+        known.about, str(case.place), case.ranks, device, own=False, python=case.python
+    )
+    found = on_cpu(found) if case.device == "cpu" else found
+    guard = Guard(current()) if case.device == "cuda" else None
+    text = case.text.replace("{folder}", str(folder))
+    values = tomllib.loads(text)
+    target = Target("", case.ranks)
+    missing = known.job(known.load(values), target).find("data_missing") or ""
+    made = trainer_runner(
+        found, known, text.encode(), target, device=case.device, data_missing=missing
+    )
+    return made.ready(FEW, str(folder), guard)
+
+
+def trials(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each trial of a case."""
+    os.chdir(case.place if case.trainer == "kempnerforge" else folder)
+    (folder / "kept").mkdir(exist_ok=True)
+    runner = runner_of(case, folder)
+    known = runner.config.trainer
+    names = {n: known.key_of(n) for n in ("micro_batch", "ac", "precision")}
+    start = {names["micro_batch"]: 2, names["ac"]: "none"}
+    fp8 = {**start, names["precision"]: "fp8"}
+    small = {**fp8, names["micro_batch"]: 1, names["ac"]: "full"}
+    counted = 0
+    for what, knobs in (
+        ("fp8", fp8),
+        ("fp8, counted before", fp8),
+        ("fp8, batch 1, full AC", small),
+        ("bf16", {**start, names["precision"]: "bf16"}),
+    ):
+        limits = TrialLimits(LIMIT_S, matmuls=counted if "before" in what else 0)
+        found = runner.run(knobs, limits)
+        counted = found.float8_matmuls or counted
+        yield row(case, what, found, folder)
+    if runner.no_losses:
+        yield {
+            **row(case, "losses", Record({}, "launch"), folder),
+            "says": runner.no_losses,
+        }
+        return
+    found = runner.train_for_losses(fp8, LOSSES, LIMIT_S)
+    yield row(case, "losses", found, folder)
+
+
+def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
+    """Return what came of a trial."""
+    print(case.name, what, found.line()[:2000], file=sys.stderr, flush=True)
+    left = [path.name for path in folder.glob("fp8tune-*")]
+    kept = [path.name for path in (folder / "kept").rglob("*")]
+    step = statistics.median(found.step_ms) if found.step_ms else 0.0
+    says = found.message
+    if found.losses:
+        says = f"loss {found.losses[0]:.3f} to {found.losses[-1]:.3f}"
+    elif found.synthetic_data:
+        says = "synthetic data"
+    return {
+        "trainer": case.name,
+        "trial": what,
+        "outcome": found.outcome,
+        "step [ms]": f"{step:.1f}",
+        "time from": found.extra.get("time_from", ""),
+        "FP8 matmuls": found.float8_matmuls or "",
+        "seconds": f"{found.cost_s:.0f}",
+        "files left": len(left) + len(kept),
+        "says": says[:100],
+    }
+
+
+def search(checkout: Path, device: str) -> str:
+    """Search with KempnerForge; return what the command prints."""
+    from fp8tune.search import session
+    from fp8tune.search.options import SearchOptions
+
+    def find(*words: Any, **more: Any) -> Launch:
+        given = [*words]
+        given[3] = ""
+        return on_cpu(find_launch(*given, **more))
+
+    if device == "cpu":
+        session.find_launch = find  # type: ignore[attr-defined]
+    os.chdir(checkout)
+    said = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder:
+        data(Path(folder))
+        config = Path(folder) / "train.toml"
+        text = kempnerforge(device).replace("{folder}", folder)
+        text = text.replace("batch_size = 2", "batch_size = 1")
+        text = text.replace("grad_accum_steps = 2", "grad_accum_steps = 4")
+        text = text.replace(
+            "[scheduler]", 'activation_checkpointing = "full"\n[scheduler]'
+        )
+        config.write_text(f"# fp8tune: world-size=1\n{text}")
+        options = SearchOptions(
+            str(config),
+            BUDGET,
+            runner="trainer",
+            trainer_dir=str(checkout),
+            device=device,
+            studies=f"{folder}/studies",
+        )
+        with contextlib.redirect_stdout(said):
+            session.search(options, lambda *_: None)
+        return said.getvalue().replace(f"{folder}/", "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

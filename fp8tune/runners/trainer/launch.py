@@ -1,0 +1,323 @@
+"""Find the trainer's program, and how each trial starts it.
+
+Every trial gets explicit variables of ranks: those of a Slurm job or of another
+launcher would tell it that it is one of many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fp8tune.runners.orphan import COMMAND as DIES_WITH_PARENT
+from fp8tune.runners.smi import visible_count
+from fp8tune.runners.trainer.recipe import (
+    BadRecipe,
+    Recipe,
+    filled,
+    recipe_of,
+    with_lines,
+)
+from fp8tune.trainers.about import About
+
+OF_LAUNCHERS = ("SLURM_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_", "MV2_")
+"""How variables begin by which launchers tell a process its rank."""
+OF_RANKS = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT"),
+)
+SET = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "WANDB_MODE": "disabled"}
+"""Variables of every trial: lines come at once, without colours, and go nowhere."""
+DEFAULTS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TORCH_LOGS": "recompiles"}
+"""Variables that a user may have set: the order of NVML, and a line per recompile."""
+IDLE = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Variables of a rehearsal: threads that wait leave the cores to others."""
+ASK_S = 120.0
+"""How long the trainer's Python may take to name its packages [s]."""
+PORTS = range(20_000, 30_000)
+"""Ports for the ranks of a trial to meet: below those that Linux gives to outgoing
+connections (ip_local_port_range), which may be taken before the ranks have started."""
+MOST_FILES = 5_000
+"""Files of a trainer without git whose contents tell its version."""
+SHOWN = 12
+"""Characters of a commit that are shown."""
+_ASK = """
+import importlib.metadata as metadata, importlib.util as util, json, sys
+def version(name):
+    try: return metadata.version(name)
+    except metadata.PackageNotFoundError: return ""
+names = [name for name in sys.argv[1:] if name]
+found = {name: bool(util.find_spec(name)) for name in names}
+versions = {name: version(name) for name in ("torch", "torchao", *names)}
+print(json.dumps({"found": found, "versions": versions}))
+"""
+
+
+class CannotLaunch(Exception):
+    """No trial can run the trainer here; the message says why and what to type."""
+
+
+class Launch(NamedTuple):
+    """A trainer that trials can run.
+
+    ``folder`` is its checkout, ``""`` for an installed package. ``python`` runs it.
+    ``versions`` are those of torch, torchao and the trainer itself. ``name`` is the
+    trainer's, ``title`` as people write it.
+    """
+
+    name: str
+    title: str
+    recipe: Recipe
+    folder: str
+    python: str
+    ranks: int
+    device: str
+    versions: Mapping[str, str]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What distinguishes its trials from those of another trainer or version."""
+        words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
+        return {"runner": list(words), "trainer_versions": dict(self.versions)}
+
+    def __str__(self) -> str:
+        """Return what runs, for people: the trainer, its version and its Python."""
+        version = self.versions.get(self.name, "")
+        where = f" of {self.folder}" if self.folder else ""
+        shown = f" {version[:SHOWN]}" if version else ""
+        return f"{self.title}{shown}{where}, by {self.python}"
+
+    def command(self, values: Mapping[str, str]) -> list[str]:
+        """Return the command of a trial; ``values`` are of its placeholders."""
+        words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
+        known = {
+            "python": self.python,
+            "dir": self.folder,
+            "ranks": str(self.ranks),
+            **values,
+        }
+        # torchrun ends its ranks itself where it gets a signal that it can handle
+        number = "TERM" if self.ranks > 1 else "KILL"
+        start = [*DIES_WITH_PARENT, str(os.getpid()), number]
+        return [*start, *(filled(word, known) for word in words)]
+
+    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a trial."""
+        own = {
+            name: filled(text, {"dir": self.folder, **values})
+            for name, text in self.recipe.environment.items()
+        }
+        idle = IDLE if self.device == "cpu" else {}
+        return {**idle, **variables(self.folder, self.ranks), **own}
+
+
+def find_launch(
+    about: About,
+    directory: str,
+    ranks: int,
+    device: str,
+    *,
+    own: bool,
+    python: str = "",
+) -> Launch:
+    """Return how to run a trainer on so many ranks; raises ``CannotLaunch``.
+
+    ``directory`` is its checkout. With ``own`` the command is that of a user's file.
+    ``python`` runs it: that of the checkout's ``.venv``, else the one that runs this.
+    """
+    try:
+        recipe = _recipe(about, own=own)
+    except BadRecipe as error:
+        raise CannotLaunch(str(error)) from None
+    _check_device(about, recipe, ranks, device)
+    folder = os.path.abspath(directory) if directory else ""
+    _check_folder(about, recipe, directory, folder)
+    python = python or _python(folder)
+    program = filled(recipe.command[0], {"python": python, "dir": folder})
+    if not shutil.which(program):
+        raise CannotLaunch(f"{recipe.origin}: no program {program}")
+    versions = _versions(about, recipe, folder, python)
+    return Launch(
+        about.name,
+        about.title,
+        recipe,
+        folder=folder,
+        python=python,
+        ranks=ranks,
+        device=device,
+        versions=versions,
+    )
+
+
+def _recipe(about: About, *, own: bool) -> Recipe:
+    if own and about.own is None:
+        raise CannotLaunch(
+            "--runner command runs the command of a file of your own, --trainer "
+            f"ours.toml; for {about.title} it is --runner trainer"
+        )
+    if about.own is not None and not own:
+        raise CannotLaunch(
+            f"{about.title} is described by {about.own.path}: --runner command runs "
+            "the command in its [run]"
+        )
+    recipe = recipe_of(about)
+    if recipe.refused:
+        raise CannotLaunch(f"--runner trainer: {about.title}: {recipe.refused}")
+    with_lines(about.name, about, recipe)
+    return recipe
+
+
+def _check_device(about: About, recipe: Recipe, ranks: int, device: str) -> None:
+    if device == "cpu" and not recipe.cpu:
+        other = "rehearse with the built-in trial: --runner builtin --device cpu"
+        raise CannotLaunch(f"{about.title} trains on GPUs only; {other}")
+    gpus = visible_count(ASK_S) if device == "cuda" else None
+    if gpus is not None and ranks > gpus:
+        raise CannotLaunch(
+            f"the config is for {ranks} GPUs, and here {'is' if gpus == 1 else 'are'} "
+            f"{gpus}: its own trainer can only run on all of them; --runner builtin "
+            f"measures one of the {ranks} ranks, or --world-size {gpus} another job"
+        )
+    if ranks > 1 and not recipe.ranks:
+        raise CannotLaunch(
+            f"{recipe.origin}: no `ranks`: the command for several ranks, and the "
+            f"config is for {ranks}"
+        )
+
+
+def _check_folder(about: About, recipe: Recipe, given: str, folder: str) -> None:
+    if not given:
+        if recipe.needs or any("{dir}" in word for word in recipe.command):
+            raise CannotLaunch(
+                f"--trainer-dir PATH names the checkout of {about.title}"
+            )
+        return
+    if not os.path.isdir(folder):
+        raise CannotLaunch(f"--trainer-dir {given}: no such folder")
+    missing = [n for n in recipe.needs if not os.path.exists(os.path.join(folder, n))]
+    if missing:
+        names = ", ".join(missing)
+        raise CannotLaunch(
+            f"--trainer-dir {given}: no {names} there: is it a checkout of "
+            f"{about.title}?"
+        )
+
+
+def _python(folder: str) -> str:
+    """Return the Python that runs the trainer: of its environment, else this one."""
+    own = os.path.join(folder, ".venv", "bin", "python")
+    return own if folder and os.access(own, os.X_OK) else sys.executable
+
+
+def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[str, str]:
+    """Return the versions of torch, torchao and the trainer."""
+    if "{python}" not in recipe.command:
+        return {about.name: _revision(folder)} if folder else {}
+    command = [python, "-c", _ASK, recipe.package]
+    try:
+        asked = subprocess.run(  # noqa: S603, no shell: a list of arguments
+            command,
+            env=variables(folder, 1),
+            capture_output=True,
+            timeout=ASK_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        answer = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise CannotLaunch(f"{python} does not run: {error}") from None
+    if not all(answer["found"].values()):
+        named = "; --trainer-dir PATH names its checkout" * (not folder)
+        raise CannotLaunch(f"{python} finds no package {recipe.package}{named}")
+    versions: dict[str, str] = answer["versions"]
+    if not versions["torch"]:
+        raise CannotLaunch(f"{python} has no torch: install what {about.title} needs")
+    own = versions.pop(recipe.package, "")
+    versions[about.name] = _revision(folder) if folder else own
+    return {name: version for name, version in versions.items() if version}
+
+
+def _revision(folder: str) -> str:
+    """Return the commit of a checkout with a digest of its changes, else of its files.
+
+    A checkout that changes is another trainer.
+    """
+    head = _git(folder, "rev-parse", "HEAD").decode(errors="replace").strip()
+    if head:
+        changed = _git(folder, "diff", "HEAD", "--", "*.py")
+        return head + (f"+{_digest(changed)}" if changed else "")
+    digest = hashlib.sha256()
+    for path in _sources(folder):
+        status = path.stat()
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _git(folder: str, *words: str) -> bytes:
+    try:
+        done = subprocess.run(  # noqa: S603, no shell: a list of arguments
+            ["git", "-C", folder, *words],  # noqa: S607, the user's own git
+            capture_output=True,
+            timeout=ASK_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return b""
+    return b"" if done.returncode else done.stdout
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:8]
+
+
+def _sources(folder: str) -> Iterator[Path]:
+    """Yield the Python files of a folder, in order."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f[0] not in "._")
+        for name in sorted(names):
+            if name.endswith(".py") and count < MOST_FILES:
+                count += 1
+                yield Path(place, name)
+
+
+def variables(folder: str, ranks: int) -> dict[str, str]:
+    """Return this process's variables with those of ranks for a trial.
+
+    Several ranks get theirs from torchrun. The trainer's folder comes first where it
+    imports from; relative paths in a config are meant from this process's folder.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(OF_LAUNCHERS) and name not in OF_RANKS
+    }
+    if folder:
+        above = filter(None, (folder, kept.get("PYTHONPATH")))
+        kept["PYTHONPATH"] = os.pathsep.join(above)
+    if ranks == 1:
+        kept |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+        kept |= {"LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
+        kept["MASTER_PORT"] = str(_free_port())
+    return {**DEFAULTS, **kept, **SET}
+
+
+def _free_port() -> int:
+    """Return a port that is free, and that no outgoing connection will take."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("", port))
+            return port
+    raise CannotLaunch("no port is free")

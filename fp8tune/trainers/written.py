@@ -1,0 +1,51 @@
+"""Write values of keys into a config's text; every other byte stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fp8tune.document import ConfigDocument, Path
+from fp8tune.edits import CannotEdit, apply
+from fp8tune.formats import parse
+from fp8tune.trainers.trainer import Trainer
+
+
+def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
+    """Return the text with other values of keys; ``None`` removes a key.
+
+    Raises ``CannotEdit`` for a layout that edits do not cover.
+    """
+    values: dict[Path, Any] = {}
+    removed: list[Path] = []
+    for key, value in sorted(keys.items()):
+        place = tuple(key.split("."))
+        if value is not None:
+            values[place] = value
+        elif place in document.spans.values:
+            removed.append(place)
+    return apply(
+        document.text,
+        [
+            *document.set_values(values),
+            *(document.remove_key(place) for place in removed),
+        ],
+    )
+
+
+def with_keys(known: Trainer, data: bytes, keys: Mapping[str, Any]) -> bytes:
+    """Return a config's bytes with other values of keys; ``None`` removes a key.
+
+    The trainer then reads these values, and all others as before. Raises ``CannotEdit``
+    if the layout does not allow it, and ``InvalidText``.
+    """
+    document = parse(data)
+    before = known.load(document.values).values
+    text = rewritten(document, keys)
+    after = known.load(parse(text.encode()).values)
+    for key, value in {**before, **keys}.items():
+        removed = key in keys and value is None
+        right = key not in after.written if removed else after.values.get(key) == value
+        if not right:
+            raise CannotEdit(f"`{key}` cannot be set in this layout")
+    return f"{chr(0xFEFF) * document.bom}{text}".encode()
