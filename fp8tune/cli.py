@@ -28,6 +28,7 @@ COMMANDS = (
     "search",
     "studies",
     "verify",
+    "worker",
 )
 
 

@@ -1,5 +1,8 @@
 """Names of the fields that describe a run, the same for all trainers."""
 
+MAX_TRIAL_STEPS = 256
+"""More steps than a trial has; runs that compare losses have at most 200."""
+
 FIELDS: dict[str, str] = {
     "precision": "compute precision of the linears: bf16, fp16, fp32 or fp8",
     "micro_batch": "sequences per data-parallel rank and forward pass",
@@ -7,8 +10,8 @@ FIELDS: dict[str, str] = {
     "grad_accum": "micro-batches per optimizer step",
     "max_steps": "optimizer steps of the run",
     "warmup_steps": "steps of linear learning-rate warmup",
-    "warmup_first": "share of the warmup that the first step has, in steps: 0 or 1",
     "learning_rate": "peak learning rate",
+    "learning_rates": "learning rates of the first steps, of as many as a trial can have",
     "optimizer": "optimizer, by the trainer's name",
     "schedule": "learning-rate schedule, by the trainer's name",
     "ac": "activation checkpointing mode, by the trainer's name",
@@ -18,6 +21,7 @@ FIELDS: dict[str, str] = {
     "ac_attention_only": "whether AC wraps only the attention modules",
     "ac_saves": "attention kernels whose results per-op AC keeps",
     "ac_budget": "share of activations that a compiled block may keep, 1 for all",
+    "ac_stops_early": "whether AC computes a block again only as far as needed",
     "ac_keeps_rng": "whether AC keeps the state of the random numbers",
     "compile": "whether the model is compiled",
     "compiles_blocks": "whether each block is compiled, not the model as a whole",
@@ -129,9 +133,19 @@ FIELDS: dict[str, str] = {
     "fp8_auto_filter": "whether torchao chooses which small linears stay in bf16",
     "fp8_scales_at_once": "whether all weights get their FP8 scales after each step",
     "data_files": "files of token ids that the run reads, sorted",
+    "reads_ahead": "whether other processes read the next batches of that data",
+    "data_seed": "seed of the order of that data",
     "data_missing": "parts of that data that are not on this machine",
     "moe_refusal": "parts of a mixture of experts that a trial does not build",
+    "tp_refusal": "what a trial does not split over tensor-parallel ranks",
     "trial_refusal": "why a trial would differ from the run; empty if not",
+    "needs_ranks": "why one rank cannot stand for all; empty if it can",
+    "gathers_once": "whether attention and FFN gather their input once with TP",
+    "splits_embedding": "whether TP splits the embedding",
+    "loss_parallel": "whether the loss works on parts of the logits with TP",
+    "shards_over_one": "whether FSDP wraps the model of a single shard too",
+    "builds_whole": "whether each rank draws all weights before they are sharded",
+    "averages_losses": "whether the logged loss is the mean over ranks",
     "is_run": "whether the file describes a run, not only a model",
     "declared_gpus": "number of GPUs, if the parallel degrees fix it",
     "gpu": "GPU model the run is for",

@@ -220,14 +220,15 @@ def test_only_what_is_of_toml_alone_knows_the_format_of_configs():
     assert users == {*TOML_ITSELF, "fp8tune.formats"}
 
 
-def test_only_the_session_of_a_search_knows_the_runners():
+def test_only_what_runs_real_trials_knows_the_runners():
     users = [
         module
         for module in MODULES
         if inside(module, "search")
         and any(inside(name, "runners") for name in imports(module))
     ]
-    assert users == ["fp8tune.search.session"]
+    names = ("local_workers", "real_trials", "session")
+    assert users == [f"fp8tune.search.{name}" for name in names]
 
 
 def test_no_module_imports_a_command():

@@ -21,7 +21,7 @@ from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.pool import OneByOne
-from fp8tune.search.session import ENOUGH_S, PART
+from fp8tune.search.real_trials import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import FULL

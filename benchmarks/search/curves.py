@@ -37,8 +37,8 @@ def spec(precision: str, seed: int, times: float) -> Spec:
     config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("", 1))
     runner = Builtin(config.trainer, config.loaded, config.job.target, Setup("cpu"))
     made = runner.spec({**KNOBS, "train.mixed_precision": precision})
-    rate = made.learning_rate * times
-    return made._replace(seed=seed, steps=STEPS, learning_rate=rate)
+    rates = [rate * times for rate in made.learning_rates]
+    return made._replace(seed=seed, steps=STEPS, learning_rates=rates)
 
 
 def trained(made: Spec) -> dict[str, list[float]]:

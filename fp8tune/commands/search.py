@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TextIO
 
 import click
@@ -24,9 +25,10 @@ from fp8tune.extras import SEARCH, TRIALS
 @click.argument("config", required=False, default="", metavar="[CONFIG]")
 @click.option(
     "--budget",
-    required=True,
+    default="",
     metavar="TIME",
-    help="Wall time for everything, e.g. 90s, 30m, 2h.",
+    help="Wall time for everything, e.g. 90s, 30m, 2h.  [default: inside a job of "
+    "Slurm, what is left of it]",
 )
 @click.option(
     "--gpu",
@@ -111,6 +113,43 @@ from fp8tune.extras import SEARCH, TRIALS
     "study.journal in the study's folder]",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(0),
+    default=None,
+    metavar="N",
+    help="Run trials at the same time on N workers of this machine, one for each GPU. "
+    "0: wait for `fp8tune worker` processes, here or elsewhere.",
+)
+@click.option(
+    "--gpus",
+    default="",
+    metavar="LIST",
+    help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run each trial on N GPUs, as many as the run has. With 1, a trial is rank 0 "
+    "of the run, and its communication is predicted.",
+)
+@click.option(
+    "--slurm",
+    default="",
+    metavar="OPTIONS",
+    help="Start the --workers as jobs of Slurm, with these options of sbatch, e.g. "
+    "partition=gpu,gpus=1,time=30m.",
+)
+@click.option(
+    "--heartbeat",
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="How often workers show that they live; one that misses six is lost.",
+)
+@click.option(
     "--export",
     default="",
     metavar="FILE",
@@ -135,11 +174,13 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
       fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
+      fp8tune search train.toml --budget 2h --storage postgresql://me@db/tuning \
+        --slurm partition=gpu,gpus=1,time=30m --workers 8
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
     from fp8tune.search import CannotSearch, load_numpy
-    from fp8tune.search.options import SearchOptions, find_config
+    from fp8tune.search.options import NO_WORKERS, SearchOptions, find_config
 
     try:
         config = config or find_config()
@@ -151,20 +192,37 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
     load_numpy()
+    from fp8tune.search.allocation import budget_of_job
     from fp8tune.search.session import search
+    from fp8tune.search.slurm import parse
 
+    _check(asked)
+    asked["world_size"] = asked["world_size"] or 0
+    asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
+    asked["as_json"] = output_format == "json"
+    try:
+        if asked["slurm"]:
+            parse(asked["slurm"])  # before anything is stored
+        asked["budget"] = asked["budget"] or budget_of_job(os.environ)
+        return search(SearchOptions(config=config, **asked), _write_report)
+    except CannotSearch as error:
+        raise Failure(str(error)) from None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Raise ``Failure`` for options that do not go together."""
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output cannot be combined")
     if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
         raise Failure("--trainer-dir needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
-    asked["world_size"] = asked["world_size"] or 0
-    asked["as_json"] = output_format == "json"
-    try:
-        return search(SearchOptions(config=config, **asked), _write_report)
-    except CannotSearch as error:
-        raise Failure(str(error)) from None
+    if asked["ranks"] > 1 and asked["runner"] != "builtin":
+        raise Failure("--ranks needs --runner builtin; a trainer runs on all its GPUs")
+    if asked["slurm"] and asked["workers"] == 0:
+        raise Failure("--slurm starts workers: give --workers 1 or more")
+    if asked["slurm"] and asked["gpus"]:
+        raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:

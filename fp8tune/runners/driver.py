@@ -27,6 +27,7 @@ until the driver answers again."""
 KEPT = 20_000
 """Samples that are kept: those of 80 minutes."""
 UNWATCHED = "neither NVML nor nvidia-smi reports its state"
+ONLY_NVML = "several GPUs are watched by nvidia-ml-py only"
 OF_SLICE = "nvidia-smi shows whole GPUs, not a slice (MIG)"
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """Variables that decide which driver answers, and about which GPU."""
@@ -178,9 +179,12 @@ class WatchedBySmi(Watched):
         return seen._replace(processes=self._smi.processes(wait))
 
 
-def watched() -> Driver:
-    """Return the GPU by NVML, else by nvidia-smi; the caller closes it."""
-    first = Watched([*nvml.COMMAND, str(os.getpid())], nvml.read)
+def watched(count: int = 1) -> Driver:
+    """Return the GPU by NVML, else by nvidia-smi; the caller closes it.
+
+    Of several GPUs it is the first, and the states are of all together.
+    """
+    first = Watched([*nvml.COMMAND, str(os.getpid()), str(count)], nvml.read)
     if first.answered:
         return first
     first.close()
@@ -189,6 +193,8 @@ def watched() -> Driver:
     second = Smi(START_S)
     if second.gpu.name and second.sliced:
         return Driver(second.gpu, unwatched=OF_SLICE, answered=True)
+    if second.gpu.name and count > 1:
+        return Driver(second.gpu, unwatched=ONLY_NVML, answered=True)
     if second.gpu.name:
         return WatchedBySmi(second)
     if second.failed:
@@ -197,28 +203,28 @@ def watched() -> Driver:
     return Driver(Gpu(), failed, answered=second.installed)
 
 
-def _find() -> Driver:
+def _find(count: int) -> Driver:
     """Ask NVML, nvidia-smi and then torch, unless one of them knows of no GPU."""
-    driver = watched()
+    driver = watched(count)
     if driver.answered:
         return driver
     answers, _ = probe.ask("cuda", probe.GPU_STAGES)
     return Driver(probe.gpu(answers), driver.failed)
 
 
-_current: tuple[tuple[str | None, ...], Driver] | None = None
+_current: tuple[tuple[object, ...], Driver] | None = None
 
 
-def current() -> Driver:
-    """Return the driver of the GPU that trials run on.
+def current(count: int = 1) -> Driver:
+    """Return the driver of the GPUs that trials run on: ``count`` of them.
 
     It is looked up once per process, and again after ``ENVIRONMENT`` changed.
     """
     global _current
-    key = tuple(map(os.environ.get, ENVIRONMENT))
+    key = (count, *map(os.environ.get, ENVIRONMENT))
     if _current is None or _current[0] != key:
         close()
-        _current = key, _find()
+        _current = key, _find(count)
     return _current[1]
 
 

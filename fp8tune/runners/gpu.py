@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import os
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import chain
+from typing import Any, NamedTuple
 
 REASONS = {
     0x01: "idle",
@@ -42,7 +46,8 @@ class Gpu(NamedTuple):
 
     Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
     answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
-    ``NVML``, ``nvidia-smi`` or ``torch``.
+    ``NVML``, ``nvidia-smi`` or ``torch``. ``visible`` is the number of GPUs
+    that torch sees.
     """
 
     name: str = ""
@@ -50,6 +55,7 @@ class Gpu(NamedTuple):
     memory_gib: float = 0.0
     capability: str = ""
     source: str = ""
+    visible: int = 1
 
 
 class Process(NamedTuple):
@@ -77,6 +83,33 @@ class Sample(NamedTuple):
     busy: float | None = None
     energy_j: float | None = None
     processes: tuple[Process, ...] | None = None
+
+
+def together(states: Sequence[Sample]) -> Sample:
+    """Return the state of several GPUs at one moment as one.
+
+    Watts and joules are added. Of the others the worst counts: the lowest clock, and
+    the highest temperature, use and memory of a GPU. What one GPU does not tell is
+    unknown.
+    """
+    if len(states) == 1:
+        return states[0]
+
+    def of_all(name: str, combine: Callable[[list[Any]], Any]) -> Any:
+        values = [getattr(state, name) for state in states]
+        return None if None in values else combine(values)
+
+    return Sample(
+        time=of_all("time", max),
+        sm_mhz=of_all("sm_mhz", min),
+        power_w=of_all("power_w", math.fsum),
+        temperature_c=of_all("temperature_c", max),
+        used_gib=of_all("used_gib", max),
+        reasons=of_all("reasons", lambda bits: reduce(operator.or_, bits)),
+        busy=of_all("busy", max),
+        energy_j=of_all("energy_j", math.fsum),
+        processes=of_all("processes", lambda some: tuple(dict.fromkeys(chain(*some)))),
+    )
 
 
 def named_reasons(bits: int) -> list[str]:

@@ -1,7 +1,8 @@
 """Print the state of the GPU by NVML, in a process that runs as long as a search.
 
-``python -m fp8tune.runners.nvml PARENT`` prints one JSON object per line: ``gpu``, or
-``failed`` with the reason, then a ``sample`` every ``EVERY_S``. It reads no input.
+``python -m fp8tune.runners.nvml PARENT GPUS`` prints one JSON object per line: ``gpu``,
+or ``failed`` with the reason, then a ``sample`` every ``EVERY_S``, of the first GPUs
+that torch sees taken together. It reads no input.
 It is a separate process because a driver that hangs blocks its caller. It runs for the
 whole search because a driver without persistence mode unloads when the last process
 that uses it ends. The next process would wait 1 to 3 s per GPU for its start
@@ -19,10 +20,10 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from fp8tune.runners.gpu import Gpu, Process, Sample
+from fp8tune.runners.gpu import Gpu, Process, Sample, together
 from fp8tune.runners.orphan import die_with_parent
 from fp8tune.runners.process import module_command
-from fp8tune.runners.visible import Listed, first_visible_name, visible_gpu
+from fp8tune.runners.visible import Listed, Visible, visible_gpus
 
 COMMAND = module_command("fp8tune.runners.nvml")
 EVERY_S = 0.25
@@ -60,8 +61,8 @@ def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def main() -> None:
-    """Print the GPU and its state until the parent ends."""
+def main(count: int) -> None:
+    """Print the first of ``count`` GPUs and the state of all until the parent ends."""
     try:
         import pynvml
     except ImportError:
@@ -69,19 +70,19 @@ def main() -> None:
         return
     try:
         pynvml.nvmlInit()
-        gpu = NvmlGpu(pynvml)
+        gpus = NvmlGpus(pynvml, count)
     except pynvml.NVMLError_LibraryNotFound:
         say(failed="this machine has no libnvidia-ml.so.1", absent=True)
     except pynvml.NVMLError as error:
         say(failed=str(error), absent=False)
     else:
-        gpu.print_states()
+        gpus.print_states()
 
 
-class NvmlGpu:
-    """The first GPU that torch sees, as NVML knows it."""
+class NvmlGpus:
+    """The first GPUs that torch sees, as NVML knows them."""
 
-    def __init__(self, nvml: ModuleType) -> None:
+    def __init__(self, nvml: ModuleType, count: int) -> None:
         self._nvml = nvml
         self._handles: dict[str, Any] = {}
         self._listed: list[Listed] = []
@@ -89,7 +90,8 @@ class NvmlGpu:
             # GPUs that this job may not use are skipped, as torch does not see them
             with suppress(nvml.NVMLError):
                 self._list(nvml.nvmlDeviceGetHandleByIndex(index))
-        self.visible = visible_gpu(first_visible_name(), self._listed)
+        self.seen = visible_gpus(self._listed)
+        self.watched = self.seen[:count]
 
     def _list(self, whole: Any) -> None:
         """List a GPU with its slices, and keep their handles."""
@@ -114,30 +116,39 @@ class NvmlGpu:
         return otherwise
 
     def print_states(self) -> None:
-        """Print the GPU, then its state periodically."""
-        if self.visible is None:
+        """Print the first GPU, then the state of all periodically."""
+        if not self.watched:
             say(failed="", absent=False)
             return
-        whole = self._handles[self.visible.name]
-        own = self._handles[self.visible.uuid or self.visible.name]
-        say(gpu=self._gpu(whole, own)._asdict())
+        say(gpu=self._gpu(self.watched[0])._asdict())
         while True:
-            # clocks, watts and use are known for the whole GPU, not for a slice
-            state = Sample() if self.visible.profile else self._state(whole)
-            state = state._replace(time=time.time(), used_gib=self._used(own))
-            say(sample=state._replace(processes=self._processes(own))._asdict())
+            say(sample=together([self._state(gpu) for gpu in self.watched])._asdict())
             time.sleep(EVERY_S)
 
-    def _gpu(self, whole: Any, own: Any) -> Gpu:
-        nvml, slice_ = self._nvml, self.visible.profile if self.visible else ""
+    def _gpu(self, visible: Visible) -> Gpu:
+        nvml, slice_ = self._nvml, visible.profile
+        whole = self._handles[visible.name]
+        own = self._handles[visible.uuid or visible.name]
         name = nvml.nvmlDeviceGetName(whole) + f" MIG {slice_}" * bool(slice_)
         memory = self._or(None, nvml.nvmlDeviceGetMemoryInfo, own)
         capability = self._or((), nvml.nvmlDeviceGetCudaComputeCapability, whole)
         driver = self._or("", nvml.nvmlSystemGetDriverVersion)
         total = memory.total / GIB if memory else 0.0
-        return Gpu(name, driver, total, ".".join(map(str, capability)), "NVML")
+        major = ".".join(map(str, capability))
+        return Gpu(name, driver, total, major, "NVML", len(self.seen))
 
-    def _state(self, gpu: Any) -> Sample:
+    def _state(self, visible: Visible) -> Sample:
+        whole = self._handles[visible.name]
+        own = self._handles[visible.uuid or visible.name]
+        # clocks, watts and use are known for the whole GPU, not for a slice
+        state = Sample() if visible.profile else self._of_whole(whole)
+        return state._replace(
+            time=time.time(),
+            used_gib=self._used(own),
+            processes=self._processes(own),
+        )
+
+    def _of_whole(self, gpu: Any) -> Sample:
         nvml, ask = self._nvml, self._or
         watts = ask(None, nvml.nvmlDeviceGetPowerUsage, gpu)
         joules = ask(None, nvml.nvmlDeviceGetTotalEnergyConsumption, gpu)
@@ -174,4 +185,4 @@ class NvmlGpu:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    main()
+    main(int(sys.argv[2]))

@@ -68,6 +68,7 @@ def gpu(answers: dict[str, Any]) -> Gpu:
         float(answers.get("memory_gib", 0.0)),
         str(answers["capability"]),
         "torch",
+        int(answers.get("count", 1)),
     )
 
 
@@ -108,6 +109,7 @@ def _device(device: str) -> dict[str, Any]:
     capability = f"{about.major}.{about.minor}"
     memory = about.total_memory / 2**30
     found = {"device": about.name, "capability": capability, "memory_gib": memory}
+    found["count"] = torch.cuda.device_count()
     return {**found, "driver_cuda": _driver_cuda()}
 
 

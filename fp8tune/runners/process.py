@@ -41,6 +41,7 @@ keep its output open."""
 _LATE = {
     "start": "launch",
     "import": "launch",
+    "ranks": "launch",
     "gpu": "launch",
     "build": "launch",
     "convert": "launch",

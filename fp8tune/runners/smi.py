@@ -16,12 +16,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.visible import (
-    first_visible_name,
-    listed_gpus,
-    named_count,
-    visible_gpu,
-)
+from fp8tune.runners.visible import listed_gpus, named_count, visible_gpus
 
 LONGEST = 200
 """Longest error text that is kept [characters]."""
@@ -70,9 +65,8 @@ class Smi:
         self.installed = shutil.which("nvidia-smi") is not None
         listing = self._run(["-L"], deadline)
         self.failed = _failure(listing)
-        self.visible = visible_gpu(
-            first_visible_name(), listed_gpus(listing.text or "")
-        )
+        self.seen = visible_gpus(listed_gpus(listing.text or ""))
+        self.visible = next(iter(self.seen), None)
         self.gpu = self._gpu(deadline) if self.visible else Gpu()
 
     def _gpu(self, deadline: float) -> Gpu:
@@ -87,6 +81,7 @@ class Smi:
             (_number(row.get("memory.total")) or 0.0) / 1024,
             row.get("compute_cap", ""),
             "nvidia-smi",
+            len(self.seen),
         )
         if not self.sliced:
             return whole

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: ([^)]+)\)")
@@ -35,10 +36,19 @@ class Visible(NamedTuple):
     uuid: str = ""
 
 
-def first_visible_name(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the first GPU or slice that ``CUDA_VISIBLE_DEVICES`` names, else ``0``."""
-    names = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return names[0].strip() or "0"
+def visible_gpus(
+    gpus: Iterable[Listed], environment: Mapping[str, str] = os.environ
+) -> list[Visible]:
+    """Return the GPUs that torch sees, in its order; rank i of a trial takes the i-th.
+
+    ``CUDA_VISIBLE_DEVICES`` names them, up to the first name that is not listed.
+    """
+    listed = list(gpus)
+    names = environment.get("CUDA_VISIBLE_DEVICES", "").strip().split(",")
+    if names == [""]:
+        names = [gpu.number for gpu in listed]
+    found = (visible_gpu(name.strip(), listed) for name in names)
+    return list(filter(None, takewhile(lambda gpu: gpu is not None, found)))
 
 
 def named_count(environment: Mapping[str, str] = os.environ) -> int | None:

@@ -88,12 +88,18 @@ class Search:
         self.pool = pool
         self.strategy = strategy
         self.study = study
-        self.budget = Budget(budget_s, pool.now, study.spent)
+        begun = [order.at_s or 0.0 for order in pool.orders().values()]
+        self.budget = Budget(budget_s, pool.now, max([study.spent, *begun]))
         self.watch = watch
         self.objective = objective
         self.stage = Stage(conditions, self.budget) if conditions else None
         self.interrupted = False
-        self.running: dict[int, PlannedTrial] = {}
+        self.running = {
+            number: PlannedTrial(
+                space.point(order.knobs), order.stage, order.reason, order.loss_run
+            )
+            for number, order in pool.orders().items()
+        }
         self._whole: bool | None = None
         self._search_is_over = False
         self._take_up(study.process)
@@ -125,8 +131,14 @@ class Search:
             self.interrupted = True
         finally:
             self.pool.close()
-        # The outcome counts the trials as the last process that ran one did. A process
-        # without time for a trial therefore changes no outcome.
+        return self.outcome()
+
+    def outcome(self) -> SearchOutcome:
+        """Return what the trials so far say.
+
+        They count as for the last process that ran one. A process without time for a
+        trial therefore changes no outcome.
+        """
         self._take_up(last_process(self.study.trials))
         ending = self._ending()
         outcome = decide(self._counting, self.budget.spent, self.objective, ending)

@@ -417,6 +417,28 @@ class History:
                 changes.append(after.value / before.value)
         return changes
 
+    @property
+    def workers(self) -> int:
+        """How many workers ran timed trials; 0 if they ran one after the other."""
+        return len({trial.worker for trial in self.timed if trial.worker})
+
+    @cached_property
+    def shares_beside_others(self) -> list[float]:
+        """The speed beside other trials, as a share of that of a repeat alone.
+
+        One for each setting that a worker ran in the search and again as a
+        confirmation, which runs alone.
+        """
+        shares = []
+        for own in self.settings.values():
+            alone = own.confirmed_trials
+            where = {trial.worker for trial in alone if trial.worker}
+            beside = [t for t in own if t.stage != "confirm" and t.worker in where]
+            before, after = speed(records_of(beside)), speed(records_of(alone))
+            if before and after:
+                shares.append(before.value / after.value)
+        return shares
+
     # Which settings may be chosen, and the best of them.
 
     @cached_property

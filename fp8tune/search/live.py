@@ -48,15 +48,18 @@ class Board:
         self.study = study
         self._now = now
         self._objective = objective
-        self._running: Event | None = None
+        self._running: dict[int, tuple[Event, float]] = {}
         self._heard_at = now()
         self._left = 0.0
         self._doing = ""
 
     def take(self, event: Event) -> None:
         """Receive an event: a trial starts or has ended."""
-        self._running = event if event.trial is None else None
         self._heard_at, self._left = self._now(), event.left
+        if event.trial is None and not event.lost:
+            self._running[event.number] = event, self._heard_at
+        else:
+            self._running.pop(event.number, None)
         self._doing = ""
 
     def hear(self, line: dict[str, Any]) -> None:
@@ -79,14 +82,14 @@ class Board:
             # in a narrow terminal only the setting is cut off, never a figure
             share = 1 if name == "setting" else None
             table.add_column(name, justify=side, no_wrap=True, ratio=share)
-        rows = max(1, console.size.height - AROUND)
+        rows = max(1, console.size.height - AROUND - max(0, len(self._running) - 1))
         history = self._history(self.study.trials)
         trials = zip(self.study.trials, history.trials, strict=True)
         for measured, trial in list(trials)[-rows:]:
             row = self._row(measured, trial, history)
             table.add_row(str(trial.number), *row)
-        if self._running:
-            table.add_row(*self._waiting(self._running))
+        for event, since in self._running.values():
+            table.add_row(*self._waiting(event, since))
         yield table
         yield Text(plain(self._best(history)))
         yield Text(plain(self._time()), style="dim")
@@ -139,11 +142,13 @@ class Board:
         likely = verdict(gain, history.noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
-    def _waiting(self, event: Event) -> list[RenderableType]:
+    def _waiting(self, event: Event, since: float) -> list[RenderableType]:
+        """Return the row of a running trial; of one alone, also what it does."""
         point = event.proposal.point
-        since = show_duration(self._now() - self._heard_at)
+        took = show_duration(self._now() - since)
         name = plain(describe(self.plan, point))
-        return [str(event.number), name, "", "", self._doing, since]
+        doing = self._doing if len(self._running) == 1 else ""
+        return [str(event.number), name, "", "", doing, took]
 
     def _best(self, history: History) -> str:
         counting = trials_that_count(self.study.trials, self.study.process)
@@ -159,7 +164,10 @@ class Board:
 
     def _time(self) -> str:
         left = max(0.0, self._left - (self._now() - self._heard_at))
-        why = f"; trying: {self._running.proposal.reason}" if self._running else ""
+        count = len(self._running)
+        why = f"; {count} trials are running" if count > 1 else ""
+        for event, _ in self._running.values() if count == 1 else ():
+            why = f"; trying: {event.proposal.reason}"
         return f"{show_duration(left)} left{why}"
 
 

@@ -28,7 +28,8 @@ class TrialMachine(NamedTuple):
     """A machine on which trials run: on its GPU, or as a rehearsal on its CPU.
 
     ``name`` is the GPU's or the CPU's, ``driver`` and ``allocator`` are of the GPU.
-    ``failure`` says why no GPU is known, ``""`` if there is none.
+    ``failure`` says why no GPU is known, ``""`` if there is none. ``gpus`` is how many
+    GPUs torch sees.
     """
 
     device: str
@@ -37,6 +38,7 @@ class TrialMachine(NamedTuple):
     allocator: str = ""
     failure: str = ""
     has_watts: bool = False
+    gpus: int = 1
 
     @property
     def gpu(self) -> str:
@@ -77,21 +79,31 @@ def check_watts(objective: str, machine: TrialMachine) -> None:
     )
 
 
-def check_host(config: TrainConfig, budget_s: float) -> None:
+def check_ranks(machine: TrialMachine, ranks: int) -> None:
+    """Raise ``CannotSearch`` if a machine has too few GPUs for the ranks of a trial."""
+    if machine.gpu and machine.gpus < ranks:
+        raise CannotSearch(
+            f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus}; ask "
+            "for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
+        )
+
+
+def check_host(config: TrainConfig, budget_s: float, running: int = 1) -> None:
     """Raise ``CannotSearch`` if this machine cannot rehearse the model in the budget.
 
-    A trial builds the weights in fp32: those of one rank, or all if they are tied
-    (``convert.build``). It makes at least two optimizer steps.
+    A trial builds the weights in fp32: those of one rank, or all if they are tied or if
+    several ranks run (``convert.build``). It makes at least two optimizer steps.
     """
     why = ""
     with suppress(Unknown, ValueError, OSError):
         job = config.job
-        ranks = 1 if job["tied_embeddings"] else job["shards"]
-        needed = 4 * job["params.decoder"] / ranks / GIB
+        ranks = 1 if job["tied_embeddings"] or running > 1 else job["shards"]
+        needed = 4 * job["params.decoder"] * running / ranks / GIB
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
         if needed > memory:
             why = f"its weights need {needed:.0f} GiB and this machine has {memory:.0f}"
-        step_s = job["gemm.flops"] * job["grad_accum"] / (FASTER * _fp32_flops())
+        flops = job["gemm.flops"] * job["grad_accum"] * running
+        step_s = flops / (FASTER * _fp32_flops())
         if not why and STEPS * step_s > budget_s:
             why = f"one step takes this CPU {show_duration(step_s)} or more"
     if why:

@@ -17,6 +17,8 @@ from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
 """How the names of tuned configs end."""
+NO_WORKERS = -1
+"""The number of workers of a search that runs its trials itself."""
 SHOWN = 20
 """Configs that a message names."""
 
@@ -44,12 +46,27 @@ class SearchOptions(NamedTuple):
     sampler: str = "auto"
     storage: str = ""
     export: str = ""
+    workers: int = NO_WORKERS
+    gpus: str = ""
+    ranks: int = 1
+    slurm: str = ""
+    heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
     @property
     def budget_s(self) -> float:
         """The budget in seconds; raises ``CannotSearch``."""
         return parse_duration(self.budget)
+
+    @property
+    def beat_s(self) -> float:
+        """The time between heartbeats of workers [s]; raises ``CannotSearch``."""
+        return parse_duration(self.heartbeat)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes run the trials."""
+        return self.workers != NO_WORKERS or bool(self.gpus or self.slurm)
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Everything is decided here; ``wording`` has the sentences.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -512,6 +513,18 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("runner-up", _runner_up(case, outcome.runner_up))
     if short := _without_memory(case):
         yield Finding("too-little-memory", {"settings": short})
+    if case.history.workers > 1:
+        yield Finding("several-workers", _beside(case.history))
+
+
+def _beside(history: History) -> dict[str, Any]:
+    """Return how many workers there were, and what they cost each other."""
+    shares = history.shares_beside_others
+    return {
+        "workers": history.workers,
+        "settings": len(shares),
+        "share": statistics.median(shares) if shares else None,
+    }
 
 
 def _runner_up(case: _Case, point: Point) -> dict[str, Any]:

@@ -99,15 +99,18 @@ def _notes() -> Callable[[Event], None]:
 def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
     """Return one line for an event: a trial starts or has ended."""
     what = f"trial {event.number}: {describe(plan, event.proposal.point)}"
-    if event.trial is None:
+    if event.trial is None and not event.lost:
         left = show_duration(max(0.0, event.left))
         return f"{what} ({event.proposal.reason}; {left} left)"
+    if event.trial is None:
+        return f"  trial {event.number}: lost with its worker; it is given back"
     record = event.trial.record
     joules = record.tokens_per_joule if objective == ENERGY else 0.0
     more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
     if count_without_value(objective, [record]):
         more = ", does not count: watts unknown"
-    return f"  {trial_result(event.trial)}{more}"
+    by = f"trial {event.number} on {worker}: " if (worker := event.trial.worker) else ""
+    return f"  {by}{trial_result(event.trial)}{more}"
 
 
 def trial_result(trial: Trial) -> str:

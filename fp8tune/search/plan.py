@@ -131,7 +131,8 @@ def _sized(job: Job, target: Target, otherwise: int) -> Target:
     """Return a target whose number of GPUs is the product of the parallel degrees."""
     declared = job.find("declared_gpus")
     if declared is None:
-        return target._replace(world_size=otherwise)
+        origin = "--ranks" if otherwise > 1 else ""
+        return target._replace(world_size=otherwise, world_size_origin=origin)
     origin = "the parallel degrees"
     return target._replace(world_size=declared, world_size_origin=origin)
 
@@ -203,7 +204,12 @@ def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
-    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it."""
+    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it.
+
+    No trial combines it with tensor parallelism, and most trainers do not either.
+    """
+    if config.job.find("tp") not in (None, 1):
+        return False
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
@@ -295,10 +301,16 @@ def why_synthetic_data(config: TrainConfig) -> str:
     return "" if job["data_files"] else "the config names no training data"
 
 
-def ranks_of_trial(config: TrainConfig) -> int:
-    """Return how many ranks a trial represents; raises ``CannotSearch``."""
+def ranks_of_trial(config: TrainConfig, running: int = 1) -> int:
+    """Return how many data-parallel ranks a trial represents.
+
+    ``running`` ranks run in it: one, or all of the config. Raises ``CannotSearch``.
+    """
+    gpus = config.job.target.world_size
     try:
         refusal = config.job["trial_refusal"]
+        if not refusal and running == 1 and (refusal := config.job["needs_ranks"]):
+            refusal += f"; --ranks {gpus} runs all of them on {counted(gpus, 'GPU')}"
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
         asked = str(missing) in ("world_size", "dp_shard")
@@ -308,6 +320,12 @@ def ranks_of_trial(config: TrainConfig) -> int:
         raise CannotSearch(
             f"{config.path}: a trial cannot represent {refusal}; `fp8tune estimate` "
             "predicts settings without trials"
+        )
+    if running not in (1, gpus):
+        raise CannotSearch(
+            f"--ranks {running}: {config.path} is for {counted(gpus, 'GPU')}; "
+            f"type --ranks {gpus}, or --world-size {running} if it is to run on "
+            f"{running}"
         )
     return ranks
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from fp8tune.search.study import Study
@@ -30,6 +31,10 @@ class Pool(Protocol):
 
     def now(self) -> float:
         """Return seconds on the clock of the trials, from an arbitrary start."""
+        ...
+
+    def orders(self) -> Mapping[int, Order]:
+        """Return the orders that have not ended, by number of the trial."""
         ...
 
     def has_room(self) -> bool:
@@ -62,6 +67,10 @@ class OneByOne:
     def now(self) -> float:
         """Return seconds on the runner's clock."""
         return self._runner.now()
+
+    def orders(self) -> Mapping[int, Order]:
+        """Return the order that was started and has not run, if there is one."""
+        return dict([self._next]) if self._next else {}
 
     def has_room(self) -> bool:
         """Return whether no trial was started that ``wait`` has not run."""
@@ -111,6 +120,10 @@ class Simulated:
     def now(self) -> float:
         """Return the simulated time [s]."""
         return self._now
+
+    def orders(self) -> Mapping[int, Order]:
+        """Return the orders of the trials that are running."""
+        return {number: order for _, number, _, order, _ in self._running}
 
     def has_room(self) -> bool:
         """Return whether a worker is idle."""

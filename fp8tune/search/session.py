@@ -22,32 +22,23 @@ from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
-from fp8tune.lint.run import cores
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
-from fp8tune.runners import cpu
-from fp8tune.runners.builtin.runner import Builtin, Setup
-from fp8tune.runners.driver import current
-from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
-from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
-from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
-from fp8tune.runners.watch import Guard
+from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
-from fp8tune.search.coordinator import Search
+from fp8tune.search.coordinator import Event, Search
+from fp8tune.search.database import without_password
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,
-    check_host,
-    check_watts,
-    environment,
-    larger_target_gib,
     other_gpu_note,
     target_gpu,
 )
+from fp8tune.search.members import Members
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import (
@@ -68,19 +59,19 @@ from fp8tune.search.plan import (
     ranks_of_trial,
     read_config,
     study_name,
-    why_synthetic_data,
     world_size_note,
     world_size_warning,
 )
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import OneByOne, Pool, Simulated
 from fp8tune.search.prior import card_gib
+from fp8tune.search.real_trials import RealTrials, real_trials, this_machine
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
-    conditions_for_trials,
 )
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.start_workers import check_storage, is_remote, starter_of
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
@@ -90,6 +81,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
+from fp8tune.search.workers import LeaseLost, Workers
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -102,13 +94,6 @@ UNREAD = "note: the reader of stdout ended; the search continues to its end"
 STOPPED = 130
 """Exit code of a search that a signal ended."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PART = 1 / 60
-"""If the steps of a trial take this part of the budget, it measures the fewest."""
-ENOUGH_S = 30.0
-"""The most of that time [s]: five steps of a quarter of it show their level, and runs
-of a setting differ by more than its steps do."""
-SAMPLED_S = 3.0
-"""Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
 def search(options: SearchOptions, report: WriteReport) -> int:
@@ -155,37 +140,42 @@ class Prepared(NamedTuple):
     study: Study
     start: WarmStart
     strategy: Strategy
-    runner: Runner
     conditions: Conditions | None
+    pool: Pool | None = None
+    runner: Runner | None = None
     machine: TrialMachine | None = None
     synthetic_data: str = ""
+
+    def search(self, options: SearchOptions, watch: Callable[[Event], None]) -> Search:
+        """Return the search with the trials so far."""
+        assert self.pool is not None
+        return Search(
+            self.plan.space,
+            self.plan.baseline,
+            self.pool,
+            strategy=self.strategy,
+            study=self.study,
+            budget_s=options.budget_s,
+            watch=watch,
+            objective=options.objective,
+            conditions=self.conditions,
+        )
 
 
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
-    budget_s = options.budget_s
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
-    plan, study, runner = prepared.plan, prepared.study, prepared.runner
+    plan, study = prepared.plan, prepared.study
     out = sys.stderr if options.as_json else sys.stdout
     for line in _opening_lines(prepared):
         print(plain(line), file=out, flush=True)
     with display(plan, study, out, options.objective) as watch:
-        if isinstance(runner, (Builtin, TrainerRunner)):
-            runner.hear = watch.line
-        outcome = Search(
-            plan.space,
-            plan.baseline,
-            OneByOne(study, runner),
-            strategy=prepared.strategy,
-            study=study,
-            budget_s=budget_s,
-            watch=watch.event,
-            objective=options.objective,
-            conditions=prepared.conditions,
-        ).run()
+        if isinstance(prepared.runner, (Builtin, TrainerRunner)):
+            prepared.runner.hear = watch.line
+        outcome = _run(lambda: prepared.search(options, watch.event), prepared.pool)
     stop.searching, stopped = False, stop.asked
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     written, unwritten = Written(""), ""
@@ -219,6 +209,19 @@ def _search(
     return STOPPED if stopped else _exit_code(outcome, plan, output)
 
 
+def _run(search: Callable[[], Search], pool: Pool | None) -> SearchOutcome:
+    """Run a search, or wait while another process coordinates it."""
+    if not isinstance(pool, Workers):
+        return search().run()
+    try:
+        while pool.lead():
+            with suppress(LeaseLost):
+                return search().run()
+    except KeyboardInterrupt:
+        pool.leave()
+    return search().outcome()
+
+
 def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
     """Return 0 if a config was written or the user's is the best, else 1."""
     proven = outcome.chosen == plan.baseline and outcome.verdict != "inconclusive"
@@ -226,84 +229,61 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
     return 0 if changed or proven or output else 1
 
 
-def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
-    """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
-
-    For ``cpu`` the driver is not asked.
-    """
-    if device == "cpu":
-        return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
-    driver = current()
-    seen = driver.look() if watts else Sample()
-    return TrialMachine(
-        device,
-        name=driver.gpu.name,
-        driver=driver.gpu.driver,
-        allocator=allocator(),
-        failure=driver.failed,
-        has_watts=seen.power_w is not None or seen.energy_j is not None,
-    )
-
-
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
-    """Prepare a search by real trials."""
-    energy = options.objective == ENERGY
-    builtin = options.runner == "builtin"
-    machine = this_machine(options.device, watts=energy)
+    """Prepare a search by real trials, here or on workers."""
+    if options.has_workers:
+        check_storage(options)
+    machine = TrialMachine(options.device)
+    if not is_remote(options):
+        watts = options.objective == ENERGY
+        machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     config = _config_for_trials(options, machine)
-    own = None if builtin else _trainer_runner(options, config)
-    ranks = 1 if own else ranks_of_trial(config)
-    if builtin and options.device == "cpu":
-        check_host(config, options.budget_s)
-    synthetic = own.synthetic if own else why_synthetic_data(config)
-    check_watts(options.objective, machine)
+    trials = real_trials(options, config, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
-    about = environment(config.job, machine, synthetic_data=bool(synthetic))
-    about |= own.launch.identity if own else {}
-    study, start, strategy = _open_study(options, plan, about, held)
+    study, start, strategy = _open_study(options, plan, trials.environment, held)
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
     _remove_leftovers(study)
-    sampling = _sampling(options)
-    guard = Guard(current()) if options.device == "cuda" else None
-    conditions = conditions_for_trials(config, options.allow, ranks)
-    runner: Runner
-    if own:
-        runner = own.ready(sampling, study.folder, guard)
-        refusal = own.no_losses or conditions.refusal
-        conditions = conditions._replace(refusal=refusal)
-    else:
-        setup = Setup(
-            options.device,
-            dp_shard=ranks,
-            larger_gib=larger_target_gib(config.job, machine),
-            synthetic_data=synthetic,
-            scratch=study.folder,
-        )
-        runner = _builtin(config, setup.with_sampling(sampling), guard)
-    return Prepared(
+    prepared = Prepared(
         plan,
         study,
         start,
         strategy=strategy,
-        runner=runner,
-        conditions=conditions,
+        conditions=trials.conditions,
         machine=machine,
-        synthetic_data=synthetic,
+        synthetic_data=trials.synthetic_data,
     )
+    if options.has_workers:
+        return prepared._replace(pool=_workers(trials, study, held))
+    runner = trials.runner(study.folder)
+    return prepared._replace(pool=OneByOne(study, runner), runner=runner)
+
+
+def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
+    """Return the workers of a search; this process coordinates them."""
+    options = trials.options
+    members = Members(study.storage, study.name, study.place, options.beat_s)
+    held.enter_context(members.joined({"role": "coordinator"}))
+    run = {
+        "options": options._replace(storage="")._asdict(),
+        "beat_s": options.beat_s,
+        "process": study.process,
+    }
+    return Workers(study, members, starter_of(options, study, trials.gpus), run)
 
 
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda":
+    if options.device == "cuda" and not is_remote(options):
         # a config that no trial represents needs no GPU node
         if options.runner == "builtin" and not machine.name:
-            ranks_of_trial(_read_config(options, gpu, "--gpu", world_size=1))
+            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            ranks_of_trial(config, options.ranks)
         gpu = target_gpu(machine, gpu)
-    config = _read_config(options, gpu, "--gpu", world_size=1)
+    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     return config
 
@@ -312,42 +292,6 @@ def _remove_leftovers(study: Study) -> None:
     """Remove the files of trials of a search that was killed."""
     for left in Path(study.folder).glob(f"{SCRATCH}*"):
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
-
-
-def _builtin(config: TrainConfig, setup: Setup, guard: Guard | None) -> Builtin:
-    """Return the runner of fp8tune's own model."""
-    target = config.job.target
-    return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-
-
-def _sampling(options: SearchOptions) -> Sampling:
-    """Return the rule of a trial's steps: a rehearsal makes few."""
-    sampling = Sampling(
-        enough_s=min(ENOUGH_S, PART * options.budget_s),
-        least_s=SAMPLED_S if options.objective == ENERGY else 0.0,
-    )
-    few = sampling._replace(min_steps=3, max_steps=6, warm_steps=1)
-    return few if options.device == "cpu" else sampling
-
-
-def _trainer_runner(options: SearchOptions, config: TrainConfig) -> TrainerRunner:
-    """Return the runner that launches the config's own trainer."""
-    ranks = config.job.target.world_size
-    own = options.runner == "command"
-    try:
-        launch = find_launch(
-            config.trainer.about, options.trainer_dir, ranks, options.device, own=own
-        )
-        return trainer_runner(
-            launch,
-            config.trainer,
-            config.data,
-            config.job.target,
-            device=options.device,
-            data_missing=config.job.find("data_missing") or "",
-        )
-    except CannotLaunch as error:
-        raise CannotSearch(str(error)) from None
 
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
@@ -365,11 +309,15 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         runner.skip(plan.space.point(trial.record.knobs))
     for note in replay.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
+    pool: Pool = OneByOne(study, runner)
+    if options.has_workers:
+        pool = Simulated(study, runner, max(1, options.workers))
     return Prepared(
         plan,
         study,
         start,
         strategy=strategy,
+        pool=pool,
         runner=runner,
         conditions=conditions_for_replay(
             config, replay.learned, options.allow, runner.offers

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from optuna.storages.journal import BaseJournalBackend
 
 from fp8tune.atomic import no_link
 from fp8tune.search import CannotSearch
+from fp8tune.search.database import PACKAGES, open_database, reason, without_password
 from fp8tune.studies import make_folder
 
 LOCK = "lock"
@@ -231,7 +231,7 @@ def open_storage(
     ``url`` is the path of a journal file, or an Optuna storage URL: ``sqlite:///x.db``,
     ``postgresql://...``, ``mysql://...``, ``redis://...``.
     """
-    from optuna.storages import JournalStorage, get_storage
+    from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalRedisBackend
 
     with errors_of(url), warnings.catch_warnings():
@@ -239,7 +239,7 @@ def open_storage(
         if url.startswith("redis"):
             return JournalStorage(JournalRedisBackend(url))
         if "://" in url:
-            return get_storage(url)
+            return open_database(url)
         backend = JournalBackend(url, most)
         if create:
             backend.create()
@@ -251,11 +251,11 @@ def errors_of(url: str) -> Iterator[None]:
     """Turn a storage's errors into ``BadStudy``, without the URL's password."""
     try:
         yield
-    except BadStudy:
+    except (BadStudy, optuna.exceptions.UpdateFinishedTrialError):
         raise
     except ImportError as error:
         name = getattr(error.__cause__, "name", None) or error.name or "its driver"
-        hint = f"it needs {name}: pip install {_PACKAGES.get(name, name)}"
+        hint = f"it needs {name}: pip install {PACKAGES.get(name, name)}"
         raise BadStudy(f"{without_password(url)}: {hint}") from None
     except Exception as error:  # a foreign journal, a database without a server
         if not url:
@@ -263,39 +263,4 @@ def errors_of(url: str) -> Iterator[None]:
         if "://" not in url:
             what = f"not a journal that this version can read ({type(error).__name__})"
             raise BadStudy(f"{url}: {what}") from None
-        raise BadStudy(f"{without_password(url)}: {_reason(error, url)}") from None
-
-
-_PACKAGES = {
-    "psycopg": "'psycopg[binary]'",
-    "psycopg2": "psycopg2-binary",
-    "MySQLdb": "mysqlclient",
-}
-"""What to install for a module that SQLAlchemy imports."""
-_PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
-
-
-def without_password(url: str) -> str:
-    """Return a storage's URL without its password."""
-    for found in reversed(list(_PASSWORD.finditer(url))):
-        name = "user" if found["user"] is not None else "query"
-        url = f"{url[: found.start(name)]}***{url[found.end(name) :]}"
-    return url
-
-
-def _reason(error: Exception, url: str) -> str:
-    """Return why a database does not answer, in one line, without its password."""
-    import sqlalchemy
-
-    if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
-        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
-    if isinstance(error, sqlalchemy.exc.ArgumentError):
-        return "not a storage URL, such as sqlite:///study.db"
-    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    cause = getattr(cause, "orig", None) or cause
-    lines = str(cause).split("\n")
-    reason = lines[0].strip() or type(cause).__name__
-    for found in _PASSWORD.finditer(url):
-        if secret := found["user"] or found["query"]:
-            reason = reason.replace(secret, "***")
-    return reason
+        raise BadStudy(f"{without_password(url)}: {reason(error, url)}") from None

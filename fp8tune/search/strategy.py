@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from optuna.trial import FrozenTrial
+
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import Budget, typical_cost
 from fp8tune.search.choice import choose
@@ -19,6 +21,7 @@ from fp8tune.search.sampler import (
     ThroughputSampler,
     library_sampler,
 )
+from fp8tune.search.sampler.past import is_timed
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.record import LossRun, positive
@@ -73,7 +76,7 @@ class Strategy:
             "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
-            "counts": lambda trial: trial.number in self._counted,
+            "counts": self._counts,
         }
         grid = [space.params(point) for point in space.points(baseline)]
         self._sampler: ThroughputSampler | FeasibleSampler | None = None
@@ -104,8 +107,13 @@ class Strategy:
         return self._sampler.infeasible_gain(self._study.optuna) >= LITTLE
 
     def _count(self, trials: Sequence[Trial]) -> None:
-        """Let the sampler see only these trials."""
+        """Let the sampler see only these trials, and those that are not finished."""
         self._counted = frozenset(trial.number for trial in trials)
+
+    def _counts(self, trial: FrozenTrial) -> bool:
+        if trial.state.is_finished():
+            return trial.number in self._counted
+        return is_timed(trial)
 
     def _planned(self, proposal: Proposal | None) -> PlannedTrial | None:
         if proposal is None:

@@ -1,7 +1,7 @@
 """A study: one Optuna study per search, with one Optuna trial per trial.
 
 A study is stored only in Optuna's storage. A trial's knobs are its parameters; the
-other fields of its record are its user attributes, named as in the record's JSON. It is
+other fields of its record are user attributes, most of them in one, ``record``. It is
 COMPLETE if it measured the objective, PRUNED if it ran out of memory, else FAIL. Out of
 memory is also a constraint, which Optuna's samplers respect. The study's user
 attributes describe the search.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from optuna.distributions import (
     CategoricalDistribution,
     IntDistribution,
 )
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
@@ -28,6 +29,7 @@ from fp8tune.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
+from fp8tune.search.database import without_password
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
@@ -38,17 +40,24 @@ from fp8tune.search.storage import (
     check_file,
     errors_of,
     open_storage,
-    without_password,
 )
 from fp8tune.studies import JOURNAL
 from fp8tune.trainers.about import misnamed
-from fp8tune.trials.order import Order
+from fp8tune.trials.order import Order, parse_order
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
 
 STALE = "fp8tune:stale"
 """System attribute of a trial that its process did not finish: it never counts."""
+ORDER, CLAIMED_BY = "fp8tune:order", "fp8tune:claimed-by"
+"""System attributes of a trial that any worker may run: its order, and the number of
+the worker that took it."""
+ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
+RECORD = "record"
+"""Fields of a record that are user attributes by themselves, because samplers read
+them, and the attribute that holds the others: each one costs a database a commit
+(benchmarks/results/storage_cost.md)."""
 ENDED, TAKEN_UP = "ended", "process"
 """User attributes of a study: how its last search ended, and by how many processes it
 was taken up."""
@@ -65,6 +74,10 @@ class Study:
 
     ``trials`` are those that ended, without trials of killed processes. ``process`` is
     the number of this process; the trials that it adds get it.
+
+    A search runs its trials itself (``ask``), or workers do: it stores orders
+    (``enqueue``), of which each goes to one worker (``claim``), and reads what these
+    told (``refresh``).
     """
 
     def __init__(self, space: Space, folder: str = "", url: str = "") -> None:
@@ -72,6 +85,8 @@ class Study:
         self.folder = folder
         self.distributions = _distributions(space)
         self.process = 0
+        self.trials: list[Trial] = []
+        self._read: dict[int, Trial | None] = {}
         self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
@@ -81,7 +96,12 @@ class Study:
             name = self.optuna.study_name
             self._id = self._storage.get_study_id_from_name(name)
             self._end_stale()
-        self.trials = _trials(self.optuna, self.place)
+        self.refresh()
+
+    @property
+    def storage(self) -> optuna.storages.BaseStorage:
+        """The storage, for what belongs to the search and is no trial."""
+        return self._storage
 
     @property
     def name(self) -> str:
@@ -128,12 +148,73 @@ class Study:
         """
         return self._create(TrialState.RUNNING, order.stage, order.knobs)
 
-    def _create(self, state: TrialState, stage: str, knobs: dict[str, Any]) -> int:
+    def enqueue(self, order: Order) -> int:
+        """Store a trial for any worker; return the number of the WAITING trial."""
+        return self._create(
+            TrialState.WAITING, order.stage, order.knobs, {ORDER: order.line()}
+        )
+
+    def claim(self, worker: int, name: str) -> tuple[int, Order] | None:
+        """Take the first order that this worker may run, if there is one.
+
+        No two workers get the same: Optuna lets one of them start a waiting trial.
+        Raises ``BadRecord`` where the storage holds no order of this version.
+        """
+        for trial, order in self.orders(TrialState.WAITING):
+            if order.worker not in ("", name):
+                continue
+            with errors_of(self.place), suppress(UpdateFinishedTrialError):
+                running = TrialState.RUNNING
+                if self._storage.set_trial_state_values(trial._trial_id, running):
+                    self._storage.set_trial_system_attr(
+                        trial._trial_id, CLAIMED_BY, worker
+                    )
+                    return trial.number, order
+        return None
+
+    def orders(self, *states: TrialState) -> list[tuple[FrozenTrial, Order]]:
+        """Return the orders in some states; raises ``BadRecord``."""
+        with errors_of(self.place):
+            trials = self._storage.get_all_trials(
+                self._id, deepcopy=False, states=states
+            )
+        lines = ((trial, trial.system_attrs.get(ORDER)) for trial in trials)
+        return [(trial, parse_order(line)) for trial, line in lines if line]
+
+    def has_ended(self, number: int) -> bool:
+        """Return whether a trial has ended, as one that was given back."""
+        return self._frozen(number).state.is_finished()
+
+    def refresh(self) -> dict[int, Trial | None]:
+        """Read the trials that ended since the last call; return these by number.
+
+        ``None`` stands for a trial that was lost and does not count.
+        """
+        with errors_of(self.place):
+            every = self.optuna.get_trials(deepcopy=False)
+        ended: dict[int, Trial | None] = {}
+        for trial in every:
+            if trial.state.is_finished() and trial.number not in self._read:
+                lost = trial.system_attrs.get(STALE)
+                ended[trial.number] = None if lost else _checked(trial, self.place)
+        if ended:
+            self._read |= ended
+            self.trials = _in_order(self._read.values())
+        return ended
+
+    def _create(
+        self,
+        state: TrialState,
+        stage: str,
+        knobs: dict[str, Any],
+        system: dict[str, Any] | None = None,
+    ) -> int:
         template = create_trial(
             state=state,
             params=self.space.params(self.space.point(knobs)),
             distributions=self.distributions,
             user_attrs={"stage": stage, TAKEN_UP: self.process},
+            system_attrs=system,
         )
         with errors_of(self.place):
             trial = self._storage.create_new_trial(self._id, template)
@@ -146,30 +227,35 @@ class Study:
         """
         frozen = self._frozen(number)
         stage, process = (frozen.user_attrs[name] for name in ("stage", TAKEN_UP))
-        position = len(self.trials)
-        trial = Trial(number, stage, record, process, position=position, **place)
+        trial = Trial(number, stage, record, process, **place)
         fields = json.loads(json.dumps(trial.data(), allow_nan=False))
         del fields["knobs"], fields["trial"]
         state, value = _state(trial, self.about.get("objective", ""))
         constraints = [float(record.outcome == "oom")]
+        alone = {name: fields.pop(name) for name in ALONE if fields.get(name)}
+        for name in ("stage", TAKEN_UP):
+            fields.pop(name, None)
         with errors_of(self.place):
-            for name, field in fields.items():
-                if name not in frozen.user_attrs:
-                    self._storage.set_trial_user_attr(frozen._trial_id, name, field)
+            for name, field in {**alone, RECORD: fields}.items():
+                self._storage.set_trial_user_attr(frozen._trial_id, name, field)
             self._storage.set_trial_system_attr(
                 frozen._trial_id, "constraints", constraints
             )
             self.optuna.tell(number, value, state=state)
-        self.trials.append(trial)
-        return trial
+        self._read[number] = trial
+        self.trials = _in_order(self._read.values())
+        return self.trials[-1] if self.trials[-1].number == number else trial
 
     def lose(self, number: int) -> None:
-        """End a trial that was interrupted: it does not count."""
+        """End a trial that was interrupted: it does not count.
+
+        Nothing happens if it ended meanwhile.
+        """
         trial = self._frozen(number)._trial_id
-        with errors_of(self.place):
+        with errors_of(self.place), suppress(UpdateFinishedTrialError):
             self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_system_attr(trial, STALE, True)
-            self.optuna.tell(number, state=TrialState.FAIL)
+            self._storage.set_trial_state_values(trial, TrialState.FAIL)
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""
@@ -193,10 +279,11 @@ class Study:
             return self._storage.get_trial(trial(self._id, number))
 
     def _end_stale(self) -> None:
-        """End the trials that a killed process left RUNNING."""
+        """End the trials that a killed process left RUNNING, not those of workers."""
         left = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         for trial in left:
-            self.lose(trial.number)
+            if ORDER not in trial.system_attrs:
+                self.lose(trial.number)
 
 
 def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
@@ -288,19 +375,22 @@ def _trials(study: optuna.Study, place: str) -> list[Trial]:
     """Return the trials that ended with a result."""
     with errors_of(place):
         every = study.get_trials(deepcopy=False)
-    trials = enumerate(_counted(every, place))
-    return [trial._replace(position=position) for position, trial in trials]
+    ended = (t for t in every if t.state.is_finished() and STALE not in t.system_attrs)
+    return _in_order(_checked(trial, place) for trial in ended)
 
 
-def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[Trial]:
-    for trial in trials:
-        if not trial.state.is_finished() or trial.system_attrs.get(STALE):
-            continue
-        try:
-            yield _trial(trial)
-        except (BadRecord, TypeError, ValueError) as error:
-            where = f"{without_password(place)}: trial {trial.number}"
-            raise BadStudy(f"{where}: not a trial of a search ({error})") from None
+def _in_order(trials: Iterable[Trial | None]) -> list[Trial]:
+    """Return the trials that count, by number, with their positions."""
+    known = sorted(filter(None, trials), key=lambda trial: trial.number)
+    return [trial._replace(position=place) for place, trial in enumerate(known)]
+
+
+def _checked(trial: FrozenTrial, place: str) -> Trial:
+    try:
+        return _trial(trial)
+    except (BadRecord, TypeError, ValueError) as error:
+        where = f"{without_password(place)}: trial {trial.number}"
+        raise BadStudy(f"{where}: not a trial of a search ({error})") from None
 
 
 def _trial(trial: FrozenTrial) -> Trial:
@@ -308,8 +398,11 @@ def _trial(trial: FrozenTrial) -> Trial:
     if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
     knobs = {key: value for key, value in trial.params.items() if value is not None}
+    attributes = dict(trial.user_attrs)
+    rest = attributes.pop(RECORD, {})
+    fields = {"knobs": knobs, **attributes, **(rest if isinstance(rest, dict) else {})}
     # through JSON text, which drops NaN and numbers that a record cannot have
-    return parse_trial(trial.number, json.dumps({"knobs": knobs, **trial.user_attrs}))
+    return parse_trial(trial.number, json.dumps(fields))
 
 
 def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:

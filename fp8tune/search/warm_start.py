@@ -129,7 +129,7 @@ def choose_start(
     ``CannotSearch`` if the study asked for cannot be used, and ``BadStudy``.
     """
     if (known := described(folder, url)) is not None:
-        return _kept_start(known)
+        return kept_start(known)
     similar, note = _choose_study(plan, about, folder, studies, asked)
     runs: list[Run] = []
     if about.get("device") == "cuda":
@@ -175,7 +175,7 @@ def _choose_study(
     return similar, f"starts from {similar.study.name}: {where}; {similar.differs}"
 
 
-def _kept_start(about: Mapping[str, Any]) -> WarmStart:
+def kept_start(about: Mapping[str, Any]) -> WarmStart:
     """Return the stored warm start of a study, checked: anybody may have written it."""
     try:
         kept = about["start"]

@@ -43,6 +43,16 @@ OPTIONS = {
 Facts = Mapping[str, Any]
 
 
+def _several_workers(facts: Facts) -> str:
+    """Say what trials lost beside others, as repeats alone show."""
+    said = f"{facts['workers']} workers"
+    if facts["share"] is None:
+        return f"{said}; no setting was repeated alone on the same one"
+    share, repeats = 100 * facts["share"], counted(facts["settings"], "setting")
+    how = f"trials beside others ran at {share:.1f} % of their speed alone"
+    return f"{said}: {how} ({repeats} repeated)"
+
+
 def message(finding: Finding) -> str:
     """Return the finding as a sentence without its full stop."""
     sentence = MESSAGES[finding.code]
@@ -371,6 +381,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-unties-embeddings": UNTIED,
     # how it was measured
+    "several-workers": _several_workers,
     "other-objective": _otherwise,
     "rehearsal": (
         "rehearsal on a CPU: its speeds say nothing about a GPU, nor whether FP8 pays"

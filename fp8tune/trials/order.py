@@ -65,10 +65,10 @@ def parse_order(line: str) -> Order:
     try:
         fields = json.loads(line)
         run = fields.pop("loss_run")
-        limits = TrialLimits(*map(float, fields.pop("limits")))
+        deadline_s, stepping_s, matmuls, least_s = fields.pop("limits")
         order = Order(
             **fields,
-            limits=limits._replace(matmuls=int(limits.matmuls)),
+            limits=TrialLimits(deadline_s, stepping_s, int(matmuls), least_s),
             loss_run=LossRun(*run) if run else None,
         )
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:

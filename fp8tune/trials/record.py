@@ -49,7 +49,7 @@ OUTCOMES: Mapping[str, TrialOutcome] = {
 }
 """How a trial can end. The sampler, which imports nothing of this, has the names of
 those that are tried once more (``search/sampler/past.py``)."""
-BEFORE_BUILD = ("start", "import", "gpu")
+BEFORE_BUILD = ("start", "import", "ranks", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
 FULL = 0.92
@@ -96,11 +96,7 @@ class LossRun(NamedTuple):
 
     def training(self) -> dict[str, int]:
         """Return the fields of a worker's ``Spec`` that this sets."""
-        return {
-            "seed": self.seed,
-            "warmup_steps": self.warmup_steps,
-            "steps": self.steps,
-        }
+        return {"seed": self.seed, "steps": self.steps}
 
 
 class Discarded(NamedTuple):

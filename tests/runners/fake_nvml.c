@@ -1,7 +1,8 @@
 /* A library that answers as NVML's reference says, for the real pynvml to load.
  *
  * It is no driver: what it tells is read, at each call, from the file that FAKE_NVML
- * names, a line "name value" each. A name that is missing there is not supported. */
+ * names, a line "name value" each. A name that is missing there is not supported; one
+ * with a number behind it is of that GPU alone, counted from 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,12 @@ static int told(const char *wanted, char *value, unsigned size) {
 static double number(const char *name, double otherwise) {
     char value[64];
     return told(name, value, sizeof value) ? atof(value) : otherwise;
+}
+
+static double own(const char *name, void *gpu, double otherwise) {
+    char numbered[64];
+    snprintf(numbered, sizeof numbered, "%s%llu", name, (u64)gpu);
+    return number(numbered, number(name, otherwise));
 }
 
 /* What every call does first: it takes its time, or never comes back. */
@@ -93,7 +100,7 @@ int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor) {
 
 static u64 mib(const char *name, void *gpu) {
     int part = (u64)gpu >= FIRST_SLICE;
-    return (u64)(number(name, 0) / (part ? 8 : 1)) << 20;
+    return (u64)(own(name, gpu, 0) / (part ? 8 : 1)) << 20;
 }
 
 struct memory { u64 total, free, used; };
@@ -114,7 +121,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory_v2 *told) {
 }
 
 static int reading(const char *name, void *gpu, unsigned *value) {
-    double found = number(name, -1);
+    double found = own(name, gpu, -1);
     if (found < 0 || (u64)gpu >= FIRST_SLICE) return NOT_SUPPORTED;
     *value = (unsigned)found;
     return SUCCESS;

@@ -146,6 +146,29 @@ def test_another_environment_is_another_gpu(tmp_path, monkeypatch):
     assert first.look(1000.0) == Sample()
 
 
+def test_the_gpus_of_a_trial_are_watched_together(tmp_path, monkeypatch):
+    hot = {"mhz3": 300, "celsius3": 85, "reasons3": 0x40, "used_mib3": 4096}
+    fake_nvml.install(tmp_path, monkeypatch, count=3, **hot)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2,7,1")
+    two = current(2)
+    assert two.gpu == H100._replace(visible=2)  # torch stops at the unknown one
+    first, second = two.look(), two.look()
+    assert first._replace(time=None, energy_j=None) == Sample(
+        None, 300, 140.0, 85, 4.0, 0x41, 0.0, None, ()
+    )
+    took = second.time - first.time
+    assert second.energy_j - first.energy_j == pytest.approx(140 * took, rel=0.2)
+    assert current(1).look().used_gib == 3 / 1024
+
+
+def test_several_gpus_need_nvml_to_be_watched(tmp_path, monkeypatch):
+    both = f"{fake_smi.LISTING}\n{fake_smi.LISTING.replace('0', '1', 1)}"
+    fake_smi.install(tmp_path, monkeypatch, listing=both)
+    found = current(2)
+    assert found.gpu == H100._replace(source="nvidia-smi", visible=2)
+    assert (found.look(), found.unwatched) == (Sample(), driver.ONLY_NVML)
+
+
 @pytest.mark.parametrize("unknown", [(), ("clocks_event_reasons.active",)])
 def test_nvidia_smi_where_nvml_cannot_be_asked(tmp_path, monkeypatch, unknown):
     apps = [("12", "other", "3072")]

@@ -4,9 +4,8 @@ import pytest
 
 from fp8tune.runners.visible import (
     Visible,
-    first_visible_name,
     listed_gpus,
-    visible_gpu,
+    visible_gpus,
 )
 
 LISTING = """\
@@ -15,22 +14,26 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)
   MIG 1g.10gb     Device  0: (UUID: MIG-33cc)
   MIG 2g.20gb     Device  1: (UUID: MIG-44dd)
 """
+WHOLE = Visible("0")
+SLICE = Visible("1", "1g.10gb", "MIG-33cc")
 
 
 @pytest.mark.parametrize(
     ("devices", "is_"),
     [
-        (None, Visible("0")),
-        ("", Visible("0")),
-        ("0,1", Visible("0")),
-        ("GPU-11", Visible("0")),
-        ("1", Visible("1", "1g.10gb", "MIG-33cc")),
-        ("GPU-22bb", Visible("1", "1g.10gb", "MIG-33cc")),
-        ("MIG-44dd", Visible("1", "2g.20gb", "MIG-44dd")),
-        ("MIG-unknown", None),
-        ("7", None),
+        (None, [WHOLE, SLICE]),
+        ("", [WHOLE, SLICE]),
+        ("0, 1", [WHOLE, SLICE]),
+        ("1,0", [SLICE, WHOLE]),
+        ("GPU-11", [WHOLE]),
+        ("1", [SLICE]),
+        ("GPU-22bb", [SLICE]),
+        ("MIG-44dd", [Visible("1", "2g.20gb", "MIG-44dd")]),
+        ("MIG-unknown", []),
+        ("7", []),
+        ("0,7,1", [WHOLE]),
     ],
 )
-def test_the_gpu_or_slice_that_torch_takes(devices, is_):
+def test_the_gpus_or_slices_that_torch_takes(devices, is_):
     environment = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    assert visible_gpu(first_visible_name(environment), listed_gpus(LISTING)) == is_
+    assert visible_gpus(listed_gpus(LISTING), environment) == is_

@@ -12,7 +12,7 @@ from fp8tune.search.objective import (
     check_records,
 )
 from fp8tune.search.outcome import decide
-from fp8tune.search.session import this_machine
+from fp8tune.search.real_trials import this_machine
 from tests.runners.fake_nvml import install
 from tests.search.tries import (
     BEST,

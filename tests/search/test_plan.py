@@ -9,8 +9,8 @@ from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
 from fp8tune.search.plan import read_config, study_name
+from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records
-from fp8tune.search.session import this_machine
 from fp8tune.trials.record import Record
 from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION

@@ -19,7 +19,7 @@ from fp8tune.search.plan import (
     study_name,
     why_synthetic_data,
 )
-from fp8tune.search.session import this_machine
+from fp8tune.search.real_trials import this_machine
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from fp8tune.search.storage import BadStudy, without_password
+from fp8tune.search.database import without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study, look
 from fp8tune.trials.record import OUTCOMES, Record, parse
 from fp8tune.trials.space import Knob, Space
@@ -94,13 +95,15 @@ def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
         "stage": "baseline",
         "process": 0,
         "outcome": "ok",
-        "tokens_per_second": 100.0,
-        "step_ms": [],
-        "peak_gib": 0.0,
-        "reserved_gib": 0.0,
-        "cost_s": 60.0,
-        "gpu": "H200",
-        "losses": [6.0, 5.5],
+        "record": {
+            "tokens_per_second": 100.0,
+            "step_ms": [],
+            "peak_gib": 0.0,
+            "reserved_gib": 0.0,
+            "cost_s": 60.0,
+            "gpu": "H200",
+            "losses": [6.0, 5.5],
+        },
     }
     assert (study.best_params, running) == (SPACE.values(BEST), 5)
     batches, ac = (

@@ -21,13 +21,16 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     apply_activation_checkpointing,
     checkpoint_wrapper,
 )
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     create_selective_checkpoint_contexts,
 )
 
+from fp8tune.runners.builtin.experts import Experts
 from fp8tune.runners.builtin.model import Attention, Block, Decoder
 from fp8tune.runners.builtin.spec import Spec
+from fp8tune.runners.builtin.team import build_meshes
 
 DTYPES = {
     "bf16": torch.bfloat16,
@@ -96,7 +99,10 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
     period = int(spec.ac.removeprefix("every-")) if spec.ac.startswith("every-") else 1
     blocks = [module for module in model.modules() if isinstance(module, kind)]
     chosen = set(blocks[period - 1 :: period])
-    options: dict[str, Any] = {"preserve_rng_state": spec.ac_keeps_rng}
+    options: dict[str, Any] = {
+        "preserve_rng_state": spec.ac_keeps_rng,
+        "early_stop": spec.ac_stops_early,
+    }
     if spec.ac == "op":
         options["context_fn"] = partial(save_some_operators, saved_operators(spec))
     apply_activation_checkpointing(
@@ -140,10 +146,14 @@ ATTENTION = {
 def saved_operators(spec: Spec) -> frozenset[Any]:
     """Operators whose results per-op AC keeps beside products.
 
-    The largest value of a tensor is always kept: its FP8 scale follows from it.
+    The largest value of a tensor is always kept: its FP8 scale follows from it; so are
+    sums that were reduced over tensor-parallel ranks.
     """
     names = [*(ATTENTION[kernel] for kernel in spec.ac_saves), "max"]
-    return frozenset(getattr(torch.ops.aten, name).default for name in names)
+    operators = {getattr(torch.ops.aten, name).default for name in names}
+    if spec.tp > 1:
+        operators.add(torch.ops._c10d_functional.reduce_scatter_tensor.default)
+    return frozenset(operators)
 
 
 def compile_blocks(model: Decoder) -> None:
@@ -153,28 +163,21 @@ def compile_blocks(model: Decoder) -> None:
         model.layers[number] = compiled
 
 
-def shard(model: Decoder, spec: Spec) -> None:
-    """Shard the model with FSDP2 over ``dp_shard`` ranks; this process is rank 0.
+def shard(model: Decoder, mesh: DeviceMesh, spec: Spec) -> None:
+    """Shard the model with FSDP2 over the ranks of a mesh.
 
-    The other ranks do not exist: their process group is a fake one, and the collectives
-    act as if every rank held this rank's weights and gradients (``fake_collectives``).
-    Parameters, gradients, optimizer state and buffers have their true sizes, so memory
-    and compute are real; the loss is not that of the run. ``reshards`` says which
-    weights are freed after the forward pass: all of them, the root's too, where it is
-    ``always``; with ``but-last`` not those of the last unit, which the backward pass
-    needs first.
+    If this process is alone, the other ranks do not exist: their process group is a
+    fake one, and the collectives act as if every rank held this rank's weights and
+    gradients (``fake_collectives``). Parameters, gradients, optimizer state and buffers
+    have their true sizes, so memory and compute are real; the loss is not that of the
+    run. ``reshards`` says which weights are freed after the forward pass: all of them,
+    the root's too, where it is ``always``; with ``but-last`` not those of the last
+    unit, which the backward pass needs first.
     """
-    if spec.dp_shard < 2:
-        return
-    from torch.distributed import init_process_group
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     from fp8tune.runners.builtin.fake_collectives import OwnShare, RepeatedShare
 
-    init_process_group("fake", rank=0, world_size=spec.dp_shard, store=FakeStore())
-    mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
     policy = MixedPrecisionPolicy(
         param_dtype=DTYPES[spec.precision],
         reduce_dtype=torch.float32,
@@ -190,6 +193,8 @@ def shard(model: Decoder, spec: Spec) -> None:
     for unit, free in zip(units, frees, strict=True):
         modules: Any = unit if len(unit) > 1 else unit[0]
         fully_shard(modules, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
+        if spec.ranks > 1:
+            continue
         first: Any = unit[0]
         first.set_custom_all_gather(RepeatedShare())
         first.set_custom_reduce_scatter(OwnShare())
@@ -204,26 +209,46 @@ def avoid_slow_kernels(spec: Spec) -> None:
     torch.backends.mkldnn.set_flags(spec.precision != "fp8")
 
 
+def _in_part(spec: Spec) -> bool:
+    """Return whether the model is built without storage first.
+
+    That would separate tied weights. On the CPU real ranks build whole weights where
+    the trainer does, so that equal seeds give equal weights.
+    """
+    as_trainer = spec.ranks > 1 and spec.device == "cpu" and spec.builds_whole
+    if spec.tied_embeddings or as_trainer:
+        return False
+    return spec.dp_shard > 1 or spec.tp > 1
+
+
 def build(
     spec: Spec, built: Callable[[], None] = lambda: None
 ) -> tuple[Decoder, dict[str, int]]:
     """Return the model, ready to train, and counts of what was converted and wrapped.
 
-    If there are several ranks, the model is built without storage, and this rank gets
-    its share of the weights when the model is sharded. That would separate tied
-    weights, so models with tied weights are built whole. The trainer first builds every
-    model whole (parallel.py, build_parallel_model), which takes ``memory.init_gib``
-    once. A trial does not measure that, so a search refuses too large models before any
-    trial. ``built`` is called when the plain model exists, before it is converted.
+    If there are several ranks, the model is built without storage (``_in_part``), and
+    this rank gets its share of the weights when the model is sharded. KempnerForge
+    first builds every model whole (parallel.py, build_parallel_model), which takes
+    ``memory.init_gib`` once. A trial does not measure that, so a search refuses too
+    large models before any trial. ``built`` is called when the plain model exists,
+    before it is converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":
         avoid_slow_kernels(spec)
-    in_part = spec.dp_shard > 1 and not spec.tied_embeddings
+    in_part = _in_part(spec)
     with torch.device("meta" if in_part else spec.device):
         model = Decoder(spec)
-    wide = spec.weight_bytes > 2
-    model.cast(torch.float32 if wide else DTYPES[spec.precision])
+    dtype = torch.float32 if spec.weight_bytes > 2 else DTYPES[spec.precision]
+    # real ranks draw weights in fp32 as KempnerForge does; FP8 weights stay as they are
+    drawn_wide = in_part and spec.ranks > 1 and spec.precision != "fp8"
+    if not drawn_wide:
+        model.cast(dtype)
+    meshes = build_meshes(spec)
+    if meshes.tensor is not None:
+        from fp8tune.runners.builtin.tensor_parallel import split
+
+        split(model, meshes.tensor, spec)
     built()
     counts = {
         "parameters": sum(weight.numel() for weight in model.parameters()),
@@ -234,10 +259,17 @@ def build(
     inductor.emulate_precision_casts = spec.rounds_as_eager
     if spec.compile and spec.compiles_blocks:
         compile_blocks(model)
-    shard(model, spec)
+    if meshes.shards is not None:
+        shard(model, meshes.shards, spec)
     if in_part:
         model.to_empty(device=spec.device)
         model.init_weights(spec)
+    if drawn_wide:
+        model.cast(dtype)
+    if meshes.shards is not None and spec.ranks < 2:
+        for block in model.modules():
+            if isinstance(block, Experts):
+                block.tell_rows_apart(spec.device)
     if spec.compile and not spec.compiles_blocks:
         return torch.compile(model), counts  # type: ignore[return-value]
     return model, counts

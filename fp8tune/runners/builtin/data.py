@@ -7,7 +7,10 @@ rule; the words' frequencies follow Zipf's law.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fp8tune.runners.builtin.spec import Spec
+from fp8tune.runners.builtin.team import data_share
 
 WORD = 16
 """Tokens of a synthetic word."""
@@ -29,11 +33,27 @@ class ShortData(Exception):
 
 
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield inputs and labels, both [micro_batch, seq_len], without end."""
+    """Yield inputs and labels, both [micro_batch, seq_len], without end.
+
+    Of ``n`` ranks that see different data, each trains on every n-th sequence, as with
+    the trainer's sampler (KempnerForge, data/sampler.py).
+    """
+    rank, ranks = data_share(spec)
+    spec = spec._replace(micro_batch=spec.micro_batch * ranks)
     stream = shards(spec) if spec.data_files else synthetic_tokens(spec)
-    for tokens in stream:
-        moved = tokens.to(spec.device)  # waits, like scripts/train.py:804
+    for tokens in _ahead(stream) if spec.reads_ahead else stream:
+        moved = tokens[rank::ranks].to(spec.device)  # waits, like scripts/train.py:804
         yield moved[:, :-1].contiguous(), moved[:, 1:].contiguous()
+
+
+def _ahead(stream: Iterator[Tensor]) -> Iterator[Tensor]:
+    """Yield what a stream does, reading the next one meanwhile."""
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, stream)
+        while True:
+            tokens = following.result()
+            following = reader.submit(next, stream)
+            yield tokens
 
 
 def synthetic_tokens(spec: Spec) -> Iterator[Tensor]:
@@ -55,38 +75,38 @@ def synthetic_tokens(spec: Spec) -> Iterator[Tensor]:
 
 
 def shards(spec: Spec) -> Iterator[Tensor]:
-    """Yield token ids [micro_batch, seq_len + 1] from the user's files, in a loop.
+    """Yield token ids [micro_batch, seq_len + 1] from the user's files, without end.
 
-    A micro-batch may continue in the next file. Raises ``ShortData`` if all files hold
-    less than one micro-batch. Raises ``BadData`` if a file cannot be read, if the files
-    have no whole sequence, or if they have an id that the model does not have.
+    Each pass has the trainer's order, and leaves out what fills no micro-batch at its
+    end (KempnerForge, data/sampler.py, DistributedSampler). Raises ``ShortData`` if all
+    files hold less than one micro-batch. Raises ``BadData`` if a file cannot be read,
+    if the files have no whole sequence, or if they have an id that the model does not.
     """
-    size, rows = spec.seq_len + 1, 0
+    size = spec.seq_len + 1
     opened = list(_opened(spec.data_files))
-    while True:
-        left = torch.empty(0, size, dtype=torch.int64)
-        for name, tokens in opened:
-            whole = len(tokens) // size
-            rows += whole
-            for start in range(0, whole, spec.micro_batch):
-                part = tokens[
-                    start * size : min(whole, start + spec.micro_batch) * size
-                ]
-                read = torch.from_numpy(part.astype("int64")).view(-1, size)
-                _check_ids(read, spec, name)
-                both = torch.cat([left, read])
-                left = both[spec.micro_batch :]
-                if len(both) >= spec.micro_batch:
-                    yield both[: spec.micro_batch]
-                else:
-                    left = both
-        if not rows:
-            hint = "name longer ones, or set a smaller sequence length"
-            raise BadData(f"no data file holds {size} tokens, a sequence; {hint}")
-        if rows < spec.micro_batch:
-            many = f"{spec.micro_batch} sequences of {size} tokens"
-            held = f"the data files hold less than {many}, one micro-batch"
-            raise ShortData(held)
+    ends = list(itertools.accumulate(len(tokens) // size for _, tokens in opened))
+    if not ends[-1]:
+        hint = "name longer ones, or set a smaller sequence length"
+        raise BadData(f"no data file holds {size} tokens, a sequence; {hint}")
+    if ends[-1] < spec.micro_batch:
+        many = f"{spec.micro_batch} sequences of {size} tokens"
+        held = f"the data files hold less than {many}, one micro-batch"
+        raise ShortData(held)
+
+    def sequence(number: int) -> Tensor:
+        file = bisect.bisect_right(ends, number)
+        name, tokens = opened[file]
+        start = (number - (ends[file - 1] if file else 0)) * size
+        read = torch.from_numpy(tokens[start : start + size].astype("int64"))
+        _check_ids(read, spec, name)
+        return read
+
+    for epoch in itertools.count():
+        source = torch.Generator().manual_seed(spec.data_seed + epoch)
+        order = torch.randperm(ends[-1], generator=source)
+        for numbers in order.split(spec.micro_batch):
+            if len(numbers) == spec.micro_batch:
+                yield torch.stack([sequence(number) for number in numbers.tolist()])
 
 
 def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:

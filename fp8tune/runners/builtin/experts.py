@@ -10,6 +10,7 @@ Each router keeps its losses, and thus their inputs, until its block runs again
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,24 +29,46 @@ class Experts(nn.Module):
 
     ``balance`` is the load-balancing loss: 1 if all experts get the same load.
     ``spread`` is the loss of the router's logits, computed even if its weight is 0.
+    ``signs`` [E, D] tell the router's rows apart where ranks are simulated: those of
+    other ranks repeat rank 0's, and equal rows would send all tokens to the same
+    experts.
     """
 
     balance: Tensor
     spread: Tensor
+    signs: Tensor | None = None
 
     def __init__(self, spec: Spec, dense: Callable[[Spec, int], nn.Module]) -> None:
         super().__init__()
         self.top_k = spec.top_k
         self.router = nn.Linear(spec.hidden_size, spec.experts, bias=False)
-        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
-        self.experts = nn.ModuleList(experts)
+        # in the trainer's order, in which the weights are drawn
         shared = dense(spec, spec.expert_size) if spec.shared_experts > 0 else None
         self.shared_expert = shared
+        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
+        self.experts = nn.ModuleList(experts)
+
+    def tell_rows_apart(self, device: str) -> None:
+        """Draw ``signs``, each 1 or -1."""
+        weight = self.router.weight
+        drawn = torch.randint(0, 2, weight.shape, device=device) * 2 - 1
+        self.signs = drawn.to(weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
-        flat = x.reshape(-1, x.shape[-1])
-        logits = self.router(flat)
+        flat = x.view(-1, x.shape[-1])
+        weights, chosen = self._route(flat)
+        out = self._dispatch(flat, weights, chosen)
+        if self.shared_expert is not None:
+            out = out + self.shared_expert(flat)
+        return out.view(x.shape)
+
+    def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and numbers of the experts of each token, both [T, top_k]."""
+        if self.signs is None:
+            logits = self.router(x)
+        else:
+            logits = functional.linear(x, self.router.weight * self.signs)
         scores = logits.softmax(-1)
         weights, chosen = scores.topk(self.top_k, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)
@@ -53,23 +76,26 @@ class Experts(nn.Module):
         tokens = functional.one_hot(chosen, count).float().sum((0, 1))
         self.balance = count * (tokens / chosen.numel() * scores.mean(0)).sum()
         self.spread = (logits.logsumexp(-1) ** 2).mean()
-        out = self._dispatch(flat, weights, chosen)
-        if self.shared_expert is not None:
-            out = out + self.shared_expert(flat)
-        return out.view_as(x)
+        return weights, chosen
 
     def _dispatch(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
-        """Rows of ``x`` [T, D] through their experts; weights, chosen [T, top_k]."""
+        """Rows of ``x`` [T, D] through their experts; weights, chosen [T, top_k].
+
+        The sorted rows stay until the end, as in the trainer.
+        """
         if x.dtype not in GROUPED:
             return self._one_by_one(x, weights, chosen)
         expert = chosen.reshape(-1)
+        tokens = torch.arange(len(x), device=x.device).unsqueeze(1)
+        tokens = tokens.expand(-1, self.top_k).reshape(-1)
         order = expert.argsort(stable=True)
-        token = order // self.top_k
+        expert, tokens = expert[order], tokens[order]
+        weights = weights.reshape(-1)[order]
+        rows = x[tokens]
         counts = torch.bincount(expert, minlength=len(self.experts)).tolist()
-        done = unpadded(self._run(padded(x[token], counts)), counts)
-        done = (done * weights.reshape(-1)[order].unsqueeze(-1)).to(x.dtype)
-        places = token.unsqueeze(-1).expand_as(done)
-        return torch.zeros_like(x).scatter_add_(0, places, done)
+        done = self._run(rows, counts) * weights.unsqueeze(-1)
+        out = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+        return out.scatter_add_(0, tokens.unsqueeze(-1).expand_as(done), done)
 
     def _one_by_one(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
         out = torch.zeros_like(x)
@@ -77,19 +103,26 @@ class Experts(nn.Module):
             here = chosen == number
             rows = here.any(dim=-1)
             if rows.any():
-                weight = (weights * here).sum(dim=-1)[rows].unsqueeze(-1)
-                out[rows] += (weight * expert(x[rows])).to(x.dtype)
+                done = expert(x[rows])
+                weight = (weights * here.float()).sum(dim=-1)[rows].unsqueeze(-1)
+                out[rows] += (weight * done).to(x.dtype)
         return out
 
-    def _run(self, x: Tensor) -> Tensor:
-        """All experts at once: [E, rows, D] to [E, rows, D]."""
+    def _run(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """All experts at once: rows [T, D] sorted by expert, to the same shape.
+
+        Stacked weights stay until the end, as in the trainer.
+        """
         up, down = self._stack("up_proj"), self._stack("down_proj")
-        first = self.experts[0]
-        if getattr(first, "gate_proj", None) is None:
-            act = first.act
-            return grouped_mm(act(grouped_mm(x, up)), down)  # type: ignore[operator]
-        gate = grouped_mm(x, self._stack("gate_proj"))
-        return grouped_mm(functional.silu(gate) * grouped_mm(x, up), down)
+        first: Any = self.experts[0]
+        if first.gate_proj is None:
+            hidden = first.act(grouped_mm(padded(rows, counts), up))
+        else:
+            gate = self._stack("gate_proj")
+            x = padded(rows, counts)
+            gated, inner = grouped_mm(x, gate), grouped_mm(x, up)
+            hidden = functional.silu(gated) * inner
+        return unpadded(grouped_mm(hidden, down), rows, counts)
 
     def _stack(self, name: str) -> Tensor:
         weights = [getattr(expert, name).weight.t() for expert in self.experts]
@@ -107,9 +140,9 @@ def padded(rows: Tensor, counts: list[int]) -> Tensor:
     return found
 
 
-def unpadded(found: Tensor, counts: list[int]) -> Tensor:
-    """The inverse of ``padded``."""
-    rows = found.new_zeros(sum(counts), found.shape[2])
+def unpadded(found: Tensor, like: Tensor, counts: list[int]) -> Tensor:
+    """The inverse of ``padded``; ``like`` has the shape of the result."""
+    rows = torch.zeros_like(like)
     start = 0
     for number, count in enumerate(counts):
         if count:

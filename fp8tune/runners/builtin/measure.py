@@ -13,6 +13,7 @@ import torch
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Step, Training
+from fp8tune.runners.builtin.team import gathered, of_rank_0
 from fp8tune.runners.sampling import (
     Steps,
     micro_batches,
@@ -65,8 +66,25 @@ class Device:
         return {
             "peak_gib": torch.cuda.max_memory_allocated() / GIB,
             "reserved_gib": torch.cuda.max_memory_reserved() / GIB,
-            "capacity_gib": torch.cuda.get_device_properties(0).total_memory / GIB,
+            "capacity_gib": _of_gpu().total_memory / GIB,
         }
+
+
+def _of_gpu() -> Any:
+    return torch.cuda.get_device_properties(torch.cuda.current_device())
+
+
+def of_fullest(memory: dict[str, float], spec: Spec) -> dict[str, float]:
+    """Return the memory of the rank that holds most, and which one that is."""
+    if spec.ranks < 2:
+        return memory
+    ranks = gathered(list(memory.values()), spec)
+    fullest = max(range(spec.ranks), key=lambda rank: ranks[rank])
+    found = dict(zip(memory, map(max, zip(*ranks, strict=True)), strict=True))
+    if "capacity_gib" in memory:
+        index = list(memory).index("capacity_gib")
+        found["capacity_gib"] = min(rank[index] for rank in ranks)
+    return {**found, "ranks": spec.ranks, "peak_rank": fullest}
 
 
 class Timed(NamedTuple):
@@ -89,17 +107,36 @@ def timed_step(
     say: Callable[..., None],
     count: int = 0,
 ) -> Timed:
-    """Run a step of ``count`` micro-batches, or of all, and report its time."""
+    """Run a step of ``count`` micro-batches, or of all, and report its time.
+
+    Several ranks go by the clock of rank 0, as the trainers' logs do. The gradients'
+    norm makes all ranks wait for the slowest one in each step; what a rank does later
+    delays the next step of all.
+    """
     start = time.perf_counter()
     step = training.step(count)
     device.wait()
     ends = [start, *training.read_at[:-1], time.perf_counter()]
-    micro_ms = [(end - begin) * 1e3 for begin, end in itertools.pairwise(ends)]
+    own_ms = [(end - begin) * 1e3 for begin, end in itertools.pairwise(ends)]
+    micro_ms = of_rank_0(own_ms, training.spec)
+    step = _as_logged(step, training.spec)
     ran_ms = math.fsum(micro_ms)
     whole_ms = whole_step_ms(micro_ms, training.spec.grad_accum)
     losses = {"loss": step.loss, "grad_norm": step.grad_norm}
     say(step=number, ms=ran_ms, step_ms=whole_ms, **losses)
     return Timed(ran_ms, whole_ms, micro_ms, step)
+
+
+def _as_logged(step: Step, spec: Spec) -> Step:
+    """Return a step with the loss that the trainer logs: rank 0's, or all ranks' mean.
+
+    It is averaged in loss runs only: trainers do not log each step.
+    """
+    if spec.ranks < 2 or not (spec.steps and spec.averages_losses):
+        return step
+    return step._replace(
+        loss=statistics.fmean(x for (x,) in gathered([step.loss], spec))
+    )
 
 
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
@@ -125,15 +162,16 @@ def measure(
     steps = Steps(spec.sampling())
     micro_ms = list(first.micro_ms)
     steps.add(first.ms, first.whole_ms)
-    seen = _Seen(device)
+    seen = _Seen(device, spec)
     retries = [device.retries()]
     for number in itertools.count(1):
         count = micro_batches(spec.grad_accum, micro_ms)
         timed = timed_step(training, device, number, say, count)
         check_finite(timed.step)
         micro_ms += timed.micro_ms
-        retries.append(device.retries())
-        steps.add(timed.ms, timed.whole_ms, seen.new())
+        event = seen.new()
+        retries.append(seen.retries)
+        steps.add(timed.ms, timed.whole_ms, event)
         if steps.suffice():
             break
     found = steps.steady()
@@ -181,20 +219,27 @@ def check_finite(step: Step) -> None:
 
 
 class _Seen:
-    """What happened until now that steady steps do not have."""
+    """What happened until now, on any rank, that steady steps do not have.
 
-    def __init__(self, device: Device) -> None:
+    ``retries`` are the allocator's, of the rank that has most.
+    """
+
+    def __init__(self, device: Device, spec: Spec) -> None:
         self._device = device
+        self._spec = spec
         self.graphs, self._held = _recompiles(), self._memory()
+        self.retries = 0
 
     def new(self) -> str:
         """What happened since the last call; ``""`` for nothing."""
         graphs, held = _recompiles(), self._memory()
-        why = "recompile" if graphs != self.graphs else ""
-        if held != self._held:
-            why = why or "allocator"
-        self.graphs, self._held = graphs, held
-        return why
+        own = (graphs != self.graphs, held != self._held, held[1])
+        ranks = gathered(own, self._spec)
+        compiled, moved, retries = map(max, zip(*ranks, strict=True))
+        self.graphs, self._held, self.retries = graphs, held, int(retries)
+        if compiled:
+            return "recompile"
+        return "allocator" if moved else ""
 
     def _memory(self) -> tuple[int, int]:
         return self._device.reserved(), self._device.retries()

@@ -42,7 +42,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Same shape and dtype as ``x``."""
         wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return (wide * scale * self.weight).to(x.dtype)
 
 
@@ -57,7 +57,7 @@ def rotary_tables(spec: Spec) -> tuple[Tensor, ...]:
     Cosines and sines, or one of complex numbers where pairs are rotated.
     """
     half = torch.arange(0, spec.head_dim, 2).float() / spec.head_dim
-    angles = torch.outer(torch.arange(spec.max_seq_len), spec.rope_theta**-half)
+    angles = torch.outer(torch.arange(spec.max_seq_len), 1 / spec.rope_theta**half)
     if spec.rotary == "pairs":
         return (torch.polar(torch.ones_like(angles), angles),)
     return angles.cos(), angles.sin()
@@ -66,14 +66,17 @@ def rotary_tables(spec: Spec) -> tuple[Tensor, ...]:
 def rotate(x: Tensor, tables: tuple[Tensor, ...]) -> Tensor:
     """Apply rotary positions to ``x`` [B, S, H, head_dim]; returns [B, H, S, head_dim].
 
-    Pairs of neighbours are complex numbers in fp32; halves stay in the dtype of ``x``.
+    Pairs of neighbours are complex numbers in fp32; halves stay in the dtype of ``x``,
+    and each call casts the tables and slices the halves, as KempnerForge does
+    (model/position.py, apply_rope).
     """
     if len(tables) == 1:
         pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
         turned = torch.view_as_real(pairs * tables[0][:, None]).flatten(3)
         return turned.type_as(x).transpose(1, 2)
-    left, right = x.transpose(1, 2).chunk(2, dim=-1)
-    cos, sin = (table.to(x.dtype) for table in tables)
+    x, half = x.transpose(1, 2), x.shape[-1] // 2
+    left, right = x[..., :half], x[..., half:]
+    cos, sin = (table.view(1, 1, -1, half).to(x.dtype) for table in tables)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
 
 
@@ -107,11 +110,13 @@ class Attention(nn.Module):
         """[B, S, D] to [B, S, D]."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
-        q, k = self.q_proj(x).view(heads), self.k_proj(x).view(heads)
+        q, k, v = (
+            proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
+        v = v.transpose(1, 2)
         q, k = rotate(q, tables), rotate(k, tables)
-        v = self.v_proj(x).view(heads).transpose(1, 2)
         copies = self.groups > 1 and self.repeats_kv
         if copies:  # repeated as the trainer does, so that memory is the same
             k = k.repeat_interleave(self.groups, dim=1)
@@ -121,7 +126,8 @@ class Attention(nn.Module):
             mixed = functional.scaled_dot_product_attention(
                 q, k, v, is_causal=True, enable_gqa=grouped
             )
-        merged: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+        mixed = mixed.transpose(1, 2).contiguous().view(batch, length, -1)
+        merged: Tensor = self.o_proj(mixed)
         return merged
 
 
@@ -138,11 +144,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] to [..., D]."""
-        inner = self.up_proj(x)
         if self.gate_proj is None:
-            inner = self.act(inner)
+            inner = self.act(self.up_proj(x))
         else:
-            inner = functional.silu(self.gate_proj(x)) * inner
+            inner = functional.silu(self.gate_proj(x)) * self.up_proj(x)
         down: Tensor = self.down_proj(inner)
         return down
 
@@ -165,8 +170,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
         x = x + self.attention(self.attention_norm(x), *tables)
-        out: Tensor = x + self.mlp(self.ffn_norm(x))
-        return out
+        x = x + self.mlp(self.ffn_norm(x))
+        return x
 
 
 class Head(nn.Module):
@@ -200,12 +205,15 @@ class Decoder(nn.Module):
     def init_weights(self, spec: Spec) -> None:
         """Initialize matrices by ``spec.init``, and norms with 1.
 
-        Of sharded weights only this rank's share. Also fills the rotary tables, which a
-        model built without storage does not have yet.
+        Of sharded weights only this rank's share, drawn as one whole weight if there
+        are other ranks. Also fills the rotary tables, which a model built without
+        storage does not have yet.
         """
         first = {"gpt": _as_gpt, "llama": _as_llama}[spec.init]
         for name, weight in self.named_parameters():
-            mine = weight.to_local() if isinstance(weight, DTensor) else weight
+            mine: Tensor = weight
+            if isinstance(weight, DTensor) and spec.ranks < 2:
+                mine = weight.to_local()
             if weight.dim() > 1:
                 first(name, mine, spec)
             else:
@@ -214,12 +222,11 @@ class Decoder(nn.Module):
             buffer.copy_(values)
 
     def cast(self, dtype: torch.dtype) -> None:
-        """Convert weights and rotary tables, but no table of complex numbers."""
-        for weight in self.parameters():
-            weight.data = weight.data.to(dtype)
-        for name, table in list(self.named_buffers()):
-            if not table.is_complex():
-                setattr(self, name, table.to(dtype))
+        """Convert weights; the rotary tables stay in fp32."""
+        tables = list(self.named_buffers())
+        self._apply(lambda tensor: tensor if tensor.is_complex() else tensor.to(dtype))
+        for name, table in tables:
+            setattr(self, name, table)
 
     def balance(self) -> Tensor:
         """Return the sum of the load-balancing losses of the last forward pass.
@@ -240,15 +247,16 @@ class Decoder(nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, *tables)
-        logits: Tensor = self.output_head(self.norm(x))
+        x = self.norm(x)  # frees its input before the logits, as the trainer does
+        logits: Tensor = self.output_head(x)
         return logits
 
 
 def _as_gpt(name: str, weight: Tensor, spec: Spec) -> None:
     """Normal weights; projections into the residual stream scaled by the depth."""
     into_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-    depth = math.sqrt(2 * spec.layers) if into_residual else 1.0
-    nn.init.normal_(weight, std=spec.init_std / depth)
+    scale = 1 / math.sqrt(2 * spec.layers) if into_residual else 1.0
+    nn.init.normal_(weight, std=spec.init_std * scale)
 
 
 def _as_llama(name: str, weight: Tensor, spec: Spec) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
+from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
 from fp8tune.runners.builtin.worker_record import stage_times, worker_record
@@ -29,6 +30,7 @@ from fp8tune.trials.runner import TrialLimits
 SILENCE_S = {
     "start": 60.0,
     "import": 300.0,
+    "ranks": 600.0,
     "gpu": 300.0,
     "build": 600.0,
     "convert": 600.0,
@@ -58,6 +60,8 @@ WORKER = module_command("fp8tune.runners.builtin.worker")
 class Setup(NamedTuple):
     """Device, data and duration of trials; ``min_steps`` etc. are those of ``Spec``.
 
+    A trial runs as ``ranks`` processes, each on a GPU of its own, or as rank 0 of
+    ``dp_shard`` ranks that do not exist.
     ``larger_gib`` is the memory of the GPU that the run is for, if it has more than
     this machine's, else 0. After ``enough_s`` seconds of steps the fewest steps
     suffice; steps continue for at least ``least_s`` seconds, so that watts can be
@@ -67,6 +71,7 @@ class Setup(NamedTuple):
 
     device: str
     dp_shard: int = 1
+    ranks: int = 1
     larger_gib: float = 0.0
     synthetic_data: str = ""
     min_steps: int = 6
@@ -130,6 +135,10 @@ class Builtin:
         found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
             found = self._on_larger(knobs, spec, found, until)
+        if spec.ranks > 1:  # all have run: watts and tokens are those of all
+            speed = found.tokens_per_second * spec.dp_shard
+            found = found._replace(tokens_per_second=speed)
+            return with_interval_and_energy(found, 1)
         found = for_all_ranks(found, self.job(knobs), spec.dp_shard)
         return with_interval_and_energy(found, spec.dp_shard)
 
@@ -138,7 +147,7 @@ class Builtin:
     ) -> Record:
         """Train one setting in a new process, to compare losses."""
         try:
-            spec = self.spec(knobs)
+            spec = self.spec({**knobs, "warmup_steps": loss_run.warmup_steps})
         except CannotBuild as error:
             message = str(error)
             return Record(knobs, "launch", message=message, loss_run=loss_run)
@@ -209,7 +218,7 @@ class Builtin:
             path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(stderr.open("wb"))
-            command = [*self.worker, str(path), str(os.getpid())]
+            command = self._command(str(path), spec.ranks)
             left = deadline - waited
             result = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(stderr, before_stage)
@@ -222,6 +231,12 @@ class Builtin:
         return with_samples(
             found, self.guard.driver, result.events, before, began=began, steady=steady
         )
+
+    def _command(self, path: str, ranks: int) -> list[str]:
+        """Return the command of a trial with its spec in a file."""
+        if ranks > 1:
+            return [*launch.COMMAND, str(os.getpid()), str(ranks), *self.worker, path]
+        return [*self.worker, path, str(os.getpid())]
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""

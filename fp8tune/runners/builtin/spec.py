@@ -16,9 +16,10 @@ class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``).
 
     A trainer need not give those that have a default, from ``init`` to
-    ``warmup_first``. ``seed`` is the seed of the initial weights, ``data_seed`` of
-    synthetic data. With ``steps`` > 0 it is a loss run; with 0 the trial measures
-    speed.
+    ``averages_losses``. With ``ranks`` > 1 so many processes train it together; with 1
+    it is alone, and of ``dp_shard`` ranks it is rank 0. ``seed`` is the seed of the
+    initial weights, ``data_seed`` of synthetic data and of the order of the user's.
+    With ``steps`` > 0 it is a loss run; with 0 the trial measures speed.
     """
 
     hidden_size: int
@@ -60,13 +61,12 @@ class Spec(NamedTuple):
     micro_batch: int
     seq_len: int
     grad_accum: int
-    learning_rate: float
+    learning_rates: list[float]
     weight_decay: float
     betas: list[float]
     eps: float
     fused: bool
     clip_norm: float
-    warmup_steps: int
 
     device: str
 
@@ -80,16 +80,26 @@ class Spec(NamedTuple):
     ac_saves: list[str] = []
     ac_budget: float = 1.0
     ac_keeps_rng: bool = True
+    ac_stops_early: bool = True
     compiles_blocks: bool = False
     rounds_as_eager: bool = False
     tables_apart: bool = False
     reshards: str = "always"
     loss_compiled: bool = False
     decays_norms: bool = False
-    warmup_first: int = 0
+    tp: int = 1
+    sequence_parallel: bool = False
+    gathers_once: bool = False
+    splits_embedding: bool = False
+    loss_parallel: bool = False
+    shards_over_one: bool = False
+    builds_whole: bool = False
+    averages_losses: bool = False
 
     dp_shard: int = 1
+    ranks: int = 1
     data_files: list[str] = []
+    reads_ahead: bool = False
     seed: int = 42
     data_seed: int = 42
     steps: int = 0
@@ -108,7 +118,8 @@ class Spec(NamedTuple):
     @property
     def autocast(self) -> bool:
         """Whether fp32 weights are cast where they are used, as FSDP does not."""
-        return self.weight_bytes > 2 and self.precision != "fp32" and self.dp_shard < 2
+        alone = self.dp_shard < 2 and self.tp < 2
+        return self.weight_bytes > 2 and self.precision != "fp32" and alone
 
     def sampling(self) -> Sampling:
         """The rule that decides when its steps suffice."""
@@ -120,9 +131,9 @@ class Spec(NamedTuple):
         return not self.data_files
 
 
-GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
+GIVEN = ("device", "dp_shard", "ranks", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "data_seed", "steps")
+OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 
@@ -134,6 +145,8 @@ def from_job(job: Job, **given: Any) -> Spec:
     """Return the spec of a job; raises ``CannotBuild``."""
     try:
         refusal = job["trial_refusal"]
+        if given.get("ranks", 1) < 2:
+            refusal = refusal or job["needs_ranks"]
         if refusal:
             raise CannotBuild(f"a trial cannot represent {refusal}")
         names = [

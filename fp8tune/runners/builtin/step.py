@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from fp8tune.runners.builtin.convert import DTYPES, all_scales
@@ -56,9 +58,10 @@ class Training:
         """
         batch = next(self.data)
         self.data = itertools.chain((batch,), self.data)
-        with self._casts():
-            loss = self._loss(self.model(batch[0]), batch[1])
-        loss.backward()
+        with self._splits_loss():
+            with self._casts():
+                loss = self._loss(self.model(batch[0]), batch[1])
+            loss.backward()
         self.optimizer.zero_grad()
 
     def step(self, count: int = 0) -> Step:
@@ -72,20 +75,22 @@ class Training:
         for number in range(count):
             self._sync_gradients(last=number == count - 1)
             tokens, labels = next(self.data)
-            with self._casts():
-                logits = self.model(tokens)
-                self.logits = logits if spec.held_logit_bytes else None
-                loss = self._loss(logits, labels)
-            exact = exact_cross_entropy(logits, labels) if spec.steps else loss
-            del logits
-            (loss / count).backward()
-            total += exact.item()  # waits for the backward pass (scripts/train.py:851)
+            with self._splits_loss():
+                with self._casts():
+                    logits = self.model(tokens)
+                    self.logits = logits if spec.held_logit_bytes else None
+                    loss = self._loss(logits, labels)
+                exact = exact_cross_entropy(logits, labels) if spec.steps else loss
+                del logits
+                (loss / count).backward()
+            # waits for the backward pass (scripts/train.py:851)
+            total += whole(exact.detach()).item()
             self.read_at.append(time.perf_counter())
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
-        grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
-        share = warmup(self.taken + spec.warmup_first, spec.warmup_steps)
+        norm = clip_gradients(self.model.parameters(), spec.clip_norm)
+        grad_norm = float(norm)  # waits too (scripts/train.py:857)
+        rates = spec.learning_rates
         for group in self.optimizer.param_groups:
-            group["lr"] = spec.learning_rate * share
+            group["lr"] = rates[min(self.taken, len(rates) - 1)]
         self.optimizer.step()
         if spec.fp8_scales_at_once:
             all_scales(self.model)
@@ -106,6 +111,15 @@ class Training:
         if sync is not None:
             sync(last or self.spec.reduces_each_micro_batch)
 
+    def _splits_loss(self) -> AbstractContextManager[Any]:
+        """A context in which each tensor-parallel rank computes with its logits."""
+        if not (self.spec.tp > 1 and self.spec.loss_parallel):
+            return nullcontext()
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        context: AbstractContextManager[Any] = loss_parallel()
+        return context
+
     def _casts(self) -> AbstractContextManager[Any]:
         """A context that casts weights to the compute precision if FSDP does not."""
         if not self.spec.autocast:
@@ -114,17 +128,21 @@ class Training:
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """Return AdamW with the trainer's weight decay; fused on a GPU if configured."""
+    """Return AdamW with the trainer's weight decay; fused on a GPU if configured.
+
+    A fused kernel updates the weights of one mesh.
+    """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     decayed = [w for w in weights if w.dim() > 1 or spec.decays_norms]
     others = [w for w in weights if w.dim() < 2 and not spec.decays_norms]
     groups = [
-        {"params": decayed, "weight_decay": spec.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": group, "weight_decay": decay}
+        for some, decay in ((decayed, spec.weight_decay), (others, 0.0))
+        for group in by_mesh(some)
     ]
     return torch.optim.AdamW(
         groups,
-        lr=spec.learning_rate,
+        lr=spec.learning_rates[0],
         betas=(spec.betas[0], spec.betas[1]),
         eps=spec.eps,
         fused=spec.fused and spec.device == "cuda",
@@ -143,7 +161,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
     every micro-batch, except for a chunked loss with a single chunk
     (training/loss.py:28, 64 and 69). It costs most with small micro-batches.
     """
-    flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
+    flat, wanted = logits.view(-1, logits.shape[-1]), labels.view(-1)
+    size = spec.loss_chunk
     if spec.loss == "fp32_cross_entropy":
         return functional.cross_entropy(flat.float(), wanted, ignore_index=IGNORED)
     if spec.loss == "chunked_cross_entropy":
@@ -192,11 +211,38 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(losses).sum() / len(wanted)
 
 
-def warmup(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate that a step has."""
-    return min(1.0, step / steps) if steps else 1.0
+def by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Group tensors by their mesh, because operators do not mix meshes.
+
+    With tensor parallelism weights that it does not split are on another mesh.
+    """
+    groups: dict[Any, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        mesh = tensor.device_mesh if isinstance(tensor, DTensor) else None
+        groups[mesh].append(tensor)
+    return list(groups.values())
 
 
-def _whole(norm: Tensor) -> Tensor:
-    full = getattr(norm, "full_tensor", None)
-    return full() if full is not None else norm
+def clip_gradients(weights: Iterable[nn.Parameter], most: float) -> Tensor:
+    """Scale gradients down to a norm of ``most`` over all ranks; return their norm.
+
+    (KempnerForge, distributed/utils.py; torchtitan, distributed/utils.py)
+    """
+    own = [weight for weight in weights if weight.grad is not None]
+    groups = by_mesh(weight.grad for weight in own if weight.grad is not None)
+    if len(groups) == 1:
+        return whole(nn.utils.clip_grad_norm_(own, most, foreach=True))
+    squares = [
+        whole(torch.stack([gradient.norm() for gradient in group]).square().sum())
+        for group in groups
+    ]
+    total = torch.stack([square.float() for square in squares]).sum().sqrt()
+    for group in groups:
+        for gradient in group:
+            gradient.mul_((most / (total + 1e-6)).clamp(max=1.0))
+    return total
+
+
+def whole(value: Tensor) -> Tensor:
+    """Return a value that is reduced over ranks, as a plain tensor."""
+    return value.full_tensor() if isinstance(value, DTensor) else value

@@ -1,10 +1,11 @@
 """The process of one trial: reads a spec, trains, and reports line by line.
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
-line: ``{"stage": ...}`` when a stage begins (import, gpu on a GPU, build, convert,
-compile if configured, first_step, steady, and profile), ``{"step": ...}`` after each
-step, and at the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process
-id it gets, enforces deadlines of the stages.
+line: ``{"stage": ...}`` when a stage begins (import, ranks if there are several, gpu on
+a GPU, build, convert, compile if configured, first_step, steady, and profile),
+``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or ``{"failed":
+...}``. The parent, whose process id it gets, enforces deadlines of the stages. Of
+several ranks (``launch``) each is such a process.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.runners.gpu import allocator
 from fp8tune.runners.orphan import die_with_parent
+
+if TYPE_CHECKING:
+    from fp8tune.runners.builtin.spec import Spec
+    from fp8tune.runners.builtin.step import Training
 
 
 def say(**fields: Any) -> None:
@@ -29,13 +34,16 @@ def main(path: str, parent: int) -> None:
     die_with_parent(parent)
     say(stage="import")
     try:
-        _run(path)
+        ranks = _run(path)
     except BaseException as error:  # the parent must learn about any error
         say(failed=_failure(error))
         raise SystemExit(1) from None
+    if ranks > 1:
+        os._exit(0)  # process groups may hang at exit
 
 
-def _run(path: str) -> None:
+def _run(path: str) -> int:
+    """Run the trial and return the number of its ranks."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # leaves cores to others
     # the order of NVML
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -44,9 +52,9 @@ def _run(path: str) -> None:
     from fp8tune.runners.builtin.data import batches
     from fp8tune.runners.builtin.measure import (
         Device,
-        count_float8_matmuls,
         first_step,
         measure,
+        of_fullest,
         train_for_losses,
     )
     from fp8tune.runners.builtin.spec import from_json
@@ -54,9 +62,7 @@ def _run(path: str) -> None:
 
     with open(path, encoding="utf-8") as file:
         spec = from_json(json.load(file))
-    if spec.device == "cuda":
-        say(stage="gpu")
-        touch()
+    _reach_device(spec)
     device = Device(spec.device)
     say(stage="build", device=device.name, **_versions())
     model, counts = build(spec, lambda: say(stage="convert"))
@@ -71,14 +77,34 @@ def _run(path: str) -> None:
     say(stage="steady")
     run = train_for_losses if spec.steps else measure
     measured = run(training, device, spec, say, first)
-    measured |= device.memory()
+    measured |= of_fullest(device.memory(), spec)
+    profiled = _profiled(training, spec)
+    say(done={**measured, **profiled})
+    return spec.ranks
+
+
+def _reach_device(spec: Spec) -> None:
+    """Join the other ranks if there are any, and compute on the GPU if it has one."""
+    if spec.ranks > 1:
+        from fp8tune.runners.builtin.team import join
+
+        say(stage="ranks")
+        join(spec.device)
+    if spec.device == "cuda":
+        say(stage="gpu")
+        touch()
+
+
+def _profiled(training: Training, spec: Spec) -> dict[str, Any]:
+    """Return how many FP8 matmuls a step has, counted here unless they were earlier."""
+    from fp8tune.runners.builtin.measure import count_float8_matmuls
+
     say(stage="profile")
-    matmuls, known = spec.float8_matmuls, {}
-    if matmuls:
-        known = {"float8_matmuls_counted_earlier": True}
-    elif spec.precision == "fp8":
+    known = {"float8_matmuls_counted_earlier": True} if spec.float8_matmuls else {}
+    matmuls = spec.float8_matmuls
+    if not matmuls and spec.precision == "fp8":
         matmuls = count_float8_matmuls(training)
-    say(done={**measured, "float8_matmuls": matmuls, **known})
+    return {"float8_matmuls": matmuls, **known}
 
 
 def _versions() -> dict[str, Any]:

@@ -25,6 +25,8 @@ KEPT = (
     "discarded",
     "settled",
     "micro_batches",
+    "ranks",
+    "peak_rank",
 )
 """What the worker says at its end that goes into the record as it is.
 
@@ -82,13 +84,14 @@ def _base_record(
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
     outcome, message = unfinished(result, spec.device)
+    message += _on_rank(result)
     if result.ended == "exit" and last_line:  # otherwise it was cut off
         message += f"; its last line: {last_line}"
     return base._replace(outcome=outcome, message=message, stage_reached=result.stage)
 
 
 def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Record:
-    message = f"{failed['error']}: {failed['message']}"
+    message = f"{failed['error']}: {failed['message']}{_on_rank(result)}"
     base = base._replace(message=message[:500], error=str(failed["error"])[:100])
     base = base._replace(stage_reached=result.stage)
     kind = "launch" if base.never_began else failed["kind"]
@@ -100,6 +103,15 @@ def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Recor
         losses, norms = series(result.events)
         base = base._replace(losses=losses, grad_norms=norms)
     return base._replace(outcome=kind)
+
+
+def _on_rank(result: WorkerResult) -> str:
+    """Name the rank that failed, if there are several."""
+    for event in result.events:
+        rank = event.get("died", event.get("rank"))
+        if isinstance(rank, int):
+            return f" (rank {rank})"
+    return ""
 
 
 def _measured(

@@ -34,6 +34,7 @@ from fp8tune.search.sampler.past import PASSING, Run, is_timed, run_of
 from fp8tune.search.sampler.speed import Features, features
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
+UNFINISHED = (TrialState.WAITING, TrialState.RUNNING)
 FEASIBLE = 0.4
 """Chance from which a setting is tried: to fit in memory, and to run otherwise."""
 FARTHER = 0.25
@@ -51,12 +52,13 @@ class Proposal(NamedTuple):
 class Known:
     """The state of a study: its trials, memory model and estimates.
 
-    ``running`` are the settings of trials that are running now.
+    ``running`` are the settings of trials that are running or wait for a worker, in the
+    order in which they were planned.
     """
 
     space: CandidateSpace
     runs: Sequence[Run]
-    running: frozenset[Point]
+    running: Sequence[Point]
     memory: MemoryModel
     expected: Mapping[Point, Expected]
     earlier: Earlier
@@ -197,14 +199,17 @@ class ProposingSampler(BaseSampler, abc.ABC):
         """Return what to try next; ``None`` if no candidate is worth its risk."""
         known = self._known(study)
         points = known.untried()
-        if not points or known.has_run:
+        if not points or known.has_run or known.running:
             return self._choose(known, points) if points else None
         best = points[int(np.argmax(known.chance(points)))]
         return Proposal(known.space.params(best), "nothing has run yet")
 
     @abc.abstractmethod
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
-        """Choose among untried settings (at least one), after a trial succeeded."""
+        """Choose among untried settings (at least one).
+
+        A trial succeeded, or one is running.
+        """
 
     def stop_when_done(self, study: Study, _trial: FrozenTrial) -> None:
         """Stop the study if no candidate is worth its risk (a callback for Optuna)."""
@@ -221,8 +226,8 @@ class ProposingSampler(BaseSampler, abc.ABC):
         space = CandidateSpace(self._settings, self._named, tried)
         placed = [(t, p) for t in trials if (p := space.point(t.params)) is not None]
         runs = [run_of(t, p) for t, p in placed if t.state.is_finished()]
-        running = frozenset(p for t, p in placed if t.state == TrialState.RUNNING)
-        points = dict.fromkeys([*space.candidates, *(run.point for run in runs)])
+        running = [p for t, p in placed if t.state in UNFINISHED]
+        points = dict.fromkeys([*space.candidates, *(p for _, p in placed)])
         expected = {point: self._expect(space.params(point)) for point in points}
         memory = MemoryModel(space, runs, self._capacity_gib, expected)
         earlier = Earlier(space, self._earlier)

@@ -51,7 +51,7 @@ class FeasibleSampler(ProposingSampler):
     asked, and the feasible setting nearest to its answer is tried.
 
     ``inner`` makes the sampler from a seed. For each trial a new one is made, from
-    ``seed`` and the number of runs, and gets the history in a temporary study. There a
+    ``seed`` and the number of trials, and gets the history in a temporary study. There a
     setting that did not run violates a constraint and has the lowest tokens/s measured,
     because all of Optuna's samplers learn from that. The other arguments are those of
     ``ProposingSampler``.
@@ -89,7 +89,8 @@ class FeasibleSampler(ProposingSampler):
 
     def _warm_start(self, known: Known, points: Sequence[Point]) -> Point | None:
         """Return the next warm start: the most promising setting of an untried cell."""
-        space, tried = known.space, [run.point for run in known.runs]
+        space = known.space
+        tried = [*(run.point for run in known.runs), *known.running]
         if len(tried) > self._warm_starts:
             return None
         cells = set(map(space.cell, tried[1:]))  # the baseline's may improve
@@ -106,11 +107,13 @@ class FeasibleSampler(ProposingSampler):
     def _ask(self, known: Known) -> dict[str, Any]:
         """Return the inner sampler's proposal after the history."""
         runs = known.runs
-        lowest = min(run.tokens_per_second for run in runs if run.ok)
+        speeds = [run.tokens_per_second for run in runs if run.ok]
+        lowest = min(speeds, default=1.0)
         knobs = self.distributions
         allowed = set(known.space.candidates)
         with _quiet():
-            draw = random.Random(f"{self._seed} {len(runs)}")  # noqa: S311
+            count = len(runs) + len(known.running)
+            draw = random.Random(f"{self._seed} {count}")  # noqa: S311
             sampler = self._inner(draw.getrandbits(32))
             study = optuna.create_study(direction="maximize", sampler=sampler)
             for run in runs:

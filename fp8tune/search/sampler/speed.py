@@ -11,6 +11,7 @@ Process Prediction, 2007).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -104,12 +105,29 @@ class SpeedModel:
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
         self._trusts = TRUSTS if has_estimate else (0.0,)
-        self._bonds = BONDS if np.ptp(seen.study) else ()
+        self._bonds = BONDS if len(set(seen.study)) > 1 else ()
         self._kernel, self.evidence = self._fitted()
-        covariance = self._covariance(seen, seen, self._kernel) + self._noise
+        self._solve()
+
+    def _solve(self) -> None:
+        seen, kernel = self._seen, self._kernel
+        covariance = self._covariance(seen, seen, kernel) + self._noise
         self._lower = np.linalg.cholesky(covariance)
-        residual = logs - self._mean(seen, self._kernel)
+        residual = self._logs - self._mean(seen, kernel)
         self._white = np.linalg.solve(self._lower, residual)
+
+    def believing(self, more: Features) -> SpeedModel:
+        """Return a model that takes its own predictions of more points as measured.
+
+        It predicts the same means, and is surer near these points (Ginsbourger, Le
+        Riche and Carraro, Kriging is well-suited to parallelize optimization, 2010).
+        """
+        other = copy.copy(self)
+        other._logs = np.append(self._logs, self.predict(more)[0])
+        other._seen = Features(*map(np.concatenate, zip(self._seen, more, strict=True)))
+        other._noise = NOISE**2 * np.eye(len(other._logs))
+        other._solve()
+        return other
 
     def predict(self, features: Features) -> tuple[Array, Array]:
         """Return the mean and the standard deviation of each point."""

@@ -101,7 +101,13 @@ def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
     best = ahead.best(~ahead.feasible)
     gain = float(ahead.gain[best])
     failed = any(run.outcome == "oom" for run in known.runs)
-    if failed or ahead.feasible.all() or gain < WORTH_A_RISK:
+    running = known.memory.fit(known.running).probability
+    if (
+        failed
+        or (running < FEASIBLE).any()
+        or ahead.feasible.all()
+        or gain < WORTH_A_RISK
+    ):
         return None
     params = known.space.params(ahead.candidates[best])
     return Proposal(params, f"{PROPOSED}, may not fit")
@@ -115,7 +121,7 @@ def _has_guide(ahead: Predictions) -> bool:
 def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the best feasible setting with a value that no trial has had yet."""
     space = known.space
-    tried = [run.point for run in known.runs]
+    tried = [*(run.point for run in known.runs), *known.running]
     tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
         if key == space.named.batch or len(space.values[place]) > MOST_VALUES:
@@ -162,7 +168,11 @@ class Predictions(NamedTuple):
 
 
 def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
-    """Predict untried candidates; at least one run must have succeeded."""
+    """Predict untried candidates; at least one run succeeded, or one is running.
+
+    A running setting counts as if it had run as fast as predicted, so that those that
+    run at the same time differ.
+    """
     runs, space = known.runs, known.space
     logs: dict[Point, list[float]] = defaultdict(list)
     for run in runs:
@@ -176,6 +186,8 @@ def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
     described, gain = known.features(candidates), np.zeros(len(candidates))
     for model, probability in models:
         best = _best(known, model, seen, means)
+        if known.running:
+            model = model.believing(known.features(known.running))
         gain += probability * _improvement(*model.predict(described), best)
     gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
     gain = gain.round(9)  # otherwise rounding errors would choose among equals
@@ -211,9 +223,9 @@ def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -
     """Return log tokens/s of the best setting that may be chosen; low if none may."""
     rejected = {run.point for run in known.runs if not run.may_be_chosen}
     allowed = set(known.space.candidates) - rejected
-    points = [point for point in seen if point in allowed]
+    points = [point for point in [*seen, *known.running] if point in allowed]
     if not points:
-        return float(logs.min()) - 0.5
+        return float(logs.min()) - 0.5 if seen else 0.0
     return float(model.predict(known.features(points))[0].max())
 
 

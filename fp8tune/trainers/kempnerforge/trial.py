@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fp8tune.fields import MAX_TRIAL_STEPS
+from fp8tune.job import Job
+
 OPTIMIZERS = ("adamw",)
 """Optimizers that a trial can step as the trainer does."""
 
@@ -36,6 +39,14 @@ def bf16_linears(precision: str) -> list[str]:
     return ["experts", "shared_expert", "router"] if precision == "fp8" else []
 
 
+def learning_rates(job: Job) -> list[float]:
+    """Learning rates of a trial's steps (training/scheduler.py)."""
+    from fp8tune.trainers.kempnerforge import phases
+
+    rate = phases.learning_rates(job.given)
+    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
+
+
 def data_files(
     data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
 ) -> list[str]:
@@ -46,6 +57,16 @@ def data_files(
     """
     paths = _folders(data_dataset_path, data_datasets)
     return _shards(paths[0], data_file_pattern) if paths else []
+
+
+def reads_ahead(data_num_workers: int) -> bool:
+    """Whether other processes read the next batches (data/dataloader.py)."""
+    return data_num_workers > 0
+
+
+def data_seed(train_seed: int, train_data_seed: int | None) -> int:
+    """Seed of the order of the data (config/training.py, effective_data_seed)."""
+    return train_seed if train_data_seed is None else train_data_seed
 
 
 def data_missing(
@@ -99,28 +120,53 @@ def trial_refusal(
     data_pack_sequences: bool,
     train_z_loss_weight: float,
     moe_refusal: str,
+    tied_embeddings: bool,
     dp_shard: int | None = None,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if vlm:
         return "a VLM: its encoder and towers are not built"
-    degrees = {"tensor": tp, "pipeline": pp, "context": cp, "expert": ep}
+    degrees = {"pipeline": pp, "context": cp, "expert": ep}
     for name, degree in degrees.items():
         if degree > 1:
-            return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+            return f"{name} parallelism of {degree}: it is not built"
     if dp_shard and dp_shard > 1 and dp_replicate > 1:
         return f"{dp_replicate} replicas of {dp_shard} shards: the trainer stops there"
     if optimizer not in OPTIMIZERS:
         return f"the optimizer {optimizer}: only {', '.join(OPTIMIZERS)} is built"
-    if precision == "fp16":
-        return "fp16"
-    if model_norm_type != "rmsnorm":
-        return f"norms of type {model_norm_type}"
-    if model_model_type != "transformer":
-        return f"a model of type {model_model_type}"
-    if data_pack_sequences:
-        return "packed sequences: their attention needs a mask"
-    return "z-loss" if train_z_loss_weight > 0 else moe_refusal
+    odd = {
+        "fp16": precision == "fp16",
+        f"norms of type {model_norm_type}": model_norm_type != "rmsnorm",
+        f"a model of type {model_model_type}": model_model_type != "transformer",
+        "packed sequences: their attention needs a mask": data_pack_sequences,
+        "z-loss": train_z_loss_weight > 0,
+    }
+    found = next((name for name, used in odd.items() if used), "")
+    return found or moe_refusal or _tp_refusal(tp, precision, tied=tied_embeddings)
+
+
+def _tp_refusal(tp: int, precision: str, *, tied: bool) -> str:
+    """Return what a trial does not split over tensor-parallel ranks."""
+    if tp > 1 and precision == "fp8":
+        return f"FP8 with tensor parallelism of {tp}: the trainer refuses it"
+    if tp > 1 and tied:
+        return f"tied embeddings with tensor parallelism of {tp}"
+    return ""
+
+
+def needs_ranks(tp: int) -> str:
+    """Why one rank cannot stand for the others; ``""`` if it can."""
+    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
+
+
+def shards_over_one(tp: int) -> bool:
+    """FSDP wraps the model of a single shard if TP splits it (distributed/setup.py)."""
+    return tp > 1
+
+
+def builds_whole(tp: int) -> bool:
+    """Each rank draws all weights, unless TP splits them (distributed/parallel.py)."""
+    return tp == 1
 
 
 def moe_refusal(

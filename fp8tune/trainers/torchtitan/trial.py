@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Words
+from fp8tune.fields import MAX_TRIAL_STEPS
+from fp8tune.job import Job, Words
 from fp8tune.trainers.torchtitan.gemms import ALIGNMENT, NAMES
 from fp8tune.trainers.torchtitan.memory import FIRST
 
@@ -74,6 +75,11 @@ def ac_budget(activation_checkpoint_memory_budget: float = 1.0) -> float:
 def ac_keeps_rng(activation_checkpoint_preserve_rng_state: bool = False) -> bool:
     """Whether AC keeps the state of the random numbers: a key since 0.2.1."""
     return activation_checkpoint_preserve_rng_state
+
+
+def ac_stops_early(activation_checkpoint_early_stop: bool = True) -> bool:
+    """Whether AC repeats a block only as far as needed: a key since 0.2.0."""
+    return activation_checkpoint_early_stop
 
 
 def compiles_blocks() -> bool:
@@ -163,9 +169,12 @@ def decays_norms() -> bool:
     return True
 
 
-def warmup_first() -> int:
-    """The first step has a learning rate above 0 (components/lr_scheduler.py)."""
-    return 1
+def learning_rates(job: Job) -> list[float]:
+    """Learning rates of a trial's steps (components/lr_scheduler.py)."""
+    from fp8tune.trainers.torchtitan import phases
+
+    rate = phases.learning_rates(job.given)
+    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
 
 
 def trial_refusal(
@@ -173,12 +182,12 @@ def trial_refusal(
     moe_layers: int,
     attention_kind: str,
     tied_embeddings: bool,
-    tp: int,
     pp: int,
     cp: int,
     dp_replicate: int,
     optimizer: str,
     other_steps: str,
+    tp_refusal: str,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if model_name not in BUILT:
@@ -189,15 +198,56 @@ def trial_refusal(
         return f"{attention_kind} attention: its mask is not built"
     if tied_embeddings:
         return "tied embeddings, which FSDP shards apart"
-    degrees = {"tensor": tp, "pipeline": pp, "context": cp}
+    degrees = {"pipeline": pp, "context": cp}
     for name, degree in degrees.items():
         if degree > 1:
-            return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+            return f"{name} parallelism of {degree}: it is not built"
     if dp_replicate > 1:
-        return f"{dp_replicate} replicas: one GPU cannot stand for their reduction"
+        return f"{dp_replicate} replicas: their reduction is not built"
     if optimizer != "adamw":
         return f"the optimizer {optimizer}: only adamw is built"
-    return other_steps
+    return other_steps or tp_refusal
+
+
+def tp_refusal(
+    tp: int,
+    float8_linears: bool,
+    qk_norm: bool,
+    parallelism_enable_async_tensor_parallel: bool,
+) -> str:
+    """What a trial does not split over tensor-parallel ranks; ``""`` if nothing."""
+    asked = {
+        "FP8": float8_linears,
+        "norms of queries and keys": qk_norm,
+        "overlapped communication": parallelism_enable_async_tensor_parallel,
+    }
+    odd = next((name for name, used in asked.items() if used), "")
+    return f"{odd} with tensor parallelism of {tp}" if odd and tp > 1 else ""
+
+
+def needs_ranks(tp: int) -> str:
+    """Why one rank cannot stand for the others; ``""`` if it can."""
+    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
+
+
+def gathers_once() -> bool:
+    """Attention and FFN gather their input, not each of their linears (apply_tp)."""
+    return True
+
+
+def splits_embedding() -> bool:
+    """TP splits the embedding by words (apply_tp)."""
+    return True
+
+
+def loss_parallel(parallelism_disable_loss_parallel: bool) -> bool:
+    """The loss works on parts of the logits (apply_tp, get_train_context)."""
+    return not parallelism_disable_loss_parallel
+
+
+def averages_losses() -> bool:
+    """The logged loss is the mean over data-parallel ranks (train.py, train_step)."""
+    return True
 
 
 def other_steps(

@@ -165,7 +165,7 @@ MOE = DEBUG.replace("llama3", "deepseek_v3").replace("debugmodel", "16B")
         (DEBUG + "[parallelism]\ntensor_parallel_degree = 2\n", "tensor parallelism"),
         (
             DEBUG + "[parallelism]\ndata_parallel_replicate_degree = 2\n",
-            "2 replicas: one GPU cannot stand for their reduction",
+            "2 replicas: their reduction is not built",
         ),
         (DEBUG + '[optimizer]\nname = "Adam"\n', "the optimizer adam"),
         (DEBUG + '[optimizer]\nimplementation = "for-loop"\n', "the for-loop optim"),

@@ -1,0 +1,46 @@
+"""``fp8tune worker``: measure trials of a running search on this machine's GPU."""
+
+from __future__ import annotations
+
+import click
+
+from fp8tune.cli import Failure, need
+from fp8tune.extras import SEARCH, TRIALS
+
+
+@click.command("worker", short_help="Measure trials of a running search.")
+@click.option(
+    "--storage",
+    required=True,
+    envvar="FP8TUNE_STORAGE",
+    show_envvar=True,
+    metavar="URL",
+    help="The storage of the search: a database's URL, or a study.journal on a shared "
+    "file system.",
+)
+@click.option("--study", required=True, metavar="NAME", help="The study's name.")
+def command(storage: str, study: str) -> int:
+    """Measure trials of a running search on this machine, until the search is over.
+
+    Start any number of workers, on any machines with the same GPU and software, in the
+    folder in which the search was started. CUDA_VISIBLE_DEVICES says which GPU a worker
+    uses. A worker that ends gives its trial back. If the process of the search ends,
+    one of the workers coordinates; the command of the search then writes the answer.
+
+    Exit code 0: the search is over. 2: this machine cannot take part. 143: stopped by
+    a signal.
+
+    \b
+    Example:
+      fp8tune worker --storage postgresql://me@db/tuning --study train-1a2b3c4d
+    """
+    from fp8tune.search import CannotSearch, load_numpy
+
+    need("worker", *SEARCH, *TRIALS)
+    load_numpy()
+    from fp8tune.search.worker import work
+
+    try:
+        return work(storage, study)
+    except CannotSearch as error:
+        raise Failure(str(error)) from None

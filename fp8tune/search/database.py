@@ -1,0 +1,121 @@
+"""A study in a database: which driver it needs, and why it does not answer.
+
+A server's storage waits for the server while that restarts (``patience.py``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import unquote
+
+from optuna.storages import BaseStorage, RDBStorage, get_storage
+
+from fp8tune.search.patience import TOO_MANY, Patient, raise_outages, sql_state
+
+POSTGRESQL = ("psycopg", "psycopg2")
+"""Drivers of PostgreSQL, the preferred first."""
+CONNECTION = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "application_name": "fp8tune",
+}
+"""libpq's parameters: without them a host that is switched off is waited for without
+end. The URL may set others."""
+POOL = {"pool_size": 1, "max_overflow": 1}
+"""A process holds one connection, and two while its heartbeat is due; PostgreSQL allows
+100 by default."""
+PACKAGES = {
+    "psycopg": "'psycopg[binary]'",
+    "psycopg2": "psycopg2-binary",
+    "MySQLdb": "mysqlclient",
+}
+"""What to install for a module that SQLAlchemy imports."""
+_PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
+_OPENINGS = 5
+"""Attempts to create the tables, which several processes may begin at the same time."""
+
+
+def open_database(url: str) -> BaseStorage:
+    """Open an Optuna storage by its URL; raises what Optuna and the driver raise.
+
+    ``postgresql://`` takes the driver that is installed.
+    """
+    from sqlalchemy.engine import make_url
+
+    if url.startswith("sqlite"):
+        return get_storage(url)
+    parsed = make_url(re.sub("^postgres(?=://)", "postgresql", url))
+    if parsed.get_backend_name() == "postgresql":
+        if "+" not in parsed.drivername:
+            known = next(filter(find_spec, POSTGRESQL), POSTGRESQL[0])
+            parsed = parsed.set(drivername=f"postgresql+{known}")
+        if parsed.get_driver_name() in POSTGRESQL:
+            more = {k: v for k, v in CONNECTION.items() if k not in parsed.query}
+            parsed = parsed.update_query_dict(more)
+    # rendered, a password has none of the braces that Optuna replaces in a URL
+    storage = _with_tables(parsed.render_as_string(hide_password=False), POOL)
+    raise_outages(storage.engine)
+    return Patient(get_storage(storage), without_password(url))
+
+
+def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:
+    """Open a database and create its tables, which another process may do as well."""
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    for attempt in range(_OPENINGS):
+        try:
+            return RDBStorage(url, dict(engine))
+        except (IntegrityError, ProgrammingError) as error:
+            if attempt == _OPENINGS - 1 or sql_state(error.orig or error) == DENIED:
+                raise
+            time.sleep(0.2)
+    raise AssertionError
+
+
+def without_password(url: str) -> str:
+    """Return a storage's URL without its password."""
+    for found in reversed(list(_PASSWORD.finditer(url))):
+        name = "user" if found["user"] is not None else "query"
+        url = f"{url[: found.start(name)]}***{url[found.end(name) :]}"
+    return url
+
+
+DENIED = "42501"
+HINTS = {
+    "53100": "make room on the server's disk; the same command continues",
+    TOO_MANY: "raise the server's max_connections: each worker holds one or two",
+    DENIED: "the owner of the database types: GRANT CREATE ON SCHEMA public TO USER",
+}
+"""What to do about an error, by its SQLSTATE."""
+REFUSALS = (
+    (
+        re.compile(r"password authentication failed"),
+        "check user and password; characters such as @ and / are written %40 and %2F",
+    ),
+    (re.compile(r'database "[^"]*" does not exist'), "create it: createdb NAME"),
+)
+"""The same for a connection that was refused, of which drivers give only the text."""
+
+
+def reason(error: Exception, url: str) -> str:
+    """Return why a database does not answer, in one line, without its password."""
+    import sqlalchemy
+
+    if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
+        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
+    if isinstance(error, sqlalchemy.exc.ArgumentError):
+        return "not a storage URL, such as sqlite:///study.db"
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    cause = getattr(cause, "orig", None) or cause
+    text = str(cause).split("\n")[0].strip() or type(cause).__name__
+    for found in _PASSWORD.finditer(url):
+        for secret in filter(None, {found["user"] or found["query"]}):
+            text = text.replace(secret, "***").replace(unquote(secret), "***")
+    refused = (hint for pattern, hint in REFUSALS if pattern.search(text))
+    hint = HINTS.get(sql_state(cause)) or next(refused, "")
+    return f"{text}; {hint}" if hint else text

@@ -1,0 +1,135 @@
+"""Start the workers of a search on this machine, one for each GPU or group of GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fp8tune.lint.wording import counted
+from fp8tune.runners.process import module_command
+from fp8tune.runners.visible import listed_gpus
+from fp8tune.search import CannotSearch
+from fp8tune.search.slurm import STORAGE
+
+LOGS = "workers"
+"""Folder of their output, in the study's folder."""
+STOP_S = 30.0
+"""How long stopped workers may take to end their trials [s]."""
+SHOWN = 4096
+"""Bytes at the end of a worker's output in which its reason is looked for."""
+
+
+class LocalWorkers:
+    """Worker processes of this machine.
+
+    ``command`` is the argument list of a worker, ``folder`` that of the study.
+    ``visible`` has the value of ``CUDA_VISIBLE_DEVICES`` for each worker, ``None`` to
+    leave it as it is. They outlive this process if it is killed: one of them then
+    coordinates the search.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        storage: str,
+        folder: str,
+        visible: Sequence[str | None],
+    ) -> None:
+        self._command = command
+        self._storage = storage
+        self._folder = Path(folder) / LOGS
+        self._visible = visible
+        self._processes: list[subprocess.Popen[Any]] = []
+
+    def start(self) -> None:
+        """Start the workers; their output goes to files."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number, visible in enumerate(self._visible):
+            gpus = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+            with self._log(number).open("ab") as log:
+                process = subprocess.Popen(  # noqa: S603, the command is ours
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, STORAGE: self._storage, **gpus},
+                    start_new_session=True,
+                )
+            self._processes.append(process)
+
+    def poll(self) -> str:
+        """Return why no worker is left, ``""`` while one is."""
+        if any(process.poll() is None for process in self._processes):
+            return ""
+        last = (self._last_line(number) for number in range(len(self._processes)))
+        said = next(filter(None, last), "they said nothing")
+        return f"all workers ended: {said} (their output is in {self._folder})"
+
+    def stop(self) -> None:
+        """Ask the workers to leave, and kill those that do not."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+            process.kill()
+            process.wait()
+
+    def _log(self, number: int) -> Path:
+        return self._folder / f"worker-{number}.log"
+
+    def _last_line(self, number: int) -> str:
+        with contextlib.suppress(OSError), self._log(number).open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - SHOWN))
+            lines = log.read().decode(errors="replace").split("\n")
+            return next((line for line in reversed(lines) if line.strip()), "")
+        return ""
+
+
+def worker_command(study: str) -> list[str]:
+    """Return the argument list of a worker of a study; its environment has STORAGE."""
+    return [*module_command("fp8tune"), "worker", "--study", study]
+
+
+def gpus_of_workers(
+    named: str, workers: int, device: str, ranks: int = 1
+) -> list[str | None]:
+    """Return ``CUDA_VISIBLE_DEVICES`` for each worker of ``ranks`` GPUs.
+
+    ``named`` lists GPUs as ``CUDA_VISIBLE_DEVICES`` does, or is ``all``, or ``""`` for
+    as many visible ones as ``workers`` need. Workers on a CPU get ``None``. Raises
+    ``CannotSearch`` where there are too few.
+    """
+    if device == "cpu":
+        return [None] * max(1, workers)
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if named in ("", "all"):
+        names = visible_names()
+    count = workers if workers > 0 else len(names) // ranks
+    if count * ranks > len(names) or not count:
+        asked = f"{counted(count, 'worker')} of {counted(ranks, 'GPU')}"
+        raise CannotSearch(f"{asked} need more than the {len(names)} GPUs here")
+    if len(set(names)) < len(names):
+        raise CannotSearch(f"--gpus {named}: a GPU is named twice")
+    groups = range(0, count * ranks, ranks)
+    return [",".join(names[first : first + ranks]) for first in groups]
+
+
+def visible_names() -> list[str]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, else all of this machine."""
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        return [name.strip() for name in visible.split(",")]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=STOP_S,
+            check=False,
+        )
+        return [gpu.number for gpu in listed_gpus(listed.stdout)]
+    return []

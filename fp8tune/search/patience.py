@@ -1,0 +1,294 @@
+"""A storage that waits while its database server does not answer.
+
+A server that restarts ends every connection for some seconds or minutes. A search that
+has run for hours should wait for it. Optuna's storage raises; ``Patient`` repeats.
+
+When the connection is lost, nobody knows whether the last change was stored. Reading
+and setting an attribute can be repeated as they are. The others:
+
+- A new trial carries a token. Before it is created again, it is looked for.
+- A trial that already has the state and the values that it should get is told.
+- A trial may have been claimed (WAITING to RUNNING) by this call or by another process;
+  Optuna says only that it was not this time. The caller did not get it then. It must
+  write its name on a trial right after the claim, so that a RUNNING trial without a
+  name can be given back later.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from fp8tune.lint.wording import plain
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.engine import ExceptionContext
+
+PATIENCE_S = 300.0
+"""How long a server may be away [s]; after a crash it needs seconds to minutes."""
+LONGEST_WAIT_S = 10.0
+TOKEN = "fp8tune:token"  # noqa: S105
+"""System attribute of a trial by which its creation is found again."""
+T = TypeVar("T")
+
+
+class Outage(Exception):
+    """A database server does not answer; its cause is the driver's error."""
+
+
+def raise_outages(engine: Engine) -> None:
+    """Let an engine raise ``Outage`` where its server ended or refused a connection."""
+    from sqlalchemy import event
+
+    event.listen(engine, "handle_error", _on_error)
+
+
+def _on_error(context: ExceptionContext) -> None:
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    error = context.original_exception
+    is_outage = context.is_disconnect
+    if isinstance(context.sqlalchemy_exception, (InterfaceError, OperationalError)):
+        state = sql_state(error)
+        is_outage |= not state or state[:2] in ("08", "57") or state == TOO_MANY
+    if is_outage:
+        raise Outage(str(error))
+
+
+TOO_MANY = "53300"
+"""SQLSTATE of a server that has as many connections as it allows."""
+
+
+def sql_state(error: BaseException) -> str:
+    """Return the five characters that name an error in SQL; "" if it has none."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else ""
+
+
+def _say(text: str) -> None:
+    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
+
+
+class Patient(BaseStorage):
+    """A storage that repeats each call until the server answers.
+
+    ``name`` is what notes call the storage. After ``patience_s`` a call raises its
+    ``Outage``. Any number of threads may share it.
+    """
+
+    def __init__(
+        self,
+        storage: BaseStorage,
+        name: str,
+        patience_s: float = PATIENCE_S,
+        say: Callable[[str], None] = _say,
+    ) -> None:
+        self._storage = storage
+        self._name = name
+        self._patience_s = patience_s
+        self._say = say
+        self._lock = threading.Lock()
+        self._away_since: float | None = None
+
+    def _repeat(self, call: Callable[[], T], again: Callable[[], T] | None = None) -> T:
+        """Return what a call returns; after an outage call ``again`` in its place."""
+        start, wait = time.monotonic(), 0.5
+        while True:
+            try:
+                result = call()
+            except Outage as outage:
+                self._note_outage(outage)
+                if time.monotonic() - start + wait > self._patience_s:
+                    raise
+                time.sleep(wait)
+                call, wait = again or call, min(2 * wait, LONGEST_WAIT_S)
+            else:
+                self._note_answer()
+                return result
+
+    def _note_outage(self, outage: Outage) -> None:
+        """Say once that the server is away."""
+        with self._lock:
+            if self._away_since is not None:
+                return
+            self._away_since = time.monotonic()
+        reason = str(outage).partition("\n")[0]
+        self._say(
+            f"{self._name} does not answer ({reason}); "
+            f"trying again for {self._patience_s:.0f} s"
+        )
+
+    def _note_answer(self) -> None:
+        if self._away_since is None:
+            return
+        with self._lock:
+            since, self._away_since = self._away_since, None
+        if since is not None:
+            away = time.monotonic() - since
+            self._say(f"{self._name} answers again after {away:.0f} s")
+
+    def create_new_study(
+        self, directions: Sequence[StudyDirection], study_name: str | None = None
+    ) -> int:
+        """Create a study."""
+        storage = self._storage
+        # the name that Optuna would draw, so that a study can be found again
+        name = study_name or f"no-name-{uuid.uuid4()}"
+
+        def again() -> int:
+            try:
+                return storage.create_new_study(directions, name)
+            except DuplicatedStudyError:
+                return storage.get_study_id_from_name(name)
+
+        return self._repeat(lambda: storage.create_new_study(directions, name), again)
+
+    def delete_study(self, study_id: int) -> None:
+        """Delete a study."""
+
+        def again() -> None:
+            if any(s._study_id == study_id for s in self._storage.get_all_studies()):
+                self._storage.delete_study(study_id)
+
+        self._repeat(lambda: self._storage.delete_study(study_id), again)
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        """Set a user attribute of a study."""
+        self._repeat(lambda: self._storage.set_study_user_attr(study_id, key, value))
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        """Set a system attribute of a study."""
+        self._repeat(lambda: self._storage.set_study_system_attr(study_id, key, value))
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        """Return the ID of a study."""
+        return self._repeat(lambda: self._storage.get_study_id_from_name(study_name))
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        """Return the name of a study."""
+        return self._repeat(lambda: self._storage.get_study_name_from_id(study_id))
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        """Return the directions of a study."""
+        return self._repeat(lambda: self._storage.get_study_directions(study_id))
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        """Return the user attributes of a study."""
+        return self._repeat(lambda: self._storage.get_study_user_attrs(study_id))
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        """Return the system attributes of a study."""
+        return self._repeat(lambda: self._storage.get_study_system_attrs(study_id))
+
+    def get_all_studies(self) -> list[optuna.study._frozen.FrozenStudy]:
+        """Return all studies."""
+        return self._repeat(self._storage.get_all_studies)
+
+    def create_new_trial(
+        self, study_id: int, template_trial: FrozenTrial | None = None
+    ) -> int:
+        """Create a trial, once."""
+        trial = copy.copy(template_trial or create_trial(state=TrialState.RUNNING))
+        token = uuid.uuid4().hex
+        trial.system_attrs = {**trial.system_attrs, TOKEN: token}
+
+        def create() -> int:
+            return self._storage.create_new_trial(study_id, trial)
+
+        def again() -> int:
+            stored = self._storage.get_all_trials(study_id, deepcopy=False)
+            own = (t._trial_id for t in stored if t.system_attrs.get(TOKEN) == token)
+            found = next(own, None)
+            return create() if found is None else found
+
+        return self._repeat(create, again)
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        """Set a parameter of a trial; Optuna ignores that it is already set."""
+        args = (trial_id, param_name, param_value_internal, distribution)
+        self._repeat(lambda: self._storage.set_trial_param(*args))
+
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
+        """Set a trial's state and values; false if it could not be claimed."""
+        storage = self._storage
+
+        def change() -> bool:
+            return storage.set_trial_state_values(trial_id, state, values)
+
+        def again() -> bool:
+            now = storage.get_trial(trial_id)
+            if state.is_finished():
+                told = now.state == state and now.values == (values and list(values))
+                return told or change()
+            try:
+                return change()
+            except UpdateFinishedTrialError:
+                return False
+
+        return self._repeat(change, again)
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        """Set an intermediate value of a trial."""
+        args = (trial_id, step, intermediate_value)
+        self._repeat(lambda: self._storage.set_trial_intermediate_value(*args))
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """Set a user attribute of a trial."""
+        self._repeat(lambda: self._storage.set_trial_user_attr(trial_id, key, value))
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """Set a system attribute of a trial."""
+        self._repeat(lambda: self._storage.set_trial_system_attr(trial_id, key, value))
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        """Return a trial."""
+        return self._repeat(lambda: self._storage.get_trial(trial_id))
+
+    def get_trial_id_from_study_id_trial_number(
+        self, study_id: int, trial_number: int
+    ) -> int:
+        """Return the ID of a trial."""
+        get = self._storage.get_trial_id_from_study_id_trial_number
+        return self._repeat(lambda: get(study_id, trial_number))
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        """Return the trials of a study."""
+        return self._repeat(
+            lambda: self._storage.get_all_trials(study_id, deepcopy, states)
+        )
+
+    def get_best_trial(self, study_id: int) -> FrozenTrial:
+        """Return the best trial of a study."""
+        return self._repeat(lambda: self._storage.get_best_trial(study_id))
+
+    def remove_session(self) -> None:
+        """Close this thread's connection."""
+        self._storage.remove_session()

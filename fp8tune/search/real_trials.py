@@ -1,0 +1,169 @@
+"""Prepare real trials of a config on this machine: what they need, and their runner.
+
+The coordinator of a search uses this, and each of its workers. Only this module and the
+session import the runners.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fp8tune.lint.run import cores
+from fp8tune.runners import cpu
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.driver import current
+from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.process import SCRATCH as SCRATCH
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
+from fp8tune.runners.watch import Guard
+from fp8tune.search import CannotSearch
+from fp8tune.search.machine import (
+    TrialMachine,
+    check_host,
+    check_ranks,
+    check_watts,
+    environment,
+    larger_target_gib,
+)
+from fp8tune.search.objective import ENERGY
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.plan import TrainConfig, ranks_of_trial, why_synthetic_data
+from fp8tune.search.stability.loss_runs import Conditions, conditions_for_trials
+
+PART = 1 / 60
+"""If the steps of a trial take this part of the budget, it measures the fewest."""
+ENOUGH_S = 30.0
+"""The most of that time [s]: five steps of a quarter of it show their level, and runs
+of a setting differ by more than its steps do."""
+SAMPLED_S = 3.0
+"""Steps of so many seconds have enough samples of the watts to compare these [s]."""
+
+
+def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMachine:
+    """Ask the driver of this machine's GPU; with ``watts`` whether it reports them.
+
+    A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
+    """
+    if device == "cpu":
+        return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
+    driver = current(ranks)
+    seen = driver.look() if watts else Sample()
+    return TrialMachine(
+        device,
+        name=driver.gpu.name,
+        driver=driver.gpu.driver,
+        allocator=allocator(),
+        failure=driver.failed,
+        has_watts=seen.power_w is not None or seen.energy_j is not None,
+        gpus=driver.gpu.visible,
+    )
+
+
+class RealTrials(NamedTuple):
+    """Real trials of a config on a machine.
+
+    ``ranks`` is how many data-parallel ranks one trial represents; ``options.ranks`` of
+    the run's ranks run in it. ``own`` launches the config's own trainer; without it
+    trials run fp8tune's model.
+    """
+
+    options: SearchOptions
+    config: TrainConfig
+    machine: TrialMachine
+    ranks: int
+    own: TrainerRunner | None
+
+    @property
+    def synthetic_data(self) -> str:
+        """Why trials do not read the config's data, ``""`` if they do."""
+        return self.own.synthetic if self.own else why_synthetic_data(self.config)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of one trial."""
+        if self.own:
+            return int(self.config.job.target.world_size)
+        return self.options.ranks
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What trials depend on besides the config."""
+        job, synthetic = self.config.job, bool(self.synthetic_data)
+        about = environment(job, self.machine, synthetic_data=synthetic)
+        if self.options.ranks > 1:
+            about["ranks"] = self.options.ranks
+        return about | (self.own.launch.identity if self.own else {})
+
+    @property
+    def conditions(self) -> Conditions:
+        """Whether, and how, these trials can compare losses."""
+        allow = self.options.allow
+        simulated = self.ranks if self.options.ranks == 1 else 1
+        conditions = conditions_for_trials(self.config, allow, simulated)
+        if self.own:
+            refusal = self.own.no_losses or conditions.refusal
+            return conditions._replace(refusal=refusal)
+        return conditions
+
+    def runner(self, scratch: str) -> Builtin | TrainerRunner:
+        """Return the runner; running trials keep their files below ``scratch``."""
+        options, config, sampling = self.options, self.config, _sampling(self.options)
+        guard = Guard(current(self.gpus)) if options.device == "cuda" else None
+        if self.own:
+            return self.own.ready(sampling, scratch, guard)
+        setup = Setup(
+            options.device,
+            dp_shard=self.ranks,
+            ranks=options.ranks,
+            larger_gib=larger_target_gib(config.job, self.machine),
+            synthetic_data=self.synthetic_data,
+            scratch=scratch,
+        ).with_sampling(sampling)
+        target = config.job.target
+        return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
+
+
+def real_trials(
+    options: SearchOptions, config: TrainConfig, machine: TrialMachine
+) -> RealTrials:
+    """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
+    own = None if options.runner == "builtin" else _trainer_runner(options, config)
+    ranks = 1 if own else ranks_of_trial(config, options.ranks)
+    if machine.name and options.device == "cpu" and not own:
+        check_host(config, options.budget_s, options.ranks)
+    if machine.name:  # else workers know their machines
+        check_ranks(machine, options.ranks)
+        check_watts(options.objective, machine)
+    return RealTrials(options, config, machine, ranks, own)
+
+
+def _sampling(options: SearchOptions) -> Sampling:
+    """Return the rule of a trial's steps: a rehearsal makes few."""
+    sampling = Sampling(
+        enough_s=min(ENOUGH_S, PART * options.budget_s),
+        least_s=SAMPLED_S if options.objective == ENERGY else 0.0,
+    )
+    few = sampling._replace(min_steps=3, max_steps=6, warm_steps=1)
+    return few if options.device == "cpu" else sampling
+
+
+def _trainer_runner(options: SearchOptions, config: TrainConfig) -> TrainerRunner:
+    """Return the runner that launches the config's own trainer."""
+    ranks = config.job.target.world_size
+    own = options.runner == "command"
+    try:
+        launch = find_launch(
+            config.trainer.about, options.trainer_dir, ranks, options.device, own=own
+        )
+        return trainer_runner(
+            launch,
+            config.trainer,
+            config.data,
+            config.job.target,
+            device=options.device,
+            data_missing=config.job.find("data_missing") or "",
+        )
+    except CannotLaunch as error:
+        raise CannotSearch(str(error)) from None

@@ -1,0 +1,231 @@
+"""Run the trials of a search on workers: other processes that share its storage."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from optuna.trial import TrialState
+
+from fp8tune.lint.wording import plain
+from fp8tune.search import CannotSearch
+from fp8tune.search.members import Member, Members
+from fp8tune.search.pool import Ended
+from fp8tune.search.study import CLAIMED_BY, Study
+from fp8tune.trials.order import Order
+from fp8tune.trials.trial import Trial
+
+UNFINISHED = (TrialState.WAITING, TrialState.RUNNING)
+FIRST = ("baseline", "confirm")
+"""Stages of the trials whose worker runs the confirmation, if it lives."""
+POLL_S = 0.5
+"""How often to look at the storage [s]."""
+LOOK_S = 2.0
+"""How often to look at the heartbeats of workers [s]."""
+
+
+def say(text: str) -> None:
+    """Print a note to stderr."""
+    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
+
+
+class LeaseLost(Exception):
+    """Another process coordinates the search, because this one was silent too long."""
+
+
+class Starter(Protocol):
+    """Starts the workers of a search, here or by a batch system."""
+
+    def start(self) -> None:
+        """Start the workers."""
+        ...
+
+    def poll(self) -> str:
+        """Replace workers that are gone; return why there will be none, else ``""``."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the workers that are left."""
+        ...
+
+
+class NoStarter:
+    """Starts no workers: people or a batch system do."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def poll(self) -> str:
+        """Return ``""``: workers may come at any time."""
+        return ""
+
+    def stop(self) -> None:
+        """Do nothing: workers leave when the search is over."""
+
+
+class Workers:
+    """A pool whose trials run on the workers that joined the search.
+
+    Its clock counts only the time in which a worker is there: a search that waits in a
+    queue spends nothing of its budget. All workers must have one ``environment``, as
+    ``machine.environment`` returns it; the first worker decides what it is. ``run``
+    says how the search runs, for workers and for a coordinator after this one; without
+    it, this one goes on as the last one said.
+    """
+
+    side_by_side = True
+
+    def __init__(
+        self,
+        study: Study,
+        members: Members,
+        starter: Starter,
+        run: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._study = study
+        self._members = members
+        self._starter = starter
+        self._run = run
+        self._workers: dict[int, Member] = {}
+        self._open: dict[int, Order] = {}
+        self._confirms_on = ""
+        self._has_lost = False
+        self._clock, self._looked = 0.0, time.monotonic()
+
+    @property
+    def workers(self) -> list[Member]:
+        """The workers that are there, as of the last look."""
+        return list(self._workers.values())
+
+    def now(self) -> float:
+        """Return the seconds in which there was a worker."""
+        since = time.monotonic() - self._looked if self._workers else 0.0
+        return self._clock + since
+
+    def lead(self) -> bool:
+        """Wait until this process coordinates; ``False`` if the search is over.
+
+        Then it takes up the orders of the coordinator before it, and starts workers.
+        """
+        waits = False
+        while not self._members.leads():
+            if self._members.over:
+                self._study.refresh()
+                return False
+            if not waits:
+                say("another process coordinates this search; waiting for its end")
+            waits = True
+            time.sleep(POLL_S)
+        self._study.refresh()
+        unfinished = self._study.orders(*UNFINISHED)
+        self._open = {trial.number: order for trial, order in unfinished}
+        self._has_lost = False
+        if self._run is not None:
+            self._members.describe(dict(self._run))
+            self._starter.start()
+            self._run = None
+        return True
+
+    def orders(self) -> Mapping[int, Order]:
+        """Return the orders that have not ended, by number of the trial."""
+        return self._open
+
+    def has_room(self) -> bool:
+        """Return whether a worker is idle."""
+        return len(self._workers) > len(self._open)
+
+    def start(self, order: Order) -> int:
+        """Give a trial to the first worker that takes it.
+
+        Confirmation runs all go to the same worker while it lives: GPUs differ by more
+        than the gains that these have to show.
+        """
+        if order.stage == "confirm":
+            order = order._replace(worker=self._confirming())
+        number = self._study.enqueue(order)
+        self._open[number] = order
+        return number
+
+    def wait(self) -> list[Ended]:
+        """Wait until trials end or workers come; trials of lost workers are given back.
+
+        Raises ``LeaseLost``, and ``CannotSearch`` if no worker is left or will come.
+        """
+        before = len(self._workers)
+        while True:
+            if time.monotonic() - self._looked > LOOK_S or not self._workers:
+                self._look()
+            ended = self._study.refresh()
+            if known := [number for number in ended if number in self._open]:
+                return [self._ended(number, ended[number]) for number in known]
+            if len(self._workers) > before:
+                return []
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """Give back all trials and let the workers leave."""
+        if self._has_lost:
+            return
+        for number in self._open:
+            self._study.lose(number)
+        self._members.end()
+        self._starter.stop()
+
+    def leave(self) -> None:
+        """Stop only what this process started: another one coordinates."""
+        self._starter.stop()
+
+    def _ended(self, number: int, trial: Trial | None) -> Ended:
+        del self._open[number]
+        return Ended(number, trial)
+
+    def _look(self) -> None:
+        """Look at the workers: admit new ones, give back the trials of lost ones."""
+        if not self._members.still_leads():
+            self._has_lost = True
+            raise LeaseLost
+        alive = self._members.alive()
+        self._clock, self._looked = self.now(), time.monotonic()
+        for member in alive.values():
+            if member.is_worker and not (member.admitted or member.refused):
+                self._admit(member)
+        workers = {number: m for number, m in alive.items() if m.is_worker}
+        self._workers = {n: m for n, m in workers.items() if m.admitted}
+        why = self._starter.poll()
+        if why and not workers:
+            raise CannotSearch(why)
+        names = {member.name for member in self._workers.values()}
+        for trial, order in self._study.orders(*UNFINISHED):
+            claimed_by = trial.system_attrs.get(CLAIMED_BY)
+            if trial.state.name == "WAITING":
+                lost = order.worker not in ("", *names)
+            elif claimed_by is None:
+                lost = self._members.is_silent(trial)
+            else:
+                lost = claimed_by not in alive
+            if lost:
+                self._study.lose(trial.number)
+
+    def _admit(self, member: Member) -> None:
+        """Let a worker take part if it measures as the others do."""
+        environment = member.about.get("environment")
+        given = environment if isinstance(environment, dict) else {}
+        common = self._members.environment or given
+        for name in sorted({*common, *given}):
+            if common.get(name) != given.get(name):
+                here, there = repr(given.get(name)), repr(common.get(name))
+                why = f"its {name} is {here}, this search measures with {there}"
+                self._members.admit(member.number, why)
+                return
+        if not self._members.environment:
+            self._members.environment = given
+        self._members.admit(member.number)
+
+    def _confirming(self) -> str:
+        names = [member.name for member in self._workers.values()]
+        if self._confirms_on not in names:
+            ran = (t.worker for t in reversed(self._study.trials) if t.stage in FIRST)
+            self._confirms_on = next((name for name in ran if name in names), names[0])
+        return self._confirms_on

@@ -1,0 +1,269 @@
+"""Searches whose workers, coordinator, jobs or database end in the middle of a trial.
+
+Rehearsals on the CPU by the real command, on real Slurm and PostgreSQL. Whatever ends,
+the answer is written, no trial is lost, and none counts twice. ``FAULTS`` is the table
+of docs/guides/several-machines.md.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from fp8tune.search.members import KIND, MEMBER, SUFFIX
+from fp8tune.search.storage import open_storage
+from fp8tune.search.study import CLAIMED_BY, STALE
+from tests.cluster.conftest import restart_database
+
+CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
+SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
+BEAT = "1s"
+PATIENCE_S = 150
+"""How long a test waits for anything [s]."""
+
+
+class Rehearsal:
+    """A search of a tiny model in a folder, and what its storage says of it."""
+
+    def __init__(self, folder, storage=""):
+        shutil.copy(CONFIG, folder / "train.toml")
+        self.folder = folder
+        self.url = storage
+        self.processes = []
+        self.known = set()
+        path = os.pathsep.join(map(os.path.abspath, [".", *sys.path]))
+        self.environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+    def fp8tune(self, name, *arguments, **variables):
+        """Start the program; its output goes to files."""
+        command = [sys.executable, "-m", "fp8tune", *arguments]
+        with (
+            (self.folder / f"{name}.out").open("w") as out,
+            (self.folder / f"{name}.err").open("w") as err,
+        ):
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**self.environment, **variables},
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+            )
+        self.processes.append(process)
+        return process
+
+    def search(self, *options, budget="40s", name="search"):
+        """Start the search."""
+        asked = ["--device", "cpu", "--budget", budget, "--heartbeat", BEAT, *options]
+        if self.url:
+            asked += ["--storage", self.url]
+        return self.fp8tune(
+            name, "search", "train.toml", "--output-format", "json", *asked
+        )
+
+    def worker(self, name):
+        """Start a worker as a user does on another machine."""
+        study = self.wait(lambda: self.study)
+        place = self.url or str(self.folder / ".fp8tune" / study / "study.journal")
+        return self.fp8tune(name, "worker", "--study", study, FP8TUNE_STORAGE=place)
+
+    @property
+    def study(self):
+        """The name of the study, once there is one."""
+        return next((path.name for path in self.folder.glob(".fp8tune/train-*")), "")
+
+    def wait(self, condition, seconds=PATIENCE_S):
+        """Return what a condition returns, as soon as it is something."""
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.1)
+        return found
+
+    def said(self):
+        """What all programs printed, for a test that fails."""
+        files = [*self.folder.glob("*.err"), *self.folder.glob(".fp8tune/*/*.log")]
+        files += self.folder.glob(".fp8tune/*/workers/*.log")
+        return "\n".join(f"== {file}\n{file.read_text()}" for file in files)
+
+    def stored(self, suffix=""):
+        """Return the trials of the study, or of its second study."""
+        place = self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
+        if not self.url and not os.path.exists(place):
+            return []
+        storage, name = open_storage(place, create=False), self.study + suffix
+        if name not in optuna.get_all_study_names(storage):
+            return []
+        return optuna.load_study(study_name=name, storage=storage).get_trials()
+
+    @property
+    def members(self):
+        """What each registered process said of itself, by number."""
+        every = self.stored(SUFFIX)
+        members = [trial for trial in every if trial.user_attrs.get(KIND) == MEMBER]
+        self.known |= {trial.user_attrs["about"]["pid"] for trial in members}
+        return {trial.number: trial.user_attrs["about"] for trial in members}
+
+    def running(self, but=()):
+        """Wait until a worker runs a trial; return its number and the worker's process.
+
+        ``but`` are numbers of trials that are not meant.
+        """
+
+        def claimed():
+            for trial in self.stored():
+                owner = trial.system_attrs.get(CLAIMED_BY)
+                if trial.state != TrialState.RUNNING or trial.number in but:
+                    continue
+                if owner is not None and owner in (members := self.members):
+                    return trial.number, members[owner]["pid"]
+            return None
+
+        number, process = self.wait(claimed)
+        time.sleep(1)  # in the middle of it
+        return number, process
+
+    def answer(self, search):
+        """Wait for the end of the search; return its JSON and the lost trials."""
+        code = self.wait(lambda: None if search.poll() is None else [search.poll()])
+        assert code == [0], self.said()
+        trials = self.stored()
+        assert not [t.number for t in trials if not t.state.is_finished()]
+        lost = [t.number for t in trials if STALE in t.system_attrs]
+        counted = [t for t in trials if t.number not in lost]
+        tried = [str(t.params) for t in counted if t.user_attrs["stage"] == "search"]
+        assert sorted(set(tried)) == sorted(tried), "a setting was measured twice"
+        names = [(t.user_attrs["stage"], str(t.params)) for t in counted]
+        for number in lost:
+            again = trials[number].user_attrs["stage"], str(trials[number].params)
+            assert again in names, f"trial {number} was lost and not repeated"
+        files = self.folder.glob("*.out")
+        texts = [file.read_text() for file in files]
+        (answer,) = (json.loads(text) for text in texts if text)
+        assert answer["trials"] == len(counted)
+        assert (self.folder / answer["output"]).exists()
+        return answer, lost
+
+    def close(self):
+        """End what is left of a test that failed."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for process in self.known:
+            with contextlib.suppress(OSError):
+                if b"fp8tune" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture
+def rehearse(tmp_path):
+    made = []
+
+    def make(storage=""):
+        made.append(Rehearsal(tmp_path, storage))
+        return made[-1]
+
+    yield make
+    for rehearsal in made:
+        rehearsal.close()
+
+
+def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--slurm", SLURM, "--workers", "2")
+    _, lost = rehearsal.answer(search)
+    assert lost == []
+    jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
+    assert len([name for name in jobs if re.search(r" of job \d+$", name)]) == 2
+
+
+def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--workers", "0")
+    workers = [rehearsal.worker(name) for name in ("one", "two")]
+    number, process = rehearsal.running()
+    os.kill(process, signal.SIGKILL)
+    _, lost = rehearsal.answer(search)
+    assert lost == [number]
+    assert [worker.poll() for worker in workers if worker.pid == process] == [-9]
+
+
+def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--slurm", SLURM, "--workers", "2")
+    requeued, process = rehearsal.running()
+    job = job_of(rehearsal, process)
+    subprocess.run(["scontrol", "requeue", job], check=True)
+    rehearsal.wait(lambda: STALE in rehearsal.stored()[requeued].system_attrs, 20)
+    cancelled, process = rehearsal.running(but=[requeued])
+    subprocess.run(["scancel", job_of(rehearsal, process)], check=True)
+    rehearsal.wait(lambda: STALE in rehearsal.stored()[cancelled].system_attrs, 20)
+    _, lost = rehearsal.answer(search)
+    assert lost == sorted([requeued, cancelled])
+
+
+def job_of(rehearsal, process):
+    name = next(
+        about["name"]
+        for about in rehearsal.members.values()
+        if about["pid"] == process and "name" in about
+    )
+    return name.rpartition(" ")[2]
+
+
+def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
+    folder, url = own_server
+    rehearsal = rehearse(url)
+    search = rehearsal.search("--workers", "2")
+    rehearsal.running()
+    restart_database(folder, 15)
+    _, lost = rehearsal.answer(search)
+    assert lost == []
+    assert "answers again after" in (rehearsal.folder / "search.err").read_text()
+
+
+def test_a_coordinator_that_is_killed_is_replaced_by_a_worker(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--workers", "2")
+    rehearsal.running()
+    search.kill()
+    search.wait()
+    rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())
+    rehearsal.wait(lambda: rehearsal.said().count("the search is over") == 2)
+    before = [t for t in rehearsal.stored() if STALE not in t.system_attrs]
+    again = rehearsal.search("--workers", "2", name="again")
+    answer, lost = rehearsal.answer(again)
+    assert lost == []
+    assert answer["trials"] >= len(before)
+
+
+def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--workers", "0", budget="60s")
+    rehearsal.worker("one")
+    rehearsal.worker("two")
+    number, process = rehearsal.running()
+    os.kill(process, signal.SIGSTOP)
+    rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
+    os.kill(process, signal.SIGCONT)
+    _, lost = rehearsal.answer(search)
+    assert lost == [number]
+
+
+def test_workers_share_a_journal(rehearse):
+    rehearsal = rehearse()
+    search = rehearsal.search("--workers", "2")
+    number, process = rehearsal.running()
+    os.kill(process, signal.SIGKILL)
+    _, lost = rehearsal.answer(search)
+    assert lost == [number]

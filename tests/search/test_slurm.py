@@ -1,0 +1,115 @@
+"""What ``--slurm`` asks for, and what a job of Slurm still has. Without Slurm."""
+
+import time
+
+import pytest
+
+from fp8tune.search import CannotSearch
+from fp8tune.search.allocation import Allocation, default_budget, this_allocation
+from fp8tune.search.slurm import Asked, parse, seconds
+from tests.each import each
+
+
+@each(
+    ("text", "asked"),
+    [
+        ("partition=gpu", Asked({"partition": "gpu"})),
+        (
+            " partition = gpu , exclude=n1,n2,time=1h30m,poll=5s",
+            Asked({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
+        ),
+        ("time=1-12,gres=gpu:h100:1", Asked({"time": "1-12", "gres": "gpu:h100:1"})),
+        ("time=00:30:00", Asked({"time": "00:30:00"})),
+    ],
+)
+def test_slurm_options_are_those_of_sbatch(text, asked):
+    assert parse(text) == asked
+
+
+@each(
+    ("text", "why"),
+    [
+        ("", "nothing is asked for; write --slurm partition=gpu,gpus=1,time=30m"),
+        ("partition", "'partition' has no value; write"),
+        ("partition=,gpus=1", "'partition' has no value; write"),
+        ("partiton=gpu", "unknown key 'partiton'; did you mean partition?"),
+        ("wrap=rm -rf /", "unknown key 'wrap'; known: partition, gpus, time, account"),
+        ("gpus=1,gpus=2", "gpus is given twice"),
+        ("comment=a\nb", "comment has a control character"),
+        ("time=90s", "time=90s is too short for a trial"),
+        ("time=soon", "'soon' is not a duration"),
+    ],
+)
+def test_other_slurm_options_are_refused(text, why):
+    with pytest.raises(CannotSearch) as error:
+        parse(text)
+    assert why in str(error.value)
+
+
+@each(
+    ("text", "expected"),
+    [("1-02:03:04", 93784.0), ("2:03:04", 7384.0), ("3:04", 184.0)]
+    + [(text, None) for text in ("UNLIMITED", "INVALID", "", "7", "1:2:3:4")],
+)
+def test_seconds_of_a_time_that_slurm_prints(text, expected):
+    assert seconds(text) == expected
+
+
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "h100:8"}
+BATCH = {
+    "SLURM_JOB_ID": "7",
+    "SLURMD_NODENAME": "n1",
+    "SLURM_GPUS_ON_NODE": "4",
+    "SLURM_JOB_NUM_NODES": "3",
+    "SLURM_JOB_CPUS_PER_NODE": "72(x2),36",
+}
+
+
+@each(
+    ("environment", "allocation", "needs_steps"),
+    [
+        ({}, None, None),
+        ({"SLURM_JOB_ID": "7;rm"}, None, None),
+        ({"SLURM_JOB_ID": "7"}, Allocation("7", 1, 0, 0, on_a_node=False), True),
+        (SALLOC, Allocation("7", 2, 8, 0, on_a_node=False), True),
+        (BATCH, Allocation("7", 3, 12, 180, on_a_node=True), True),
+        (
+            BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "72"},
+            Allocation("7", 1, 4, 72, on_a_node=True),
+            False,
+        ),
+    ],
+)
+def test_the_job_of_this_process(environment, allocation, needs_steps):
+    read = this_allocation(environment)
+    assert read == allocation
+    assert (read and read.needs_steps) == needs_steps
+
+
+def test_one_search_for_each_task_of_srun_is_refused():
+    with pytest.raises(CannotSearch, match="srun started 8 searches at once"):
+        this_allocation(BATCH | {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "8"})
+
+
+def test_workers_of_an_allocation():
+    allocation = Allocation("7", 2, 8, 16, on_a_node=True)
+    assert [allocation.workers(gpus) for gpus in (0, 1, 2, 8)] == [8, 8, 4, 1]
+    with pytest.raises(CannotSearch, match="has 8 GPUs, and a worker needs 16"):
+        allocation.workers(16)
+    with pytest.raises(CannotSearch, match="no GPU that Slurm names"):
+        allocation._replace(gpus=0).workers(1)
+    with pytest.raises(CannotSearch, match="has 4 CPUs for 8 workers"):
+        allocation._replace(cpus=4).workers(1)
+
+
+def test_the_budget_leaves_time_to_write_the_answer():
+    allocation = Allocation("7", 1, 1, 8, on_a_node=True)
+
+    def budget(left):
+        end = {"SLURM_JOB_END_TIME": str(round(time.time() + left))}
+        return default_budget(allocation, end)
+
+    assert budget(600) == pytest.approx(480, abs=2)
+    assert budget(36_000) == pytest.approx(36_000 - 1080, abs=2)
+    with pytest.raises(CannotSearch, match="too soon for a search; give --budget"):
+        budget(150)

@@ -1,0 +1,194 @@
+"""A search whose trials run on workers that share its storage."""
+
+import threading
+import time
+
+import pytest
+
+from fp8tune.runners.replay import Replay
+from fp8tune.search import CannotSearch
+from fp8tune.search.coordinator import Search
+from fp8tune.search.members import Members
+from fp8tune.search.storage import open_storage
+from fp8tune.search.strategy import PlannedTrial
+from fp8tune.search.study import Study
+from fp8tune.search.workers import UNFINISHED, NoStarter, Workers
+from tests.search.test_coordinator import RECORDS, searched
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    OTHER,
+    SPACE,
+    InOrder,
+    order,
+    space_of,
+)
+
+BEAT_S = 0.1
+HERE = {"machine": "H200", "torch": "2.13.0"}
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "study.journal")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("fp8tune.search.workers.POLL_S", 0.02)
+    monkeypatch.setattr("fp8tune.search.workers.LOOK_S", 0.1)
+
+
+def members(place):
+    return Members(open_storage(place, create=True), "s", place, BEAT_S)
+
+
+class Each(InOrder):
+    """Proposes each point that neither ran nor runs."""
+
+    def __init__(self, study, *points):
+        super().__init__(*points)
+        self.study = study
+
+    def propose(self, trials):
+        taken = [trial.record.knobs for trial in trials]
+        taken += [one.knobs for _, one in self.study.orders(*UNFINISHED)]
+        left = [p for p in self.points if SPACE.values(p) not in taken]
+        return PlannedTrial(left[0], "search", "in order") if left else None
+
+
+class Worker(threading.Thread):
+    """A worker with recorded trials; ``dies`` with the trial that it takes then."""
+
+    def __init__(self, place, name, dies_at=-1, environment=HERE):
+        super().__init__(daemon=True)
+        self.place, self.name, self.dies_at = place, name, dies_at
+        self.members = members(place)
+        self.environment = environment
+        self.runner = Replay(RECORDS, space_of(RECORDS))
+        self.took = []
+
+    def run(self):
+        study = Study(SPACE, "s", self.place)
+        about = {
+            "role": "worker",
+            "name": self.name,
+            "environment": self.environment,
+        }
+        with self.members.joined(about) if self.dies_at < 0 else self.mute(about):
+            while not self.members.over:
+                claimed = study.claim(self.members.number, self.name)
+                if claimed is None:
+                    time.sleep(0.01)
+                    continue
+                number, one = claimed
+                self.took.append(number)
+                if len(self.took) > self.dies_at >= 0:
+                    return
+                record = one.run(self.runner)
+                study.tell(number, record, **one.place(record), worker=self.name)
+
+    def mute(self, about):
+        """Register without a heartbeat, as a process that was just killed."""
+        self.members.join(about)
+        return threading.Lock()
+
+
+def coordinated(place, workers, points=(OTHER, BEST), budget_s=7200.0):
+    """Search on these workers; return the answer and the study."""
+    study = Study(SPACE, "s", place)
+    own = members(place)
+    for worker in workers:
+        worker.start()
+    with own.joined({"role": "coordinator"}):
+        pool = Workers(study, own, NoStarter(), {"beat_s": BEAT_S})
+        assert pool.lead()
+        strategy = Each(study, *points)
+        search = Search(space_of(RECORDS), GIVEN, pool, strategy, study, budget_s)
+        found = search.run()
+    for worker in workers:
+        worker.join(10)
+    return found, study
+
+
+def test_workers_find_what_a_search_by_itself_finds(place):
+    alone = searched()[1]
+    workers = [Worker(place, f"w{number}") for number in range(2)]
+    found, study = coordinated(place, workers)
+    assert (found.chosen, found.verdict) == (alone.chosen, alone.verdict)
+    assert found.speed.fp8_gain.value == alone.speed.fp8_gain.value
+    assert [t.number for t in study.trials] == list(range(found.trials))
+    confirmed = {t.worker for t in study.trials if t.stage == "confirm"}
+    assert len(confirmed) == 1
+    assert sorted(workers[0].took + workers[1].took) == [t.number for t in study.trials]
+
+
+def test_a_trial_of_a_killed_worker_is_given_back_and_run_again(place):
+    killed, lives = Worker(place, "killed", dies_at=0), Worker(place, "lives")
+    found, study = coordinated(place, [killed, lives])
+    assert (found.chosen, found.verdict) == (BEST, "faster")
+    lost = killed.took[-1]
+    assert lost not in [trial.number for trial in study.trials]
+    assert study.optuna.trials[lost].state.name == "FAIL"
+    assert {t.worker for t in study.trials if t.stage == "confirm"} == {"lives"}
+    stages = [trial.stage for trial in study.trials]
+    assert stages.count("baseline") == 1
+
+
+def test_a_worker_that_measures_with_something_else_is_refused(place):
+    other = {"machine": "H100", "torch": "2.13.0"}
+    first, second = members(place), members(place)
+    first.join({"role": "worker", "environment": HERE})
+    second.join({"role": "worker", "environment": other})
+    own = members(place)
+    own.join({"role": "coordinator"})
+    pool = Workers(Study(SPACE, "s", place), own, NoStarter(), {})
+    assert pool.lead()
+    assert pool.wait() == []  # a worker came
+    why = "its machine is 'H100', this search measures with 'H200'"
+    assert [one.state().refused for one in (first, second)] == ["", why]
+    assert [member.number for member in pool.workers] == [first.number]
+
+
+def test_no_worker_and_none_to_come(place):
+    class Failed(NoStarter):
+        def poll(self):
+            return "all workers ended: no GPU"
+
+    own = members(place)
+    own.join({"role": "coordinator"})
+    pool = Workers(Study(SPACE, "s", place), own, Failed(), {})
+    assert pool.lead()
+    with pytest.raises(CannotSearch, match="all workers ended: no GPU"):
+        pool.wait()
+
+
+def test_the_time_without_a_worker_is_not_charged(place):
+    own = members(place)
+    own.join({"role": "coordinator"})
+    pool = Workers(Study(SPACE, "s", place), own, NoStarter(), {})
+    assert pool.lead()
+    time.sleep(0.2)
+    assert (pool.now(), pool.has_room()) == (0.0, False)
+    one = members(place)
+    one.join({"role": "worker", "environment": HERE})
+    pool.wait()
+    time.sleep(0.2)
+    assert pool.now() >= 0.2
+    assert pool.has_room()
+
+
+def test_a_coordinator_takes_up_the_orders_of_the_one_before(place):
+    before = Study(SPACE, "s", place)
+    before.enqueue(order(GIVEN, stage="baseline", at_s=5.0))
+    own = members(place)
+    own.join({"role": "coordinator"})
+    study = Study(SPACE, "s", place)
+    pool = Workers(study, own, NoStarter(), {})
+    assert pool.lead()
+    search = Search(space_of(RECORDS), GIVEN, pool, InOrder(OTHER), study, 7200.0)
+    running = [(p.point, p.stage) for p in search.running.values()]
+    assert running == [(GIVEN, "baseline")]
+    assert search.budget.spent == pytest.approx(5.0, abs=1.0)
