@@ -81,7 +81,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, Workers
+from fp8tune.search.workers import LeaseLost, NoWorkers, Workers, say
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -219,6 +219,10 @@ def _run(search: Callable[[], Search], pool: Pool | None) -> SearchOutcome:
                 return search().run()
     except KeyboardInterrupt:
         pool.leave()
+    except NoWorkers as error:
+        if not pool.has_trials:
+            raise
+        say(str(error))
     return search().outcome()
 
 
