@@ -6,7 +6,8 @@ losses, tied embeddings and experts seem to need more.
 
 The workspace of a kernel is not counted: it depends on the CPU. oneDNN's bf16 matmul
 takes a float32 copy of its output where the CPU has AVX-512 without bf16 instructions,
-and nothing on others.
+and nothing on others. Nor are gloo's copies, which NCCL does not take and which another
+thread may free, unseen.
 """
 
 from __future__ import annotations
@@ -41,11 +42,19 @@ class LiveBytes:
 
     def __exit__(self, *error: Any) -> None:
         self._profile.__exit__(*error)
-        phase, alive = self._first, 0
+        phase, alive, copies = self._first, 0, set()
         roots = self._profile.profiler.kineto_results.experimental_event_tree()
         for event in sorted(_events(roots), key=lambda event: event.start_time_ns):
             if _is_memory(event):
-                alive += event.extra_fields.alloc_size
+                memory = event.extra_fields
+                if memory.alloc_size > 0 and _in_collective(event):
+                    copies.add(memory.ptr)
+                    continue
+                if memory.ptr in copies:
+                    copies.remove(memory.ptr)
+                    if memory.alloc_size < 0:
+                        continue
+                alive += memory.alloc_size
                 self.peaks[phase] = max(self.peaks.get(phase, 0), alive)
             elif event.name.startswith(MARK):
                 phase = event.name.removeprefix(MARK)
@@ -70,6 +79,12 @@ def _without_workspace(children: list[Any]) -> list[Any]:
             elif memory.ptr in taken:
                 dropped |= {index, taken.pop(memory.ptr)}
     return [child for index, child in enumerate(children) if index not in dropped]
+
+
+def _in_collective(event: Any) -> bool:
+    while event is not None and not event.name.startswith("c10d::"):
+        event = event.parent
+    return event is not None
 
 
 def _is_memory(event: Any) -> bool:

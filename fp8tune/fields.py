@@ -137,6 +137,7 @@ FIELDS: dict[str, str] = {
     "data_seed": "seed of the order of that data",
     "data_missing": "parts of that data that are not on this machine",
     "moe_refusal": "parts of a mixture of experts that a trial does not build",
+    "tp_refusal": "what a trial does not split over tensor-parallel ranks",
     "trial_refusal": "why a trial would differ from the run; empty if not",
     "needs_ranks": "why one rank cannot stand for all; empty if it can",
     "gathers_once": "whether attention and FFN gather their input once with TP",

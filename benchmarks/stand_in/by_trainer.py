@@ -19,8 +19,8 @@ from benchmarks.stand_in.watch import Watch
 class Steps:
     """Watches the script's steps."""
 
-    def __init__(self, *, profiled: bool) -> None:
-        self.watch = Watch(profiled=profiled)
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -41,21 +41,21 @@ class Steps:
         return self.watch.seen()
 
 
-def prepare(task: Path) -> bool:
-    """Let a rank compute as a trial does; whether it is profiled.
+def prepare(task: Path) -> Watch:
+    """Let a rank compute as a trial does, and return what will watch it.
 
     A trial keeps FP8 matmuls of the CPU out of oneDNN, which may only have slow ones.
     """
     torch: Any = import_module("torch")
-    torch.set_num_threads(1)
-    config = tomllib.loads((task.parent / "config.toml").read_text())
-    if "cuda" not in task.read_text():
+    said = json.loads(task.read_text())
+    if said["device"] == "cpu":
+        torch.set_num_threads(1)
+        config = tomllib.loads((task.parent / "config.toml").read_text())
         fp8 = config["train"].get("mixed_precision") == "fp8"
         torch.backends.mkldnn.set_flags(not fp8)
-    said = json.loads(task.read_text())
-    return "profiled" in said["names"]
+    return Watch(said["device"], profiled="profiled" in said["names"])
 
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    main(place, Steps(profiled=prepare(place)))
+    main(place, Steps(prepare(place)))

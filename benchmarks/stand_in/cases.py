@@ -65,7 +65,9 @@ CASES = (
     Case("dense bf16", ac("none")),
     Case("dense bf16, selective AC", ac("selective")),
     Case("dense bf16, full AC, qk_norm", {**ac("full"), "model.qk_norm": True}),
-    Case("dense bf16, accumulates, tied", {**ACCUMULATED, "model.tie_embeddings": True}),
+    Case(
+        "dense bf16, accumulates, tied", {**ACCUMULATED, "model.tie_embeddings": True}
+    ),
     Case("dense bf16, compiled", {**ac("none"), **COMPILED}),
     Case("dense FP8", {**FP8, **ac("none")}),
     Case(

@@ -14,10 +14,6 @@ PHASES = ("forward", "backward", "clip", "optimizer")
 """Of a step: the model and its loss, the backward pass, clipping, and the update."""
 SPACES = ("aten::", "c10d::", "fsdp::", "_c10d_functional::")
 """Operators that are counted: torch's own."""
-COLLECTIVES = ("all_gather_into_tensor", "reduce_scatter_tensor")
-"""Those of FSDP2, whose tensors are large."""
-RELEASE_S = 2e-3
-"""Time in which a thread of gloo drops what it has used [s]."""
 
 
 class Watch:
@@ -27,11 +23,12 @@ class Watch:
     between steps. ``cpu_ms`` is the time that the process's threads computed.
     """
 
-    def __init__(self, *, profiled: bool) -> None:
+    def __init__(self, device: str, *, profiled: bool) -> None:
+        self.device = device
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.began: list[tuple[float, float]] = []
-        self.live = LiveBytes("build") if profiled else None
+        self.live = LiveBytes("build") if profiled and device == "cpu" else None
         self.counts: dict[str, int] = {}
 
     def __enter__(self) -> Watch:
@@ -41,8 +38,7 @@ class Watch:
         self._around(torch.nn.utils, "clip_grad_norm_", "clip", "clip")
         hooks.register_optimizer_step_pre_hook(lambda *_: self.enter("optimizer"))
         if self.live:
-            for name in COLLECTIVES:
-                self._release_here(torch.distributed, name)
+            collect_outside()
             self.live.__enter__()
         return self
 
@@ -50,22 +46,6 @@ class Watch:
         if self.live:
             self.live.__exit__(*error)
             self.counts = self._counted(len(self.losses) - 1)
-
-    def _release_here(self, owner: Any, name: str) -> None:
-        """Wait until gloo's thread has left a collective's tensors.
-
-        The profiler does not see what another thread frees.
-        """
-        real: Callable[..., Any] = getattr(owner, name)
-
-        def watched(*arguments: Any, **options: Any) -> Any:
-            work = real(*arguments, **options)
-            if work is not None:
-                work.wait()
-            time.sleep(RELEASE_S)
-            return work
-
-        setattr(owner, name, watched)
 
     def _around(self, owner: Any, name: str, before: str, after: str) -> None:
         real: Callable[..., Any] = getattr(owner, name)
@@ -89,6 +69,11 @@ class Watch:
 
     def step_begins(self) -> None:
         """The next step begins."""
+        if self.device == "cuda":
+            torch: Any = import_module("torch")
+            torch.cuda.synchronize()
+            if not self.began:
+                torch.cuda.reset_peak_memory_stats()
         self.began.append((time.perf_counter(), time.process_time()))
         self.enter("step")
 
@@ -102,7 +87,8 @@ class Watch:
         """What was seen, as JSON can hold it."""
         both = zip(self.began, self.began[1:], strict=False)
         took = [[(b - a) * 1e3 for a, b in zip(*pair, strict=True)] for pair in both]
-        found = {
+        found: dict[str, Any] = {
+            "device": self.device,
             "losses": self.losses,
             "norms": self.norms,
             "wall_ms": [wall for wall, _ in took],
@@ -111,6 +97,10 @@ class Watch:
         if self.live:
             found["peaks"] = {phase: self.live.peaks.get(phase, 0) for phase in PHASES}
             found["counts"] = self.counts
+        elif self.device == "cuda":
+            torch: Any = import_module("torch")
+            found["peaks"] = {"step": torch.cuda.max_memory_allocated()}
+            found["counts"] = {}
         return found
 
     def _counted(self, step: int) -> dict[str, int]:
@@ -128,3 +118,31 @@ class Watch:
             elif inside and begun == step + 1 and name.startswith(SPACES):
                 counts[name] += 1
         return dict(counts)
+
+
+def collect_outside() -> None:
+    """Let FSDP2's collectives on the CPU send copies that torch did not allocate.
+
+    A thread of gloo may be the last to free a tensor, which the profiler does not see.
+    """
+    torch: Any = import_module("torch")
+    fsdp: Any = import_module("torch.distributed.fsdp._fully_shard._fsdp_collectives")
+
+    def outside(tensor: Any) -> Any:
+        copied = torch.from_numpy(tensor.view(torch.uint8).numpy().copy())
+        return copied.view(tensor.dtype)
+
+    def wrap(kind: Any, output: str, given: str) -> None:
+        real: Callable[..., Any] = kind.__call__
+
+        def collect(self: Any, **options: Any) -> None:
+            result = options[output]
+            found = outside(result)
+            staged = {output: found, given: outside(options[given]), "async_op": False}
+            real(self, **{**options, **staged})
+            result.view(torch.uint8).copy_(found.view(torch.uint8))
+
+        kind.__call__ = collect
+
+    wrap(fsdp.DefaultAllGather, "output_tensor", "input_tensor")
+    wrap(fsdp.DefaultReduceScatter, "output_tensor", "input_tensor")

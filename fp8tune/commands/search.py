@@ -127,13 +127,6 @@ from fp8tune.extras import SEARCH, TRIALS
     help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
 )
 @click.option(
-    "--slurm",
-    default="",
-    metavar="OPTIONS",
-    help="Start the --workers as jobs of Slurm, with these options of sbatch, e.g. "
-    "partition=gpu,gpus=1,time=30m.",
-)
-@click.option(
     "--ranks",
     type=click.IntRange(1),
     default=1,
@@ -141,6 +134,13 @@ from fp8tune.extras import SEARCH, TRIALS
     metavar="N",
     help="Run each trial on N GPUs, as many as the run has. With 1, a trial is rank 0 "
     "of the run, and its communication is predicted.",
+)
+@click.option(
+    "--slurm",
+    default="",
+    metavar="OPTIONS",
+    help="Start the --workers as jobs of Slurm, with these options of sbatch, e.g. "
+    "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
     "--heartbeat",
@@ -217,8 +217,8 @@ def _check(asked: dict[str, Any]) -> None:
         raise Failure("--trainer-dir needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
-    if asked["ranks"] > 1 and asked["runner"] == "replay":
-        raise Failure("--ranks does not go with --runner replay")
+    if asked["ranks"] > 1 and asked["runner"] != "builtin":
+        raise Failure("--ranks needs --runner builtin; a trainer runs on all its GPUs")
     if asked["slurm"] and asked["workers"] == 0:
         raise Failure("--slurm starts workers: give --workers 1 or more")
     if asked["slurm"] and asked["gpus"]:

@@ -46,8 +46,8 @@ class Gpu(NamedTuple):
 
     Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
     answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
-    ``NVML``, ``nvidia-smi`` or ``torch``. ``count`` is the number of GPUs that torch
-    sees.
+    ``NVML``, ``nvidia-smi`` or ``torch``. ``visible`` is the number of GPUs
+    that torch sees.
     """
 
     name: str = ""
@@ -55,7 +55,7 @@ class Gpu(NamedTuple):
     memory_gib: float = 0.0
     capability: str = ""
     source: str = ""
-    count: int = 1
+    visible: int = 1
 
 
 class Process(NamedTuple):

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+from fp8tune.trials.record import BEFORE_BUILD
+
 MAX_OUTPUT = 1 << 26
 """Bytes of output from which a worker counts as broken."""
 
@@ -35,6 +37,21 @@ LAST, LAST_S = ("done", "failed"), 10.0
 LOOK_S = 1.0
 """How often to check that a silent worker is alive [s]: processes that it started may
 keep its output open."""
+
+_LATE = {
+    "start": "launch",
+    "import": "launch",
+    "ranks": "launch",
+    "gpu": "launch",
+    "build": "launch",
+    "convert": "launch",
+    "compile": "compile",
+}
+
+_BROKEN = {"flood": "printed too much", "mute": "closed its output"}
+
+SCRATCH = "fp8tune-"
+"""Prefix of the folders that hold the files of a running trial."""
 
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
@@ -67,6 +84,27 @@ class WorkerResult(NamedTuple):
     stage: str
     code: int | None
     seconds: float
+
+
+def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
+    """Return outcome and message of a worker that gave neither result nor error."""
+    where, code = f"in stage {result.stage}", result.code
+    if result.ended == "late":
+        return _LATE.get(result.stage, "hang"), f"stopped at its deadline {where}"
+    if result.ended in _BROKEN:
+        return "launch", f"the worker {_BROKEN[result.ended]} {where}"
+    if code == -signal.SIGKILL:
+        loaded = result.stage not in BEFORE_BUILD
+        kind = "oom" if device == "cpu" and loaded else "launch"
+        return kind, f"killed {where}, probably because host memory ran out"
+    kind = "compile" if result.stage == "compile" else "launch"
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return (
+                kind,
+                f"the worker was killed by {signal.Signals(-code).name} {where}",
+            )
+    return kind, f"the worker ended with code {code} {where}"
 
 
 def run_worker(

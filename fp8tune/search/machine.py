@@ -83,8 +83,8 @@ def check_ranks(machine: TrialMachine, ranks: int) -> None:
     """Raise ``CannotSearch`` if a machine has too few GPUs for the ranks of a trial."""
     if machine.gpu and machine.gpus < ranks:
         raise CannotSearch(
-            f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus} of this "
-            "machine; ask for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
+            f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus}; ask "
+            "for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
         )
 
 
@@ -171,12 +171,16 @@ def larger_target_gib(job: Job, machine: TrialMachine) -> float:
     return float(wanted) if here and wanted > here else 0.0
 
 
-def other_gpu_note(job: Job, machine: TrialMachine) -> str:
+def other_gpu_note(job: Job, machine: TrialMachine, *, extrapolates: bool) -> str:
     """Return a note if trials run on another GPU than the job's, else ``""``.
 
-    Their speeds are not kept for estimates (``calibrate.measured``).
+    Their speeds are not kept for estimates (``calibrate.measured``). A runner that
+    ``extrapolates`` measures a setting that does not fit here by shallower models.
     """
     named = job.find("gpu")
     if not named or not machine.gpu or not is_another(machine.gpu, named):
         return ""
+    if not extrapolates:
+        here = f"trials run on this {machine.gpu}, not on {named}"
+        return f"{here}: what does not fit here is left out"
     return f"memory limit of {named}, speeds measured on this {machine.gpu}"

@@ -75,6 +75,7 @@ class Members:
         self.beat_s = beat_s
         self.number = -1
         self.was_lost = False
+        self._lease = -1
         self._about: dict[str, Any] = {}
         self._storage = storage
         self._place = place
@@ -240,6 +241,7 @@ class Members:
         held = self._trials(LEASE, TrialState.RUNNING)
         for trial in held:
             if trial.user_attrs.get("holder") == self.number:
+                self._lease = trial.number
                 return True
             if self._has_holder(trial):
                 return False
@@ -255,8 +257,17 @@ class Members:
                 running = TrialState.RUNNING
                 if self._storage.set_trial_state_values(trial._trial_id, running):
                     self._set(trial.number, "holder", self.number)
+                    self._lease = trial.number
                     return True
         return False
+
+    def still_leads(self) -> bool:
+        """Return whether nobody took the lease since ``leads`` gave it to this process.
+
+        Another process may have led meanwhile, and have left again.
+        """
+        held = self._trials(LEASE, TrialState.RUNNING)
+        return not self.was_lost and any(t.number == self._lease for t in held)
 
     def _has_holder(self, lease: FrozenTrial) -> bool:
         holder = lease.user_attrs.get("holder")

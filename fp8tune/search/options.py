@@ -48,8 +48,8 @@ class SearchOptions(NamedTuple):
     export: str = ""
     workers: int = NO_WORKERS
     gpus: str = ""
-    slurm: str = ""
     ranks: int = 1
+    slurm: str = ""
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 

@@ -204,7 +204,12 @@ def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
-    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it."""
+    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it.
+
+    No trial combines it with tensor parallelism, and most trainers do not either.
+    """
+    if config.job.find("tp") not in (None, 1):
+        return False
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)

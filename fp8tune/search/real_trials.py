@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
-from fp8tune.runners.builtin.runner import SCRATCH as SCRATCH
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
@@ -57,7 +57,7 @@ def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMa
         allocator=allocator(),
         failure=driver.failed,
         has_watts=seen.power_w is not None or seen.energy_j is not None,
-        gpus=driver.gpu.count,
+        gpus=driver.gpu.visible,
     )
 
 
@@ -81,19 +81,26 @@ class RealTrials(NamedTuple):
         return self.own.synthetic if self.own else why_synthetic_data(self.config)
 
     @property
+    def gpus(self) -> int:
+        """The GPUs of one trial."""
+        if self.own:
+            return int(self.config.job.target.world_size)
+        return self.options.ranks
+
+    @property
     def environment(self) -> dict[str, Any]:
         """What trials depend on besides the config."""
         job, synthetic = self.config.job, bool(self.synthetic_data)
-        found = environment(job, self.machine, synthetic_data=synthetic)
+        about = environment(job, self.machine, synthetic_data=synthetic)
         if self.options.ranks > 1:
-            found["ranks"] = self.options.ranks
-        return found | (self.own.launch.identity if self.own else {})
+            about["ranks"] = self.options.ranks
+        return about | (self.own.launch.identity if self.own else {})
 
     @property
     def conditions(self) -> Conditions:
         """Whether, and how, these trials can compare losses."""
-        simulated = self.ranks if self.options.ranks == 1 else 1
         allow = self.options.allow
+        simulated = self.ranks if self.options.ranks == 1 else 1
         conditions = conditions_for_trials(self.config, allow, simulated)
         if self.own:
             refusal = self.own.no_losses or conditions.refusal
@@ -103,7 +110,7 @@ class RealTrials(NamedTuple):
     def runner(self, scratch: str) -> Builtin | TrainerRunner:
         """Return the runner; running trials keep their files below ``scratch``."""
         options, config, sampling = self.options, self.config, _sampling(self.options)
-        guard = Guard(current(options.ranks)) if options.device == "cuda" else None
+        guard = Guard(current(self.gpus)) if options.device == "cuda" else None
         if self.own:
             return self.own.ready(sampling, scratch, guard)
         setup = Setup(

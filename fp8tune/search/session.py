@@ -24,7 +24,8 @@ from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted, plain
-from fp8tune.runners.builtin.runner import SCRATCH, Builtin
+from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
@@ -63,7 +64,7 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.pool import OneByOne, Pool, Simulated
 from fp8tune.search.prior import card_gib
-from fp8tune.search.real_trials import real_trials, this_machine
+from fp8tune.search.real_trials import RealTrials, real_trials, this_machine
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.stability.loss_runs import (
     Conditions,
@@ -80,7 +81,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, Workers
+from fp8tune.search.workers import LeaseLost, NoWorkers, Workers, say
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -218,6 +219,10 @@ def _run(search: Callable[[], Search], pool: Pool | None) -> SearchOutcome:
                 return search().run()
     except KeyboardInterrupt:
         pool.leave()
+    except NoWorkers as error:
+        if not pool.has_trials:
+            raise
+        say(str(error))
     return search().outcome()
 
 
@@ -255,13 +260,14 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         synthetic_data=trials.synthetic_data,
     )
     if options.has_workers:
-        return prepared._replace(pool=_workers(options, study, held))
+        return prepared._replace(pool=_workers(trials, study, held))
     runner = trials.runner(study.folder)
     return prepared._replace(pool=OneByOne(study, runner), runner=runner)
 
 
-def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
+def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
     """Return the workers of a search; this process coordinates them."""
+    options = trials.options
     members = Members(study.storage, study.name, study.place, options.beat_s)
     held.enter_context(members.joined({"role": "coordinator"}))
     run = {
@@ -269,7 +275,7 @@ def _workers(options: SearchOptions, study: Study, held: ExitStack) -> Workers:
         "beat_s": options.beat_s,
         "process": study.process,
     }
-    return Workers(study, members, starter_of(options, study), run)
+    return Workers(study, members, starter_of(options, study, trials.gpus), run)
 
 
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
@@ -374,9 +380,10 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
+        own = isinstance(prepared.runner, TrainerRunner)
         notes = (
             world_size_note(config),
-            other_gpu_note(config.job, prepared.machine),
+            other_gpu_note(config.job, prepared.machine, extrapolates=not own),
             world_size_warning(config),
         )
         yield from filter(None, notes)

@@ -35,7 +35,7 @@ def check_storage(options: SearchOptions) -> None:
         )
 
 
-def starter_of(options: SearchOptions, study: Study) -> Starter:
+def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:
     """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
     place = study.place if "://" in study.place else os.path.abspath(study.place)
     command = worker_command(study.name)
@@ -48,11 +48,11 @@ def starter_of(options: SearchOptions, study: Study) -> Starter:
         say(f"waits for workers: {shown} --study {study.name}")
         return NoStarter()
     if allocation := _allocation(options):
-        each = 0 if options.device == "cpu" else options.ranks
+        each = 0 if options.device == "cpu" else gpus_of_each
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
-    named, workers, ranks = options.gpus, options.workers, options.ranks
-    gpus = gpus_of_workers(named, workers, options.device, ranks)
+    named, workers = options.gpus, options.workers
+    gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus)
 
 

@@ -31,6 +31,10 @@ def say(text: str) -> None:
     print(f"note: {plain(text)}", file=sys.stderr, flush=True)
 
 
+class NoWorkers(CannotSearch):
+    """No worker is left, and none will come."""
+
+
 class LeaseLost(Exception):
     """Another process coordinates the search, because this one was silent too long."""
 
@@ -99,6 +103,11 @@ class Workers:
         """The workers that are there, as of the last look."""
         return list(self._workers.values())
 
+    @property
+    def has_trials(self) -> bool:
+        """Whether a trial has ended."""
+        return bool(self._study.trials)
+
     def now(self) -> float:
         """Return the seconds in which there was a worker."""
         since = time.monotonic() - self._looked if self._workers else 0.0
@@ -151,7 +160,7 @@ class Workers:
     def wait(self) -> list[Ended]:
         """Wait until trials end or workers come; trials of lost workers are given back.
 
-        Raises ``LeaseLost``, and ``CannotSearch`` if no worker is left or will come.
+        Raises ``LeaseLost`` and ``NoWorkers``.
         """
         before = len(self._workers)
         while True:
@@ -183,7 +192,7 @@ class Workers:
 
     def _look(self) -> None:
         """Look at the workers: admit new ones, give back the trials of lost ones."""
-        if not self._members.leads():
+        if not self._members.still_leads():
             self._has_lost = True
             raise LeaseLost
         alive = self._members.alive()
@@ -192,10 +201,13 @@ class Workers:
             if member.is_worker and not (member.admitted or member.refused):
                 self._admit(member)
         workers = {number: m for number, m in alive.items() if m.is_worker}
+        had = bool(self._workers)
         self._workers = {n: m for n, m in workers.items() if m.admitted}
+        if had and not self._workers:
+            say("no worker is left; the search waits for one")
         why = self._starter.poll()
         if why and not workers:
-            raise CannotSearch(why)
+            raise NoWorkers(why)
         names = {member.name for member in self._workers.values()}
         for trial, order in self._study.orders(*UNFINISHED):
             claimed_by = trial.system_attrs.get(CLAIMED_BY)

@@ -34,15 +34,18 @@ def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
 
 
 def with_keys(known: Trainer, data: bytes, keys: Mapping[str, Any]) -> bytes:
-    """Return a config's bytes with other values of keys, as the trainer reads them.
+    """Return a config's bytes with other values of keys; ``None`` removes a key.
 
-    Raises ``CannotEdit`` if the layout does not allow it, and ``InvalidText``.
+    The trainer then reads these values, and all others as before. Raises ``CannotEdit``
+    if the layout does not allow it, and ``InvalidText``.
     """
     document = parse(data)
     before = known.load(document.values).values
     text = rewritten(document, keys)
-    after = known.load(parse(text.encode()).values).values
+    after = known.load(parse(text.encode()).values)
     for key, value in {**before, **keys}.items():
-        if after.get(key) != value:
+        removed = key in keys and value is None
+        right = key not in after.written if removed else after.values.get(key) == value
+        if not right:
             raise CannotEdit(f"`{key}` cannot be set in this layout")
     return f"{chr(0xFEFF) * document.bom}{text}".encode()

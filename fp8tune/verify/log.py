@@ -81,6 +81,11 @@ class Reader:
         self._last_index: int | None = None
         self._last: tuple[int, bytes, Wanted] | None = None
 
+    @property
+    def any_seen(self) -> bool:
+        """Whether any line of the trainer was read."""
+        return bool(self._seen.get(self.log.trainer))
+
     def feed(self, block: bytes) -> None:
         """Read on."""
         self.log.size += len(block)

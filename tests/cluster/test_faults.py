@@ -189,7 +189,7 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
     search = rehearsal.search("--slurm", SLURM, "--workers", "2")
     rehearsal.ends_well(search, {})
     jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
-    assert len([name for name in jobs if re.search(r" of job \d+$", name)]) == 2
+    assert len([name for name in jobs if re.search(r" of job \d+_\d+$", name)]) == 2
 
 
 def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from fp8tune.doctor.judge import Check, can_search, judge
-from fp8tune.doctor.machine import slurm
+from fp8tune.doctor.machine import Ranks, shared_gib, slurm, torchrun, unresolved
 from fp8tune.extras import INSTALL
 from fp8tune.runners import probe
+from fp8tune.runners.builtin import reduce
 from fp8tune.runners.gpu import Gpu, Process
 from tests.doctor.machines import NODE
 from tests.each import each
@@ -40,6 +41,9 @@ def test_a_node_that_has_everything():
         Check("nvidia-ml-py", "ok", "13.590.44"),
         Check("cuda", "ok", "13.0"),
         Check("fp8", "ok", "yes, compute capability 9.0"),
+        Check("visible gpus", "info", "2"),
+        Check("two ranks", "ok", "NCCL in 0.4 s"),
+        Check("/dev/shm", "ok", "64 GiB"),
         Check("c++ compiler", "ok", "/usr/bin/c++"),
         Check("triton", "ok", "3.7.0"),
         Check("allocator", "info", "default"),
@@ -229,3 +233,67 @@ def test_a_rehearsal_with_a_real_torch(fp8tune):
     pytest.importorskip("torchao", exc_type=ImportError)
     said = fp8tune("doctor", "--device", "cpu", "--output-format", "json")
     assert (said.code, said.json["can_search"]) == (0, True)
+    checks = {check["name"]: check for check in said.json["checks"]}
+    two = checks["two ranks"]
+    assert (two["state"], two["value"].split()[0]) == ("ok", "gloo")
+
+
+def ranks(**changed):
+    return NODE._replace(ranks=NODE.ranks._replace(**changed))
+
+
+@each(
+    ("machine", "name", "why", "fix"),
+    [
+        (ranks(failed="OSError: x"), "two ranks", "cannot run: OSError: x", "NCCL_DE"),
+        (ranks(shared_gib=0.06), "/dev/shm", "need 1 GiB of /dev", "--shm-size=1"),
+        (ranks(shared_gib=None), "/dev/shm", "need 1 GiB of /dev", "--shm-size=1"),
+        (ranks(torchrun=""), "torchrun", "", "python -m torch.distributed.run"),
+        (ranks(unresolved=("hostname=n7",)), "host name", "may not find", "/etc/hosts"),
+    ],
+)
+def test_what_several_ranks_lack_stops_no_search_with_one(machine, name, why, fix):
+    assert can_search(judge(machine, "cuda"))
+    (check,) = missing(machine, state="warning")
+    assert check.name == name
+    assert why in check.why
+    assert fix in check.fix
+
+
+def test_a_single_gpu_runs_one_rank():
+    one = NODE._replace(gpu=NODE.gpu._replace(visible=1), ranks=Ranks(shared_gib=9.0))
+    (check,) = (c for c in judge(one, "cuda") if c.name == "visible gpus")
+    assert check.why == "fp8tune search --ranks N needs several"
+
+
+SILENT = "import os; os._exit(7)"
+WRONG = """
+import json
+print(json.dumps({"failed": {"error": "ValueError", "message": "no gloo"}}))
+"""
+
+
+@each(
+    ("code", "why"),
+    [
+        (SILENT, "a rank ended with code 7 in stage start"),
+        (WRONG, "ValueError: no gloo"),
+    ],
+)
+def test_two_ranks_that_do_not_work(code, why):
+    assert reduce.try_two("cpu", (sys.executable, "-c", code)) == ("", why)
+
+
+def test_names_without_an_address():
+    names = {"MASTER_ADDR": "no-such-host.invalid"}
+    assert unresolved(names, "127.0.0.1") == ["MASTER_ADDR=no-such-host.invalid"]
+    assert unresolved({}, "localhost") == []
+
+
+def test_shared_memory_and_torchrun(tmp_path, monkeypatch):
+    assert shared_gib(str(tmp_path / "none")) is None
+    assert shared_gib(str(tmp_path)) > 0
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert torchrun(str(tmp_path / "python")) == ""
+    (tmp_path / "torchrun").touch()
+    assert torchrun(str(tmp_path / "python")) == str(tmp_path / "torchrun")

@@ -151,7 +151,7 @@ def test_the_gpus_of_a_trial_are_watched_together(tmp_path, monkeypatch):
     fake_nvml.install(tmp_path, monkeypatch, count=3, **hot)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2,7,1")
     two = current(2)
-    assert two.gpu == H100._replace(count=2)  # torch stops at the unknown one
+    assert two.gpu == H100._replace(visible=2)  # torch stops at the unknown one
     first, second = two.look(), two.look()
     assert first._replace(time=None, energy_j=None) == Sample(
         None, 300, 140.0, 85, 4.0, 0x41, 0.0, None, ()
@@ -165,7 +165,7 @@ def test_several_gpus_need_nvml_to_be_watched(tmp_path, monkeypatch):
     both = f"{fake_smi.LISTING}\n{fake_smi.LISTING.replace('0', '1', 1)}"
     fake_smi.install(tmp_path, monkeypatch, listing=both)
     found = current(2)
-    assert found.gpu == H100._replace(source="nvidia-smi", count=2)
+    assert found.gpu == H100._replace(source="nvidia-smi", visible=2)
     assert (found.look(), found.unwatched) == (Sample(), driver.ONLY_NVML)
 
 

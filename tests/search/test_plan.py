@@ -207,6 +207,11 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
 )
 def test_trials_on_another_gpu_than_the_configs(here, named, said):
     job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
-    found = other_gpu_note(job, TrialMachine("cuda", here))
+    machine = TrialMachine("cuda", here)
+    found = other_gpu_note(job, machine, extrapolates=True)
     assert found.startswith(said)
     assert bool(found) == bool(said)
+    whole = other_gpu_note(job, machine, extrapolates=False)
+    here = f"trials run on this {here}, not on {named}: what does not fit here is"
+    assert whole.startswith(here * bool(said))
+    assert bool(whole) == bool(said)

@@ -29,10 +29,14 @@ class Experts(nn.Module):
 
     ``balance`` is the load-balancing loss: 1 if all experts get the same load.
     ``spread`` is the loss of the router's logits, computed even if its weight is 0.
+    ``signs`` [E, D] tell the router's rows apart where ranks are simulated: those of
+    other ranks repeat rank 0's, and equal rows would send all tokens to the same
+    experts.
     """
 
     balance: Tensor
     spread: Tensor
+    signs: Tensor | None = None
 
     def __init__(self, spec: Spec, dense: Callable[[Spec, int], nn.Module]) -> None:
         super().__init__()
@@ -43,6 +47,12 @@ class Experts(nn.Module):
         self.shared_expert = shared
         experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
         self.experts = nn.ModuleList(experts)
+
+    def tell_rows_apart(self, device: str) -> None:
+        """Draw ``signs``, each 1 or -1."""
+        weight = self.router.weight
+        drawn = torch.randint(0, 2, weight.shape, device=device) * 2 - 1
+        self.signs = drawn.to(weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
@@ -55,7 +65,10 @@ class Experts(nn.Module):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and numbers of the experts of each token, both [T, top_k]."""
-        logits = self.router(x)
+        if self.signs is None:
+            logits = self.router(x)
+        else:
+            logits = functional.linear(x, self.router.weight * self.signs)
         scores = logits.softmax(-1)
         weights, chosen = scores.topk(self.top_k, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)

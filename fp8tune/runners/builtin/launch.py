@@ -28,6 +28,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from fp8tune.runners.orphan import die_with_parent
+from fp8tune.runners.process import module_command
+
+COMMAND = module_command("fp8tune.runners.builtin.launch")
 
 HOST = "127.0.0.1"
 STORE_FD = "FP8TUNE_STORE_FD"

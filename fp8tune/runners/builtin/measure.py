@@ -234,7 +234,8 @@ class _Seen:
         """What happened since the last call; ``""`` for nothing."""
         graphs, held = _recompiles(), self._memory()
         own = (graphs != self.graphs, held != self._held, held[1])
-        compiled, moved, retries = map(max, zip(*gathered(own, self._spec)))
+        ranks = gathered(own, self._spec)
+        compiled, moved, retries = map(max, zip(*ranks, strict=True))
         self.graphs, self._held, self.retries = graphs, held, int(retries)
         if compiled:
             return "recompile"

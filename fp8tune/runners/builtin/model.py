@@ -110,7 +110,9 @@ class Attention(nn.Module):
         """[B, S, D] to [B, S, D]."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.head_dim)
-        q, k, v = (proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            proj(x).view(heads) for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         v = v.transpose(1, 2)
@@ -209,8 +211,9 @@ class Decoder(nn.Module):
         """
         first = {"gpt": _as_gpt, "llama": _as_llama}[spec.init]
         for name, weight in self.named_parameters():
-            alone = spec.ranks < 2 and isinstance(weight, DTensor)
-            mine = weight.to_local() if alone else weight
+            mine: Tensor = weight
+            if isinstance(weight, DTensor) and spec.ranks < 2:
+                mine = weight.to_local()
             if weight.dim() > 1:
                 first(name, mine, spec)
             else:

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
-from fp8tune.runners.builtin.counted import (
-    power,
-    with_interval_and_energy,
-    without_throttled_steps,
-)
+from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
 from fp8tune.runners.builtin.worker_record import stage_times, worker_record
-from fp8tune.runners.process import module_command, run_worker
+from fp8tune.runners.counted import with_interval_and_energy, with_samples
+from fp8tune.runners.process import SCRATCH, module_command, run_worker
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.watch import Guard, summary, with_gpu_state
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import LossRun, Record
@@ -56,15 +53,8 @@ _NO_CAUSE = re.compile(
 """Lines on stderr that tell no cause: addresses, and what healthy trials say too in
 the ways of Python, torch and its profiler."""
 
-SCRATCH = "fp8tune-"
-"""Prefix of the folders that hold the files of a running trial."""
-
 WORKER = module_command("fp8tune.runners.builtin.worker")
 """The command of a trial; it takes the file of its spec and this process's id."""
-
-LAUNCH = module_command("fp8tune.runners.builtin.launch")
-"""The command that starts the ranks of a trial; it takes this process's id, the number
-of ranks, and the command of one with the file of its spec."""
 
 
 class Setup(NamedTuple):
@@ -228,11 +218,7 @@ class Builtin:
             path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(stderr.open("wb"))
-            command = [*self.worker, str(path)]
-            if spec.ranks > 1:
-                command = [*LAUNCH, str(os.getpid()), str(spec.ranks), *command]
-            else:
-                command.append(str(os.getpid()))
+            command = self._command(str(path), spec.ranks)
             left = deadline - waited
             result = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(stderr, before_stage)
@@ -241,11 +227,16 @@ class Builtin:
         if not self.guard:
             return found
         before = self.guard.free(deadline, before)
-        samples = self.guard.driver.samples(began, time.time())
-        found = without_throttled_steps(found, result.events, samples)
-        steady = self.guard.driver.samples(*stage_times(result, "steady", "profile"))
-        seen = summary(steady) | power(found, result.events, samples)
-        return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
+        steady = stage_times(result, "steady", "profile")
+        return with_samples(
+            found, self.guard.driver, result.events, before, began=began, steady=steady
+        )
+
+    def _command(self, path: str, ranks: int) -> list[str]:
+        """Return the command of a trial with its spec in a file."""
+        if ranks > 1:
+            return [*launch.COMMAND, str(os.getpid()), str(ranks), *self.worker, path]
+        return [*self.worker, path, str(os.getpid())]
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""

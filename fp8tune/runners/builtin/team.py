@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fp8tune.runners.builtin.launch import STORE_FD
@@ -34,18 +35,16 @@ class Meshes(NamedTuple):
     tensor: DeviceMesh | None = None
 
 
-def join(spec: Spec) -> None:
+def join(device: str) -> None:
     """Join the other ranks of a trial, as the launcher's environment says.
 
     Gloo is for the CPU, and on GPUs for what the ranks tell another; NCCL for the rest.
     """
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if count != spec.ranks:
-        raise RuntimeError(f"{count} ranks run, and the trial has {spec.ranks}")
-    if spec.device == "cuda":
+    if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     descriptor = os.environ.get(STORE_FD)
-    store = dist.TCPStore(
+    store = TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         count,
@@ -54,7 +53,7 @@ def join(spec: Spec) -> None:
         wait_for_workers=False,
         master_listen_fd=int(descriptor) if descriptor else None,
     )
-    backend = "cpu:gloo,cuda:nccl" if spec.device == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=count, timeout=FOREVER
     )

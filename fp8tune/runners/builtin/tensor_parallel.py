@@ -58,8 +58,10 @@ def split(model: Decoder, mesh: DeviceMesh, spec: Spec) -> None:
 def _block_plan(block: Block, spec: Spec) -> dict[str, Any]:
     """Return how the modules of a block are split; experts are whole on each rank."""
     parts = spec.sequence_parallel
-    into = {"input_layouts": LENGTHS} if parts and not spec.gathers_once else {}
-    out = {"output_layouts": LENGTHS} if parts else {}
+    into: dict[str, Any] = {}
+    if parts and not spec.gathers_once:
+        into["input_layouts"] = LENGTHS
+    out: dict[str, Any] = {"output_layouts": LENGTHS} if parts else {}
     plan: dict[str, Any] = {
         **{f"attention.{name}_proj": ColwiseParallel(**into) for name in "qkv"},
         "attention.o_proj": RowwiseParallel(**out),

@@ -14,10 +14,14 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.runners.gpu import allocator
 from fp8tune.runners.orphan import die_with_parent
+
+if TYPE_CHECKING:
+    from fp8tune.runners.builtin.spec import Spec
+    from fp8tune.runners.builtin.step import Training
 
 
 def say(**fields: Any) -> None:
@@ -48,7 +52,6 @@ def _run(path: str) -> int:
     from fp8tune.runners.builtin.data import batches
     from fp8tune.runners.builtin.measure import (
         Device,
-        count_float8_matmuls,
         first_step,
         measure,
         of_fullest,
@@ -56,16 +59,10 @@ def _run(path: str) -> int:
     )
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
-    from fp8tune.runners.builtin.team import join
 
     with open(path, encoding="utf-8") as file:
         spec = from_json(json.load(file))
-    if spec.ranks > 1:
-        say(stage="ranks")
-        join(spec)
-    if spec.device == "cuda":
-        say(stage="gpu")
-        touch()
+    _reach_device(spec)
     device = Device(spec.device)
     say(stage="build", device=device.name, **_versions())
     model, counts = build(spec, lambda: say(stage="convert"))
@@ -81,14 +78,33 @@ def _run(path: str) -> int:
     run = train_for_losses if spec.steps else measure
     measured = run(training, device, spec, say, first)
     measured |= of_fullest(device.memory(), spec)
-    say(stage="profile")
-    matmuls, known = spec.float8_matmuls, {}
-    if matmuls:
-        known = {"float8_matmuls_counted_earlier": True}
-    elif spec.precision == "fp8":
-        matmuls = count_float8_matmuls(training)
-    say(done={**measured, "float8_matmuls": matmuls, **known})
+    profiled = _profiled(training, spec)
+    say(done={**measured, **profiled})
     return spec.ranks
+
+
+def _reach_device(spec: Spec) -> None:
+    """Join the other ranks if there are any, and compute on the GPU if it has one."""
+    if spec.ranks > 1:
+        from fp8tune.runners.builtin.team import join
+
+        say(stage="ranks")
+        join(spec.device)
+    if spec.device == "cuda":
+        say(stage="gpu")
+        touch()
+
+
+def _profiled(training: Training, spec: Spec) -> dict[str, Any]:
+    """Return how many FP8 matmuls a step has, counted here unless they were earlier."""
+    from fp8tune.runners.builtin.measure import count_float8_matmuls
+
+    say(stage="profile")
+    known = {"float8_matmuls_counted_earlier": True} if spec.float8_matmuls else {}
+    matmuls = spec.float8_matmuls
+    if not matmuls and spec.precision == "fp8":
+        matmuls = count_float8_matmuls(training)
+    return {"float8_matmuls": matmuls, **known}
 
 
 def _versions() -> dict[str, Any]:

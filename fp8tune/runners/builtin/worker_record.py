@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import signal
 from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
-from fp8tune.runners.process import WorkerResult
+from fp8tune.runners.process import WorkerResult, unfinished
 from fp8tune.trials.record import (
-    BEFORE_BUILD,
     OUTCOMES,
     BadRecord,
     Record,
@@ -37,18 +34,6 @@ KEPT = (
 
 VERSIONS = ("torch", "torchao", "cuda", "allocator")
 """Fields of the worker's software and the allocator's environment."""
-
-_LATE = {
-    "start": "launch",
-    "import": "launch",
-    "ranks": "launch",
-    "gpu": "launch",
-    "build": "launch",
-    "convert": "launch",
-    "compile": "compile",
-}
-
-_BROKEN = {"flood": "printed too much", "mute": "closed its output"}
 
 
 def worker_record(
@@ -127,27 +112,6 @@ def _on_rank(result: WorkerResult) -> str:
         if isinstance(rank, int):
             return f" (rank {rank})"
     return ""
-
-
-def unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
-    """Return outcome and message of a worker that gave neither result nor error."""
-    where, code = f"in stage {result.stage}", result.code
-    if result.ended == "late":
-        return _LATE.get(result.stage, "hang"), f"stopped at its deadline {where}"
-    if result.ended in _BROKEN:
-        return "launch", f"the worker {_BROKEN[result.ended]} {where}"
-    if code == -signal.SIGKILL:
-        loaded = result.stage not in BEFORE_BUILD
-        kind = "oom" if device == "cpu" and loaded else "launch"
-        return kind, f"killed {where}, probably because host memory ran out"
-    kind = "compile" if result.stage == "compile" else "launch"
-    if code is not None and code < 0:
-        with contextlib.suppress(ValueError):
-            return (
-                kind,
-                f"the worker was killed by {signal.Signals(-code).name} {where}",
-            )
-    return kind, f"the worker ended with code {code} {where}"
 
 
 def _measured(

@@ -200,8 +200,8 @@ class Output:
             stage = "compile"
         elif log.began:
             stage = "first_step"
-        elif log.events or log.mentions or len(log.settings) > 1:
-            stage = "build"  # world_size was there before
+        elif self._reader.any_seen:
+            stage = "build"
         if stage != self.stage:
             self.stage = stage
             self.hear({"stage": stage, "at": time.time()})

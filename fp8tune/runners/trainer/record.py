@@ -7,8 +7,7 @@ import statistics
 from typing import Any
 
 from fp8tune.job import Job, Unknown
-from fp8tune.runners.builtin.worker_record import unfinished
-from fp8tune.runners.process import Ended, WorkerResult
+from fp8tune.runners.process import Ended, WorkerResult, unfinished
 from fp8tune.runners.trainer.output import Output
 from fp8tune.trials.record import OUTCOMES, Discarded, Record
 from fp8tune.verify import patterns

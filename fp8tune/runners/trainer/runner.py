@@ -12,13 +12,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.runners.builtin.counted import (
-    power,
-    with_interval_and_energy,
-    without_throttled_steps,
-)
-from fp8tune.runners.builtin.runner import SCRATCH
-from fp8tune.runners.process import supervise
+from fp8tune.runners.counted import with_interval_and_energy, with_samples
+from fp8tune.runners.process import SCRATCH, supervise
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.config import CannotWrite, UserConfig
 from fp8tune.runners.trainer.launch import CannotLaunch, Launch
@@ -26,7 +21,7 @@ from fp8tune.runners.trainer.output import Output, Wanted
 from fp8tune.runners.trainer.proof import profiles, proof
 from fp8tune.runners.trainer.recipe import Keys
 from fp8tune.runners.trainer.record import base_record, tokens_of
-from fp8tune.runners.watch import Guard, summary, with_gpu_state
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
@@ -221,19 +216,17 @@ class TrainerRunner:
         assert self.guard is not None
         driver = self.guard.driver
         before = self.guard.free(deadline_s, before)
-        samples = driver.samples(began, time.time())
-        events = output.events()
-        found = without_throttled_steps(found, events, samples)
-        stepping = [event["at"] for event in events]
-        steady = driver.samples(*(stepping[0], stepping[-1])) if stepping else []
-        seen = summary(steady) | power(found, events, samples)
         if driver.gpu.memory_gib:
             found = found._replace(capacity_gib=driver.gpu.memory_gib)
+        samples = driver.samples(began, time.time())
         used = [sample.used_gib for sample in samples if sample.used_gib is not None]
         if found.ok and not found.reserved_gib and used:
             # with the CUDA context: the trainer prints what is allocated, no more
             found = found._replace(reserved_gib=max(used))
-        return with_gpu_state(found, before, seen, driver.gpu.driver)
+        events = output.events()
+        ends = [event["at"] for event in events] or [0.0]
+        steady = ends[0], ends[-1]
+        return with_samples(found, driver, events, before, began=began, steady=steady)
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""

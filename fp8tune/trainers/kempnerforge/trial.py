@@ -130,23 +130,28 @@ def trial_refusal(
     for name, degree in degrees.items():
         if degree > 1:
             return f"{name} parallelism of {degree}: it is not built"
-    if tp > 1 and precision == "fp8":
-        return f"FP8 with tensor parallelism of {tp}: the trainer refuses it"
-    if tp > 1 and tied_embeddings:
-        return f"tied embeddings with tensor parallelism of {tp}"
     if dp_shard and dp_shard > 1 and dp_replicate > 1:
         return f"{dp_replicate} replicas of {dp_shard} shards: the trainer stops there"
     if optimizer not in OPTIMIZERS:
         return f"the optimizer {optimizer}: only {', '.join(OPTIMIZERS)} is built"
-    if precision == "fp16":
-        return "fp16"
-    if model_norm_type != "rmsnorm":
-        return f"norms of type {model_norm_type}"
-    if model_model_type != "transformer":
-        return f"a model of type {model_model_type}"
-    if data_pack_sequences:
-        return "packed sequences: their attention needs a mask"
-    return "z-loss" if train_z_loss_weight > 0 else moe_refusal
+    odd = {
+        "fp16": precision == "fp16",
+        f"norms of type {model_norm_type}": model_norm_type != "rmsnorm",
+        f"a model of type {model_model_type}": model_model_type != "transformer",
+        "packed sequences: their attention needs a mask": data_pack_sequences,
+        "z-loss": train_z_loss_weight > 0,
+    }
+    found = next((name for name, used in odd.items() if used), "")
+    return found or moe_refusal or _tp_refusal(tp, precision, tied=tied_embeddings)
+
+
+def _tp_refusal(tp: int, precision: str, *, tied: bool) -> str:
+    """Return what a trial does not split over tensor-parallel ranks."""
+    if tp > 1 and precision == "fp8":
+        return f"FP8 with tensor parallelism of {tp}: the trainer refuses it"
+    if tp > 1 and tied:
+        return f"tied embeddings with tensor parallelism of {tp}"
+    return ""
 
 
 def needs_ranks(tp: int) -> str:

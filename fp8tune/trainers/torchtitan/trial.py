@@ -182,15 +182,12 @@ def trial_refusal(
     moe_layers: int,
     attention_kind: str,
     tied_embeddings: bool,
-    tp: int,
     pp: int,
     cp: int,
     dp_replicate: int,
     optimizer: str,
     other_steps: str,
-    float8_linears: bool,
-    qk_norm: bool,
-    parallelism_enable_async_tensor_parallel: bool,
+    tp_refusal: str,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if model_name not in BUILT:
@@ -205,17 +202,27 @@ def trial_refusal(
     for name, degree in degrees.items():
         if degree > 1:
             return f"{name} parallelism of {degree}: it is not built"
-    if tp > 1 and float8_linears:
-        return f"FP8 with tensor parallelism of {tp}: it is not built"
-    if tp > 1 and qk_norm:
-        return f"norms of queries and keys with tensor parallelism of {tp}"
-    if tp > 1 and parallelism_enable_async_tensor_parallel:
-        return "asynchronous tensor parallelism"
     if dp_replicate > 1:
         return f"{dp_replicate} replicas: their reduction is not built"
     if optimizer != "adamw":
         return f"the optimizer {optimizer}: only adamw is built"
-    return other_steps
+    return other_steps or tp_refusal
+
+
+def tp_refusal(
+    tp: int,
+    float8_linears: bool,
+    qk_norm: bool,
+    parallelism_enable_async_tensor_parallel: bool,
+) -> str:
+    """What a trial does not split over tensor-parallel ranks; ``""`` if nothing."""
+    asked = {
+        "FP8": float8_linears,
+        "norms of queries and keys": qk_norm,
+        "overlapped communication": parallelism_enable_async_tensor_parallel,
+    }
+    odd = next((name for name, used in asked.items() if used), "")
+    return f"{odd} with tensor parallelism of {tp}" if odd and tp > 1 else ""
 
 
 def needs_ranks(tp: int) -> str:

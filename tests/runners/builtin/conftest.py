@@ -43,3 +43,4 @@ def in_this_process(monkeypatch):
         return WorkerResult(events, "exit", stage, code, time.monotonic() - start)
 
     monkeypatch.setattr(runner, "run_worker", run_worker)
+    return monkeypatch

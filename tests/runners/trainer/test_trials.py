@@ -53,13 +53,15 @@ def run(runner, knobs=BF16, deadline_s=20.0):
 
 
 def _is_ours(folder):
+    """Whether a process of a trial of this test lives."""
     try:
         text = (folder / "environ").read_bytes()
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
     mark = f"FP8TUNE_TEST_OF={os.getpid()}".encode()
-    alive = (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return alive and mark in text.split(b"\0") and b"FP8TUNE_TRIAL=" in text
+    ours = mark in text.split(b"\0") and b"FP8TUNE_TRIAL=" in text
+    return ours and state != "Z"
 
 
 @pytest.fixture(autouse=True)

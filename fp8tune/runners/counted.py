@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Sample
 from fp8tune.runners.steady import LEAST, interval
-from fp8tune.runners.watch import is_throttled
+from fp8tune.runners.watch import is_throttled, summary, with_gpu_state
 from fp8tune.trials.record import Discarded, Record
 
 MOST_SLOWED = 0.5
@@ -22,6 +24,27 @@ METERED_S = 1.0
 """The least time whose energy the driver's counter tells [s]: it is updated every 20 to
 100 ms (PETSc manual, PetscLogGpuEnergyMeter), so a second is known within 10 %, and ten
 within 1 %."""
+
+
+def with_samples(
+    found: Record,
+    driver: Driver,
+    events: Sequence[dict[str, Any]],
+    before: dict[str, Any],
+    *,
+    began: float,
+    steady: tuple[float, float],
+) -> Record:
+    """Return a record with what the driver saw, which may change its outcome.
+
+    ``before`` are the fields of ``Guard.free``; ``events`` has the end and the time of
+    each step. The trial ``began`` then, and made ``steady`` steps in that stretch [s
+    since 1970].
+    """
+    samples = driver.samples(began, time.time())
+    found = without_throttled_steps(found, events, samples)
+    seen = summary(driver.samples(*steady)) | power(found, events, samples)
+    return with_gpu_state(found, before, seen, driver.gpu.driver)
 
 
 def without_throttled_steps(

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from fp8tune.runners.builtin.counted import (
+from fp8tune.runners.counted import (
     power,
     with_interval_and_energy,
     without_throttled_steps,

@@ -1,0 +1,1 @@
+"""Searches with many workers: what they gain, and what they cost."""

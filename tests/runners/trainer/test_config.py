@@ -1,0 +1,173 @@
+"""The config of a trial is the user's, with the trial's values and folders."""
+
+import pytest
+
+from fp8tune.formats import parse
+from fp8tune.job import Target
+from fp8tune.runners.trainer.config import CannotWrite, UserConfig
+from fp8tune.runners.trainer.launch import CannotLaunch, Launch
+from fp8tune.runners.trainer.recipe import Keys, recipe_of
+from fp8tune.runners.trainer.runner import trainer_runner
+from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.record import LossRun
+from fp8tune.trials.runner import TrialLimits
+from tests.each import each
+
+KEMPNERFORGE = """\
+# mine
+[model]
+dim = 256   # small
+vocab_size = 512
+
+[train]
+batch_size = 2
+grad_accum_steps = 4
+max_steps = 500
+mixed_precision = "fp8"
+{more}
+[checkpoint]
+dir = "runs/a"  # never touched
+load_path = "runs/b/step_10"
+"""
+TRIAL = """\
+# mine
+[model]
+dim = 256   # small
+vocab_size = 512
+
+[train]
+batch_size = 4
+grad_accum_steps = 2
+max_steps = 1000000
+mixed_precision = "bf16"
+
+[checkpoint]
+dir = "/s/checkpoints"  # never touched
+interval = 1000000
+
+[eval]
+enabled = false
+
+[metrics]
+enable_tensorboard = false
+enable_wandb = false
+log_interval = 1
+
+[profiling]
+enable = true
+end_step = 3
+start_step = 2
+trace_dir = "/t"
+"""
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "debugmodel"
+converters = ["{float8}"]
+[training]
+seq_len = 128
+local_batch_size = 2
+[checkpoint]
+{enable} = true
+"""
+
+
+def launch_of(known, ranks=1):
+    recipe, about = recipe_of(known.about), known.about
+    words = {"folder": "", "python": "python", "device": "cpu", "versions": {}}
+    return Launch(about.name, about.title, recipe, ranks=ranks, **words)
+
+
+def runner_of(name, text, **more):
+    known = trainer(name)
+    data = text.encode()
+    return trainer_runner(launch_of(known), known, data, Target("", 1), **more)
+
+
+def config_of(name, text, data=None):
+    known = trainer(name)
+    values = parse(text.encode()).values
+    return UserConfig(known, text.encode(), known.load(values), Target("", 1))
+
+
+def test_every_byte_stays_but_those_of_the_trial():
+    config = config_of("kempnerforge", KEMPNERFORGE.format(more=""))
+    recipe = recipe_of(config.trainer.about)
+    knobs = {"train.batch_size": 4, "train.mixed_precision": "bf16"}
+    added = [recipe.trial, recipe.speed, recipe.profile.keys]
+    made = config.for_trial(knobs, added, {"scratch": "/s", "traces": "/t"})
+    assert made.decode() == TRIAL
+
+
+@each("name", trainer("torchtitan").about.ids)
+def test_each_torchtitan_gets_its_own_keys(name):
+    old = name.endswith("0.1.0")
+    float8 = "float8" if old else "quantize.linear.float8"
+    enable = "enable_checkpoint" if old else "enable"
+    text = TORCHTITAN.format(float8=float8, enable=enable)
+    config = config_of(name, text)
+    recipe = recipe_of(config.trainer.about)
+    added = [recipe.trial, recipe.speed, recipe.profile.keys]
+    made = config.for_trial({"precision": "bf16"}, added, {"scratch": "/s"})
+    values = parse(made).values
+    assert values["checkpoint"] == {enable: False}
+    assert values["model"]["converters"] == []
+    assert values["training"]["steps"] == 1_000_000
+    assert values["job"] == {"dump_folder": "/s"}
+    assert values["profiling"]["save_traces_folder"] == "traces"
+    assert config.trainer.load(values).faults == config.loaded.faults
+
+
+def test_a_layout_that_cannot_hold_the_keys_is_refused_before_the_search():
+    text = KEMPNERFORGE.format(more="") + '[[data.datasets]]\npath = "a"\n'
+    runner_of("kempnerforge", text)
+    with pytest.raises(CannotLaunch, match=r"a trial cannot write .*data\.datasets"):
+        runner_of("kempnerforge", text, data_missing="a is not here")
+
+
+def test_knobs_that_cannot_be_set_are_a_failed_trial():
+    text = TORCHTITAN.format(float8="no_such_converter", enable="enable")
+    config = config_of("torchtitan==0.2.2", text)
+    with pytest.raises(CannotWrite, match=r"model\.converters is not known from the"):
+        config.for_trial({"precision": "bf16"}, [], {})
+
+
+@each(
+    ("text", "missing", "synthetic", "no_losses"),
+    [
+        ("", "", "the config names no training data", "KempnerForge makes random data"),
+        ('[data]\ndataset_path = "tokens"\n', "", "", ""),
+        ('[data]\ndataset_path = "tokens"\n', "gone", "gone", "KempnerForge makes ran"),
+        ('[data]\nhf_dataset_name = "c4"\n', "", "", ""),
+    ],
+)
+def test_data_that_is_not_here_is_made(text, missing, synthetic, no_losses):
+    whole = KEMPNERFORGE.format(more="") + text
+    found = runner_of("kempnerforge", whole, data_missing=missing)
+    assert found.synthetic == synthetic
+    assert found.no_losses.startswith(no_losses or "\0" * bool(found.no_losses))
+
+
+def test_torchtitan_reads_its_own_data():
+    text = TORCHTITAN.format(float8="quantize.linear.float8", enable="enable")
+    found = runner_of("torchtitan==0.2.2", text, data_missing="gone")
+    assert (found.synthetic, found.no_losses) == ("", "")
+
+
+def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
+    found = runner_of("kempnerforge", KEMPNERFORGE.format(more=""))
+    found.setup = found.setup._replace(scratch=str(tmp_path))
+    knobs = {"train.batch_size": 2, "train.no_such_key": 1}
+    record = found.run(knobs, TrialLimits(5.0))
+    assert record.outcome == "launch"
+    assert record.message.startswith("cannot write ")
+    run = LossRun(1, 2, 3, 4)
+    record = found.train_for_losses(knobs, run, 5.0)
+    assert (record.outcome, record.loss_run) == ("launch", run)
+
+
+def test_keys_that_are_not_there_need_not_be_removed():
+    config = config_of("kempnerforge", KEMPNERFORGE.format(more=""))
+    made = config.for_trial({}, [Keys({}, ("checkpoint.load_path", "train.seed"))], {})
+    assert b"load_path" not in made
+    assert b"never touched" in made

@@ -1,0 +1,49 @@
+"""Searches whose trials run on several ranks: what they need, and what they lift."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search import CannotSearch
+from fp8tune.search.machine import check_ranks
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.plan import plan_for_trials, ranks_of_trial, read_config
+from fp8tune.search.real_trials import real_trials, this_machine
+from tests.each import each
+from tests.runners import fake_nvml
+from tests.runners.builtin.small import SMALL
+
+IN_BF16 = SMALL.replace('"fp8"', '"bf16"') + "[distributed]\ndp_shard = 2\ntp = 2\n"
+
+
+def test_ranks_that_run_lift_what_one_rank_cannot_stand_for():
+    config = read_config("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
+    assert ranks_of_trial(config, 4) == 2  # that see different data
+    knob = plan_for_trials(config, ("precision",), "cpu").space.knob("precision")
+    assert knob.values == ("bf16",)
+    options = SearchOptions("a.toml", "1m", device="cpu", ranks=4)
+    trials = real_trials(options, config, this_machine("cpu"))
+    assert trials.environment["ranks"] == 4
+    assert trials.conditions.refusal == ""
+    setup = trials.runner("").setup
+    assert (setup.ranks, setup.dp_shard) == (4, 2)
+
+
+@each(
+    ("ranks", "why"),
+    [
+        (1, "tensor parallelism of 2 by one rank; --ranks 4 runs all of them on 4 G"),
+        (2, "--ranks 2: a.toml is for 4 GPUs; type --ranks 4, or --world-size 2 if"),
+    ],
+)
+def test_as_many_ranks_run_as_the_config_has(ranks, why):
+    config = read_config("a.toml", IN_BF16.encode(), Target("", 0), "", 1)
+    with pytest.raises(CannotSearch, match=why):
+        ranks_of_trial(config, ranks)
+
+
+def test_each_rank_needs_a_gpu(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, count=2)
+    machine = this_machine("cuda", ranks=4)
+    check_ranks(machine, 2)
+    with pytest.raises(CannotSearch, match="--ranks 4 needs 4 GPUs, and torch sees 2;"):
+        check_ranks(machine, 4)
