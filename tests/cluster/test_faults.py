@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import optuna
@@ -143,7 +144,7 @@ class Rehearsal:
         trials = self.stored()
         assert not [t.number for t in trials if not t.state.is_finished()]
         lost = [t.number for t in trials if STALE in t.system_attrs]
-        assert lost == sorted(sum(given_back.values(), [])), self.said()
+        assert lost == sorted(chain(*given_back.values())), self.said()
         for fault, numbers in given_back.items():
             assert len(numbers) == FAULTS[fault].given_back
         counted = [t for t in trials if t.number not in lost]
