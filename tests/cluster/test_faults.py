@@ -74,14 +74,20 @@ class Rehearsal:
 
     def worker(self, name):
         """Start a worker as a user does on another machine."""
-        study = self.wait(lambda: self.study)
-        place = self.url or str(self.folder / ".fp8tune" / study / "study.journal")
-        return self.fp8tune(name, "worker", "--study", study, FP8TUNE_STORAGE=place)
+        said = self.folder / "search.err"
+        self.wait(lambda: "waits for workers: " in said.read_text())
+        asked = ["worker", "--study", self.study]
+        return self.fp8tune(name, *asked, FP8TUNE_STORAGE=self.place)
 
     @property
     def study(self):
         """The name of the study, once there is one."""
         return next((path.name for path in self.folder.glob(".fp8tune/train-*")), "")
+
+    @property
+    def place(self):
+        """The storage: a URL, or the path of the journal."""
+        return self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
 
     def wait(self, condition, seconds=PATIENCE_S):
         """Return what a condition returns, as soon as it is something."""
@@ -99,10 +105,9 @@ class Rehearsal:
 
     def stored(self, suffix=""):
         """Return the trials of the study, or of its second study."""
-        place = self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
-        if not self.url and not os.path.exists(place):
+        if not self.url and not os.path.exists(self.place):
             return []
-        storage, name = open_storage(place, create=False), self.study + suffix
+        storage, name = open_storage(self.place, create=False), self.study + suffix
         if name not in optuna.get_all_study_names(storage):
             return []
         return optuna.load_study(study_name=name, storage=storage).get_trials()
