@@ -246,7 +246,9 @@ def _of_coordinator(pool: TimedWorkers, cpu: float) -> dict[str, Any]:
 
 def _parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
     size = max(2, len(rows) // PARTS)
-    return [rows[n * size : (n + 1) * size] for n in range(PARTS) if rows[n * size + 1 :]]
+    return [
+        rows[n * size : (n + 1) * size] for n in range(PARTS) if rows[n * size + 1 :]
+    ]
 
 
 def _ms(seconds: Iterable[float]) -> list[float]:
