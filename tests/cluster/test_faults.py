@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -196,6 +197,27 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
     rehearsal.ends_well(search, {})
     jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
     assert len([name for name in jobs if re.search(r" of job \d+_\d+$", name)]) == 2
+
+
+def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
+    rehearsal = rehearse(database)
+    asked = ["--device", "cpu", "--budget", "30s", "--workers", "2"]
+    command = [sys.executable, "-m", "fp8tune", "search", "train.toml", *asked]
+    words = [*command, "--output-format", "json", "--storage", database]
+    job = ["--nodes=2", "--cpus-per-task=2", "--time=10", "--wait"]
+    search = subprocess.Popen(
+        ["sbatch", *job, "--output=search.out", "--error=search.err"],
+        cwd=rehearsal.folder,
+        env=rehearsal.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    search.stdin.write(f"#!/bin/sh\nexec {shlex.join(words)}\n".encode())
+    search.stdin.close()
+    rehearsal.processes.append(search)
+    rehearsal.ends_well(search, {})
+    logs = rehearsal.folder.glob(".fp8tune/*/srun-*.log")
+    assert [log.read_text().count("the search is over") for log in logs] == [1, 1]
 
 
 def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
