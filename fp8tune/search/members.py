@@ -192,8 +192,10 @@ class Members:
 
     def state(self) -> Member | None:
         """Return this process as registered; ``None`` if it was declared lost."""
-        own = (t for t in self._trials(MEMBER) if t.number == self.number)
-        return next((_member(t) for t in own if t.state == TrialState.RUNNING), None)
+        with errors_of(self._place):
+            find = self._storage.get_trial_id_from_study_id_trial_number
+            own = self._storage.get_trial(find(self._id, self.number))
+        return _member(own) if own.state == TrialState.RUNNING else None
 
     # The others.
 
