@@ -1,8 +1,5 @@
 """Names of the fields that describe a run, the same for all trainers."""
 
-MAX_TRIAL_STEPS = 256
-"""More steps than a trial has; runs that compare losses have at most 200."""
-
 FIELDS: dict[str, str] = {
     "precision": "compute precision of the linears: bf16, fp16, fp32 or fp8",
     "micro_batch": "sequences per data-parallel rank and forward pass",
@@ -11,7 +8,7 @@ FIELDS: dict[str, str] = {
     "max_steps": "optimizer steps of the run",
     "warmup_steps": "steps of linear learning-rate warmup",
     "learning_rate": "peak learning rate",
-    "learning_rates": "learning rates of the first steps, of as many as a trial can have",
+    "learning_rates": "learning rates of more steps than a trial has",
     "optimizer": "optimizer, by the trainer's name",
     "schedule": "learning-rate schedule, by the trainer's name",
     "ac": "activation checkpointing mode, by the trainer's name",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -39,3 +40,12 @@ class Setting(NamedTuple):
 def own_folder(folder: Any) -> str:
     """Return the folder of the phases' checkpoints, beside that of the whole run."""
     return f"{str(folder).rstrip('/')}-phases"
+
+
+TRIAL_STEPS = 256
+"""More steps than a trial has: runs that compare losses have at most 200."""
+
+
+def first_rates(learning_rate: Callable[[int], float]) -> list[float]:
+    """Return the learning rates of a trial's steps; the first step is 1."""
+    return [learning_rate(step) for step in range(1, TRIAL_STEPS + 1)]

@@ -27,7 +27,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from fp8tune.runners.builtin.experts import Experts
+from fp8tune.runners.builtin.experts import Router
 from fp8tune.runners.builtin.model import Attention, Block, Decoder
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.team import build_meshes
@@ -267,9 +267,9 @@ def build(
     if drawn_wide:
         model.cast(dtype)
     if meshes.shards is not None and spec.ranks < 2:
-        for block in model.modules():
-            if isinstance(block, Experts):
-                block.tell_rows_apart(spec.device)
+        for module in model.modules():
+            if isinstance(module, Router):
+                module.tell_rows_apart(spec.device)
     if spec.compile and not spec.compiles_blocks:
         return torch.compile(model), counts  # type: ignore[return-value]
     return model, counts

@@ -24,35 +24,46 @@ GROUPED = (torch.bfloat16, torch.float16)
 grouped_mm: Callable[[Tensor, Tensor], Tensor] = torch._grouped_mm
 
 
+class Router(nn.Linear):
+    """A linear whose rows can be told apart by ``signs`` [E, D], each 1 or -1.
+
+    Where ranks are simulated, the rows of others repeat rank 0's, and equal rows would
+    send all tokens to the same experts.
+    """
+
+    signs: Tensor | None = None
+
+    def tell_rows_apart(self, device: str) -> None:
+        """Draw ``signs``."""
+        drawn = torch.randint(0, 2, self.weight.shape, device=device) * 2 - 1
+        self.signs = drawn.to(self.weight.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, D] to logits [T, E]."""
+        if self.signs is None:
+            return super().forward(x)
+        return functional.linear(x, self.weight * self.signs)
+
+
 class Experts(nn.Module):
     """Router, experts, and a shared expert that every token passes.
 
     ``balance`` is the load-balancing loss: 1 if all experts get the same load.
     ``spread`` is the loss of the router's logits, computed even if its weight is 0.
-    ``signs`` [E, D] tell the router's rows apart where ranks are simulated: those of
-    other ranks repeat rank 0's, and equal rows would send all tokens to the same
-    experts.
     """
 
     balance: Tensor
     spread: Tensor
-    signs: Tensor | None = None
 
     def __init__(self, spec: Spec, dense: Callable[[Spec, int], nn.Module]) -> None:
         super().__init__()
         self.top_k = spec.top_k
-        self.router = nn.Linear(spec.hidden_size, spec.experts, bias=False)
+        self.router = Router(spec.hidden_size, spec.experts, bias=False)
         # in the trainer's order, in which the weights are drawn
         shared = dense(spec, spec.expert_size) if spec.shared_experts > 0 else None
         self.shared_expert = shared
         experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
         self.experts = nn.ModuleList(experts)
-
-    def tell_rows_apart(self, device: str) -> None:
-        """Draw ``signs``, each 1 or -1."""
-        weight = self.router.weight
-        drawn = torch.randint(0, 2, weight.shape, device=device) * 2 - 1
-        self.signs = drawn.to(weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
@@ -65,10 +76,7 @@ class Experts(nn.Module):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and numbers of the experts of each token, both [T, top_k]."""
-        if self.signs is None:
-            logits = self.router(x)
-        else:
-            logits = functional.linear(x, self.router.weight * self.signs)
+        logits = self.router(x)
         scores = logits.softmax(-1)
         weights, chosen = scores.topk(self.top_k, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)

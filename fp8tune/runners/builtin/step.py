@@ -128,17 +128,13 @@ class Training:
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """Return AdamW with the trainer's weight decay; fused on a GPU if configured.
-
-    A fused kernel updates the weights of one mesh.
-    """
+    """Return AdamW with the trainer's weight decay; fused on a GPU if configured."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     decayed = [w for w in weights if w.dim() > 1 or spec.decays_norms]
     others = [w for w in weights if w.dim() < 2 and not spec.decays_norms]
     groups = [
-        {"params": group, "weight_decay": decay}
-        for some, decay in ((decayed, spec.weight_decay), (others, 0.0))
-        for group in by_mesh(some)
+        {"params": decayed, "weight_decay": spec.weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -211,7 +207,7 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(losses).sum() / len(wanted)
 
 
-def by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+def _by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
     """Group tensors by their mesh, because operators do not mix meshes.
 
     With tensor parallelism weights that it does not split are on another mesh.
@@ -229,7 +225,7 @@ def clip_gradients(weights: Iterable[nn.Parameter], most: float) -> Tensor:
     (KempnerForge, distributed/utils.py; torchtitan, distributed/utils.py)
     """
     own = [weight for weight in weights if weight.grad is not None]
-    groups = by_mesh(weight.grad for weight in own if weight.grad is not None)
+    groups = _by_mesh(weight.grad for weight in own if weight.grad is not None)
     if len(groups) == 1:
         return whole(nn.utils.clip_grad_norm_(own, most, foreach=True))
     squares = [

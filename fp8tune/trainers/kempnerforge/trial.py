@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.fields import MAX_TRIAL_STEPS
 from fp8tune.job import Job
+from fp8tune.trainers.phase import first_rates
 
 OPTIMIZERS = ("adamw",)
 """Optimizers that a trial can step as the trainer does."""
@@ -43,8 +43,7 @@ def learning_rates(job: Job) -> list[float]:
     """Learning rates of a trial's steps (training/scheduler.py)."""
     from fp8tune.trainers.kempnerforge import phases
 
-    rate = phases.learning_rates(job.given)
-    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
+    return first_rates(phases.learning_rates(job.given))
 
 
 def data_files(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.fields import MAX_TRIAL_STEPS
 from fp8tune.job import Job, Words
+from fp8tune.trainers.phase import first_rates
 from fp8tune.trainers.torchtitan.gemms import ALIGNMENT, NAMES
 from fp8tune.trainers.torchtitan.memory import FIRST
 
@@ -173,8 +173,7 @@ def learning_rates(job: Job) -> list[float]:
     """Learning rates of a trial's steps (components/lr_scheduler.py)."""
     from fp8tune.trainers.torchtitan import phases
 
-    rate = phases.learning_rates(job.given)
-    return [rate(step) for step in range(1, MAX_TRIAL_STEPS + 1)]
+    return first_rates(phases.learning_rates(job.given))
 
 
 def trial_refusal(
