@@ -35,7 +35,7 @@ AGREED = {
     "aten::_local_scalar_dense": 2,
     "aten::detach_": 1,
     "aten::empty": 1,
-    "aten::item": 2,
+    "aten::item": 1,
     "aten::lift_fresh": 1,
     "aten::to": 1,
     "aten::view": -1,
