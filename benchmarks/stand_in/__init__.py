@@ -5,7 +5,6 @@ and torchao, and a checkout of KempnerForge. Each case of ``cases.py`` is one co
 that both programs get, with the same data: ``scripts/train.py`` as it is
 (``by_trainer.py``), and the built-in trial (``as_trial.py``). Both draw their weights
 with the config's seed. Every rank is a process of its own, watched in one way
-(``watch.py``). Where a case has several ranks, rank 0 of a simulated group is compared
-too. ``--device cuda`` needs a GPU; cases of several ranks then run on the CPU's part of
-none, and are left out.
+(``watch.py``). Where a case has several ranks, a trial of rank 0 alone, of simulated
+ranks, is compared too. With ``--device cuda`` the cases of one rank run on a GPU.
 """

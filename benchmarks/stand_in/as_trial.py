@@ -9,11 +9,14 @@ import time
 import tomllib
 from pathlib import Path
 
+import torch
+
 from benchmarks.stand_in.by_trainer import prepare
 from benchmarks.stand_in.watch import Watch
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.spec import Spec, from_job, from_json
 from fp8tune.runners.builtin.step import Training
 from fp8tune.runners.builtin.team import join
@@ -32,12 +35,24 @@ def train(spec: Spec, steps: int, watch: Watch) -> None:
     """Train as a worker does, watched."""
     with watch:
         model, _ = build(spec)
+        if spec.device == "cuda":
+            draw_on_host(model, spec)
         watch.know(model)
         training = Training(model, spec, batches(spec))
         for _ in range(steps):
             watch.step_begins()
             taken = training.step()
             watch.step_ends(taken.loss, taken.grad_norm)
+
+
+def draw_on_host(model: torch.nn.Module, spec: Spec) -> None:
+    """Give a model on a GPU the weights that the trainer draws, which is on the CPU."""
+    torch.manual_seed(spec.seed)
+    drawn = dict(Decoder(spec).named_parameters())
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            plain = name.replace("_checkpoint_wrapped_module.", "")
+            weight.copy_(drawn[plain.replace("_orig_mod.", "")])
 
 
 def main(task: Path) -> None:

@@ -35,7 +35,7 @@ AGREED = {
     "aten::_local_scalar_dense": 2,
     "aten::detach_": 1,
     "aten::empty": 1,
-    "aten::item": 2,
+    "aten::item": 1,
     "aten::lift_fresh": 1,
     "aten::to": 1,
     "aten::view": -1,
@@ -181,10 +181,10 @@ def page(found: Figures) -> str:
             for name, two in times.items()
         ]
         columns = ("case", "trainer [ms]", "trial [ms]", "ratio")
-        runs = len(next(iter(times.values()))["trial"])
+        runs = [len(two[k]) for two in times.values() for k in ("trainer", "trial")]
         what = "CPU time" if found["device"] == "cpu" else "Time"
         blocks += [
-            f"{what} of a step, the median of {runs} runs in turn, and how far the "
+            f"{what} of a step, the median of {min(runs)} runs or more, and how far the "
             f"runs are apart. Of {every} pairs of settings, both programs decide "
             f"{both}, {both - len(other)} of them alike.",
             table(lines, (*columns, "trainer's runs", "trial's runs")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
@@ -30,19 +31,24 @@ class Watch:
         self.began: list[tuple[float, float]] = []
         self.live = LiveBytes("build") if profiled and device == "cpu" else None
         self.counts: dict[str, int] = {}
+        self._undo = ExitStack()
 
     def __enter__(self) -> Watch:
         torch: Any = import_module("torch")
         hooks: Any = import_module("torch.optim.optimizer")
         self._around(torch.Tensor, "backward", "backward", "data")
         self._around(torch.nn.utils, "clip_grad_norm_", "clip", "clip")
-        hooks.register_optimizer_step_pre_hook(lambda *_: self.enter("optimizer"))
+        hook = hooks.register_optimizer_step_pre_hook(
+            lambda *_: self.enter("optimizer")
+        )
+        self._undo.callback(hook.remove)
         if self.live:
             collect_outside()
             self.live.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._undo.close()
         if self.live:
             self.live.__exit__(*error)
             self.counts = self._counted(len(self.losses) - 1)
@@ -57,6 +63,7 @@ class Watch:
             return found
 
         setattr(owner, name, watched)
+        self._undo.callback(setattr, owner, name, real)
 
     def enter(self, phase: str) -> None:
         """A phase begins."""

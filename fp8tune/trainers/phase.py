@@ -46,6 +46,9 @@ TRIAL_STEPS = 256
 """More steps than a trial has: runs that compare losses have at most 200."""
 
 
-def first_rates(learning_rate: Callable[[int], float]) -> list[float]:
-    """Return the learning rates of a trial's steps; the first step is 1."""
-    return [learning_rate(step) for step in range(1, TRIAL_STEPS + 1)]
+def first_rates(learning_rate: Callable[[int], float], steps: int) -> list[float]:
+    """Return the learning rates of a trial's steps, of a run of ``steps`` steps.
+
+    A longer trial keeps the rate of the run's last step.
+    """
+    return [learning_rate(min(step, steps)) for step in range(1, TRIAL_STEPS + 1)]

@@ -39,11 +39,11 @@ def bf16_linears(precision: str) -> list[str]:
     return ["experts", "shared_expert", "router"] if precision == "fp8" else []
 
 
-def learning_rates(job: Job) -> list[float]:
+def learning_rates(job: Job, max_steps: int) -> list[float]:
     """Learning rates of a trial's steps (training/scheduler.py)."""
     from fp8tune.trainers.kempnerforge import phases
 
-    return first_rates(phases.learning_rates(job.given))
+    return first_rates(phases.learning_rates(job.given), max_steps)
 
 
 def data_files(

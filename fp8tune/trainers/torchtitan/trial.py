@@ -169,11 +169,11 @@ def decays_norms() -> bool:
     return True
 
 
-def learning_rates(job: Job) -> list[float]:
+def learning_rates(job: Job, max_steps: int) -> list[float]:
     """Learning rates of a trial's steps (components/lr_scheduler.py)."""
     from fp8tune.trainers.torchtitan import phases
 
-    return first_rates(phases.learning_rates(job.given))
+    return first_rates(phases.learning_rates(job.given), max_steps)
 
 
 def trial_refusal(
