@@ -117,7 +117,8 @@ def climbs(fp8: Sequence[float], bf16: Sequence[float]) -> bool:
     losses, gap_means = moving_means(fp8, width), moving_means(gaps, width)
     best = losses.index(min(losses))
     rise = min(means[-1] - means[best] for means in (losses, gap_means))
-    noise = LOSS_NOISE * step_noise(gaps) * math.sqrt(2 / width)
+    deviation = max(step_noise(gaps), *(resolution(run) / 2 for run in (fp8, bf16)))
+    noise = LOSS_NOISE * deviation * math.sqrt(2 / width)
     return rise > max(CLIMBED_SHARE * (fp8[0] - losses[best]), noise)
 
 
@@ -128,9 +129,20 @@ def moving_means(values: Sequence[float], width: int) -> list[float]:
 
 
 def step_noise(values: Sequence[float]) -> float:
-    """Return the deviation of steps from a smooth line, by their second differences."""
+    """Return the deviation of steps from a smooth line, by their second differences.
+
+    It is at least half of what the values are rounded to: a trainer may compute its
+    loss in bf16, 5.53 and then 5.56, so that most steps do not differ at all.
+    """
     bends = [
         abs(a - 2 * b + c)
         for a, b, c in zip(values, values[1:], values[2:], strict=False)
     ]
-    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
+    found = 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
+    return max(found, resolution(values) / 2)
+
+
+def resolution(values: Sequence[float]) -> float:
+    """Return the smallest difference of two values that differ; 0 if none do."""
+    ordered = sorted(set(filter(math.isfinite, values)))
+    return min((b - a for a, b in itertools.pairwise(ordered)), default=0.0)

@@ -11,6 +11,7 @@ import pytest
 
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain.rule import FixText, rule_page
+from tests.cluster.faults import table
 from tests.each import each
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,11 @@ def test_every_rule_has_a_page(pages):
     for rule in read_builtin():
         assert f"\n# {rule.name}\n" in pages[f"rules/{rule.name}.md"]
         assert f"({rule.name}.md)" in pages[f"rules/{rule.category}.md"]
+
+
+def test_the_guide_says_what_the_faults_of_the_tests_come_to():
+    guide = ROOT / "docs" / "guides" / "several-machines.md"
+    assert table() in guide.read_text()
 
 
 def test_pages_hold_no_control_characters(pages):

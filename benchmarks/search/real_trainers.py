@@ -279,7 +279,8 @@ def search(checkout: Path, device: str) -> str:
         )
         with contextlib.redirect_stdout(said):
             session.search(options, lambda *_: None)
-        return said.getvalue().replace(f"{folder}/", "")
+        text = said.getvalue().replace(f"{folder}/", "")
+        return text.replace(str(checkout), "CHECKOUT").replace(sys.executable, "PYTHON")
 
 
 if __name__ == "__main__":

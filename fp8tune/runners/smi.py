@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.visible import listed_gpus, named_count, visible_gpus
+from fp8tune.runners.visible import listed_gpus, visible_gpus
 
 LONGEST = 200
 """Longest error text that is kept [characters]."""
@@ -42,16 +42,6 @@ class Answer(NamedTuple):
 
     text: str | None
     failed: str = ""
-
-
-def visible_count(deadline: float) -> int | None:
-    """Return how many GPUs torch sees; ``None`` if nvidia-smi does not tell."""
-    named = named_count()
-    program = shutil.which("nvidia-smi")
-    if named is not None or not program:
-        return named
-    listing = _output([program, "-L"], deadline).text
-    return len(list(listed_gpus(listing))) if listing else None
 
 
 class Smi:

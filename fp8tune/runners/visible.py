@@ -51,18 +51,6 @@ def visible_gpus(
     return list(filter(None, takewhile(lambda gpu: gpu is not None, found)))
 
 
-def named_count(environment: Mapping[str, str] = os.environ) -> int | None:
-    """Return how many GPUs ``CUDA_VISIBLE_DEVICES`` names; ``None`` if it is not set.
-
-    Those after a wrong number do not count (CUDA C++ Programming Guide, 5.2).
-    """
-    if "CUDA_VISIBLE_DEVICES" not in environment:
-        return None
-    names = [n.strip() for n in environment["CUDA_VISIBLE_DEVICES"].split(",")]
-    odd = (i for i, name in enumerate(names) if not name or name.startswith("-"))
-    return next(odd, len(names))
-
-
 def visible_gpu(name: str, gpus: Iterable[Listed]) -> Visible | None:
     """Return the GPU or slice of that name, if it is listed."""
     for number, uuid, slices in gpus:

@@ -129,7 +129,8 @@ def real_trials(
     options: SearchOptions, config: TrainConfig, machine: TrialMachine
 ) -> RealTrials:
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
-    own = None if options.runner == "builtin" else _trainer_runner(options, config)
+    builtin = options.runner == "builtin"
+    own = None if builtin else _trainer_runner(options, config, machine)
     ranks = 1 if own else ranks_of_trial(config, options.ranks)
     if machine.name and options.device == "cpu" and not own:
         check_host(config, options.budget_s, options.ranks)
@@ -149,13 +150,18 @@ def _sampling(options: SearchOptions) -> Sampling:
     return few if options.device == "cpu" else sampling
 
 
-def _trainer_runner(options: SearchOptions, config: TrainConfig) -> TrainerRunner:
+def _trainer_runner(
+    options: SearchOptions, config: TrainConfig, machine: TrialMachine
+) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
-    ranks = config.job.target.world_size
-    own = options.runner == "command"
     try:
         launch = find_launch(
-            config.trainer.about, options.trainer_dir, ranks, options.device, own=own
+            config.trainer.about,
+            options.trainer_dir,
+            config.job.target.world_size,
+            options.device,
+            own=options.runner == "command",
+            gpus=machine.gpus if machine.gpu else 0,
         )
         return trainer_runner(
             launch,

@@ -133,6 +133,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
 class Prepared(NamedTuple):
     """What a search needs; ``machine`` is ``None`` in a replay.
 
+    ``own`` launches the config's own trainer, if that runs the trials.
     ``synthetic_data`` says why trials do not read the config's data, or ``""``.
     """
 
@@ -144,6 +145,7 @@ class Prepared(NamedTuple):
     pool: Pool | None = None
     runner: Runner | None = None
     machine: TrialMachine | None = None
+    own: TrainerRunner | None = None
     synthetic_data: str = ""
 
     def search(self, options: SearchOptions, watch: Callable[[Event], None]) -> Search:
@@ -257,6 +259,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         strategy=strategy,
         conditions=trials.conditions,
         machine=machine,
+        own=trials.own,
         synthetic_data=trials.synthetic_data,
     )
     if options.has_workers:
@@ -375,12 +378,12 @@ def _open_study(
 def _opening_lines(prepared: Prepared) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
-    if isinstance(prepared.runner, TrainerRunner):
-        yield f"trials run {prepared.runner.launch}"
+    own = prepared.own
+    if own:
+        yield f"trials run {own.launch}"
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
     if prepared.machine:
-        own = isinstance(prepared.runner, TrainerRunner)
         notes = (
             world_size_note(config),
             other_gpu_note(config.job, prepared.machine, extrapolates=not own),

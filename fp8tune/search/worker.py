@@ -107,8 +107,7 @@ class Worker:
     def work(self) -> int:
         """Register, and run orders until the search is over; return the exit code."""
         about = {"role": "worker", "environment": self._trials.environment}
-        job = os.environ.get("SLURM_JOB_ID", "")
-        name = _name(self._trials.options.device, job)
+        name = _name(self._trials.options.device)
         with self._members.joined({**about, "name": name}, self._on_beat):
             self._name = name
             self._wait_for_admission()
@@ -236,8 +235,13 @@ def options_of(run: dict[str, Any]) -> SearchOptions:
     return SearchOptions(**kept)
 
 
-def _name(device: str, job: str) -> str:
-    """Return the name of a worker: its host, GPU or process, and Slurm job."""
+def _name(device: str) -> str:
+    """Return the name of a worker: its host, GPU or process, and Slurm job.
+
+    The job is named as ``scancel`` takes it, ``12_3`` in an array.
+    """
+    array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
+    job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
     what = f"GPU {gpus}" if device == "cuda" else f"process {os.getpid()}"
     return f"{socket.gethostname()} {what}" + f" of job {job}" * bool(job)

@@ -1,8 +1,7 @@
 """Searches whose workers, coordinator, jobs or database end in the middle of a trial.
 
 Rehearsals on the CPU by the real command, on real Slurm and PostgreSQL. Whatever ends,
-the answer is written, no trial is lost, and none counts twice. ``FAULTS`` is the table
-of docs/guides/several-machines.md.
+the answer is written, no trial is lost, and none counts twice.
 """
 
 import contextlib
@@ -14,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import optuna
@@ -24,6 +24,7 @@ from fp8tune.search.members import KIND, MEMBER, SUFFIX
 from fp8tune.search.storage import open_storage
 from fp8tune.search.study import CLAIMED_BY, STALE
 from tests.cluster.conftest import restart_database
+from tests.cluster.faults import FAULTS
 
 CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
 SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
@@ -133,13 +134,19 @@ class Rehearsal:
         time.sleep(1)  # in the middle of it
         return number, process
 
-    def answer(self, search):
-        """Wait for the end of the search; return its JSON and the lost trials."""
+    def ends_well(self, search, given_back):
+        """Wait for the end of a search, and return its answer.
+
+        ``given_back`` are the numbers of the trials that each of ``FAULTS`` takes.
+        """
         code = self.wait(lambda: None if search.poll() is None else [search.poll()])
         assert code == [0], self.said()
         trials = self.stored()
         assert not [t.number for t in trials if not t.state.is_finished()]
         lost = [t.number for t in trials if STALE in t.system_attrs]
+        assert lost == sorted(chain(*given_back.values())), self.said()
+        for fault, numbers in given_back.items():
+            assert len(numbers) == FAULTS[fault].given_back
         counted = [t for t in trials if t.number not in lost]
         tried = [str(t.params) for t in counted if t.user_attrs["stage"] == "search"]
         assert sorted(set(tried)) == sorted(tried), "a setting was measured twice"
@@ -152,7 +159,7 @@ class Rehearsal:
         (answer,) = (json.loads(text) for text in texts if text)
         assert answer["trials"] == len(counted)
         assert (self.folder / answer["output"]).exists()
-        return answer, lost
+        return answer
 
     def close(self):
         """End what is left of a test that failed."""
@@ -181,10 +188,9 @@ def rehearse(tmp_path):
 def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--slurm", SLURM, "--workers", "2")
-    _, lost = rehearsal.answer(search)
-    assert lost == []
+    rehearsal.ends_well(search, {})
     jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
-    assert len([name for name in jobs if re.search(r" of job \d+$", name)]) == 2
+    assert len([name for name in jobs if re.search(r" of job \d+_\d+$", name)]) == 2
 
 
 def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
@@ -193,8 +199,7 @@ def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
     workers = [rehearsal.worker(name) for name in ("one", "two")]
     number, process = rehearsal.running()
     os.kill(process, signal.SIGKILL)
-    _, lost = rehearsal.answer(search)
-    assert lost == [number]
+    rehearsal.ends_well(search, {"worker": [number]})
     assert [worker.poll() for worker in workers if worker.pid == process] == [-9]
 
 
@@ -208,8 +213,7 @@ def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
     cancelled, process = rehearsal.running(but=[requeued])
     subprocess.run(["scancel", job_of(rehearsal, process)], check=True)
     rehearsal.wait(lambda: STALE in rehearsal.stored()[cancelled].system_attrs, 20)
-    _, lost = rehearsal.answer(search)
-    assert lost == sorted([requeued, cancelled])
+    rehearsal.ends_well(search, {"requeue": [requeued], "scancel": [cancelled]})
 
 
 def job_of(rehearsal, process):
@@ -227,8 +231,7 @@ def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
     search = rehearsal.search("--workers", "2")
     rehearsal.running()
     restart_database(folder, 15)
-    _, lost = rehearsal.answer(search)
-    assert lost == []
+    rehearsal.ends_well(search, {"database": []})
     assert "answers again after" in (rehearsal.folder / "search.err").read_text()
 
 
@@ -242,8 +245,7 @@ def test_a_coordinator_that_is_killed_is_replaced_by_a_worker(rehearse, database
     rehearsal.wait(lambda: rehearsal.said().count("the search is over") == 2)
     before = [t for t in rehearsal.stored() if STALE not in t.system_attrs]
     again = rehearsal.search("--workers", "2", name="again")
-    answer, lost = rehearsal.answer(again)
-    assert lost == []
+    answer = rehearsal.ends_well(again, {"coordinator": []})
     assert answer["trials"] >= len(before)
 
 
@@ -256,8 +258,7 @@ def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
     os.kill(process, signal.SIGSTOP)
     rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
     os.kill(process, signal.SIGCONT)
-    _, lost = rehearsal.answer(search)
-    assert lost == [number]
+    rehearsal.ends_well(search, {"pause": [number]})
 
 
 def test_workers_share_a_journal(rehearse):
@@ -265,5 +266,4 @@ def test_workers_share_a_journal(rehearse):
     search = rehearsal.search("--workers", "2")
     number, process = rehearsal.running()
     os.kill(process, signal.SIGKILL)
-    _, lost = rehearsal.answer(search)
-    assert lost == [number]
+    rehearsal.ends_well(search, {"worker of a journal": [number]})

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.runners.orphan import COMMAND as DIES_WITH_PARENT
-from fp8tune.runners.smi import visible_count
 from fp8tune.runners.trainer.recipe import (
     BadRecipe,
     Recipe,
@@ -129,18 +128,21 @@ def find_launch(
     device: str,
     *,
     own: bool,
+    gpus: int = 0,
     python: str = "",
 ) -> Launch:
     """Return how to run a trainer on so many ranks; raises ``CannotLaunch``.
 
     ``directory`` is its checkout. With ``own`` the command is that of a user's file.
-    ``python`` runs it: that of the checkout's ``.venv``, else the one that runs this.
+    ``gpus`` is how many this machine has, 0 if that is not to be checked. ``python``
+    runs it: that of the checkout's ``.venv``, else the one that runs this.
     """
     try:
         recipe = _recipe(about, own=own)
     except BadRecipe as error:
         raise CannotLaunch(str(error)) from None
-    _check_device(about, recipe, ranks, device)
+    _check_device(about, recipe, device)
+    _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
     _check_folder(about, recipe, directory, folder)
     python = python or _python(folder)
@@ -178,12 +180,14 @@ def _recipe(about: About, *, own: bool) -> Recipe:
     return recipe
 
 
-def _check_device(about: About, recipe: Recipe, ranks: int, device: str) -> None:
+def _check_device(about: About, recipe: Recipe, device: str) -> None:
     if device == "cpu" and not recipe.cpu:
         other = "rehearse with the built-in trial: --runner builtin --device cpu"
         raise CannotLaunch(f"{about.title} trains on GPUs only; {other}")
-    gpus = visible_count(ASK_S) if device == "cuda" else None
-    if gpus is not None and ranks > gpus:
+
+
+def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
+    if gpus and ranks > gpus:
         raise CannotLaunch(
             f"the config is for {ranks} GPUs, and here {'is' if gpus == 1 else 'are'} "
             f"{gpus}: its own trainer can only run on all of them; --runner builtin "

@@ -165,7 +165,7 @@ class TrainerRunner:
         found = found._replace(cost_s=found.cost_s + waited)
         if self.guard:
             found = self._with_gpu(found, output, before, began, limits.deadline_s)
-        return with_interval_and_energy(found, self.launch.ranks)
+        return with_interval_and_energy(found, 1)  # watts and tokens are of all GPUs
 
     def _ran(
         self,

@@ -1,7 +1,11 @@
 """What is said of FP8 beside bf16, where the truth is known."""
 
+import math
+import random
+
 import pytest
 
+from fp8tune import curves
 from fp8tune.curves import count_spikes
 from fp8tune.search.stability.compare import (
     SEEDS,
@@ -213,3 +217,29 @@ def test_losses_of_nothing_say_nothing():
     empty = tuple(0.0 for _ in range(STEPS))
     both = [(a._replace(losses=empty), b._replace(losses=empty)) for a, b in pairs(0.0)]
     assert said(both).verdict == "inconclusive"
+
+
+def _rounded(loss):
+    """As a loss that is computed in bf16: between 4 and 8 in steps of 1/32."""
+    return round(loss * 32) / 32
+
+
+def _runs(seed, climb):
+    """Return FP8 and bf16 of a run; FP8 differs by little, and climbs after step 60."""
+    chance = random.Random(seed)
+    base = [5.545 + chance.gauss(0, 0.01) for _ in range(113)]
+    low = [loss - 3 * (1 - math.exp(-i / 20)) for i, loss in enumerate(base)]
+    known = low if climb else base
+    fp8 = [
+        _rounded(loss + chance.gauss(0, 0.004) + max(0, i - 60) * climb)
+        for i, loss in enumerate(known)
+    ]
+    return fp8, list(map(_rounded, known))
+
+
+@pytest.mark.parametrize(("climb", "found"), [(0.0, 0), (0.01, 100)])
+def test_losses_in_bf16_diverge_only_if_they_climb(climb, found):
+    """A step of 1/32 is rounding: as KempnerForge prints 5.5312, 5.5312, 5.5625."""
+    runs = [_runs(seed, climb) for seed in range(100)]
+    lost = [curves.diverged(f) or curves.fell_behind(f, b) for f, b in runs]
+    assert sum(lost) == found
