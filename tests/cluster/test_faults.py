@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,14 +75,20 @@ class Rehearsal:
 
     def worker(self, name):
         """Start a worker as a user does on another machine."""
-        study = self.wait(lambda: self.study)
-        place = self.url or str(self.folder / ".fp8tune" / study / "study.journal")
-        return self.fp8tune(name, "worker", "--study", study, FP8TUNE_STORAGE=place)
+        said = self.folder / "search.err"
+        self.wait(lambda: "waits for workers: " in said.read_text())
+        asked = ["worker", "--study", self.study]
+        return self.fp8tune(name, *asked, FP8TUNE_STORAGE=self.place)
 
     @property
     def study(self):
         """The name of the study, once there is one."""
         return next((path.name for path in self.folder.glob(".fp8tune/train-*")), "")
+
+    @property
+    def place(self):
+        """The storage: a URL, or the path of the journal."""
+        return self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
 
     def wait(self, condition, seconds=PATIENCE_S):
         """Return what a condition returns, as soon as it is something."""
@@ -99,10 +106,9 @@ class Rehearsal:
 
     def stored(self, suffix=""):
         """Return the trials of the study, or of its second study."""
-        place = self.url or str(self.folder / ".fp8tune" / self.study / "study.journal")
-        if not self.url and not os.path.exists(place):
+        if not self.url and not os.path.exists(self.place):
             return []
-        storage, name = open_storage(place, create=False), self.study + suffix
+        storage, name = open_storage(self.place, create=False), self.study + suffix
         if name not in optuna.get_all_study_names(storage):
             return []
         return optuna.load_study(study_name=name, storage=storage).get_trials()
@@ -191,6 +197,27 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
     rehearsal.ends_well(search, {})
     jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
     assert len([name for name in jobs if re.search(r" of job \d+_\d+$", name)]) == 2
+
+
+def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
+    rehearsal = rehearse(database)
+    asked = ["--device", "cpu", "--budget", "30s", "--workers", "2"]
+    command = [sys.executable, "-m", "fp8tune", "search", "train.toml", *asked]
+    words = [*command, "--output-format", "json", "--storage", database]
+    job = ["--nodes=2", "--cpus-per-task=2", "--time=10", "--wait"]
+    search = subprocess.Popen(
+        ["sbatch", *job, "--output=search.out", "--error=search.err"],
+        cwd=rehearsal.folder,
+        env=rehearsal.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    search.stdin.write(f"#!/bin/sh\nexec {shlex.join(words)}\n".encode())
+    search.stdin.close()
+    rehearsal.processes.append(search)
+    rehearsal.ends_well(search, {})
+    logs = rehearsal.folder.glob(".fp8tune/*/srun-*.log")
+    assert [log.read_text().count("the search is over") for log in logs] == [1, 1]
 
 
 def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):

@@ -11,20 +11,18 @@ import pytest
 from fp8tune.search import CannotSearch
 from fp8tune.search.slurm import Jobs, States, parse
 
-STORAGE = "postgresql://me:secret@host/x"
-
 
 @pytest.fixture
 def jobs(tmp_path):
     """Makes the jobs of a study; cancels them after the test."""
-    made = []
+    made, storage = [], f"postgresql://me:secret@host{tmp_path}"
 
     def make(command, workers=2, options="partition=gpu,gpus=1,time=30m,poll=1s"):
         notes = []
         (tmp_path / "a study 100%").mkdir(exist_ok=True)
         folder = str(tmp_path / "a study 100%")
         made.append(
-            Jobs(parse(options), workers, command, STORAGE, folder, notes.append)
+            Jobs(parse(options), workers, command, storage, folder, notes.append)
         )
         made[-1].notes = notes
         return made[-1]
@@ -50,8 +48,8 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
     workers = jobs(["sh", "-c", 'echo "$FP8TUNE_STORAGE" "$0"; sleep 600', "a 'b' $c"])
     workers.start()
     until(workers, running(2))
-    submitted, state = workers.notes
-    assert state == "Slurm: 2 running, 0 queued"
+    submitted, *states = workers.notes
+    assert states[-1] == "Slurm: 2 running, 0 queued"
     assert submitted.startswith("Slurm job ")
     assert "--partition=gpu --gpus=1 --time=30" in submitted
     assert "secret" not in submitted
@@ -59,7 +57,7 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
     subprocess.run(["scancel", f"{first}_0"], check=True)
     until(workers, lambda jobs: jobs.states.ended == 1)
     until(workers, running(2))
-    again = next(note for note in workers.notes[2:] if note.startswith("Slurm job"))
+    again = next(note for note in workers.notes[1:] if note.startswith("Slurm job"))
     assert again.endswith(", 1 worker in place of those that ended")
     workers.stop()
     left = ["squeue", "--noheader", "--name", workers._name]
@@ -71,7 +69,8 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
         pytest.fail("workers were not cancelled")
     logs = sorted((tmp_path / "a study 100%").glob("slurm-*.log"))
     assert len(logs) == 3
-    assert logs[0].read_text().startswith(f"{STORAGE} a 'b' $c\n")
+    assert logs[0].read_text().startswith("postgresql://me:secret@host/")
+    assert logs[0].read_text().endswith(" a 'b' $c\n")
 
 
 def test_jobs_that_an_earlier_coordinator_left_are_counted(jobs):
