@@ -30,6 +30,17 @@ BASE: dict[str, Any] = {
 }
 """What all cases share: a model of 1 M parameters, whose rate rises and falls."""
 
+ON_GPU = {
+    "model.dim": 2048,
+    "model.n_layers": 8,
+    "model.n_heads": 16,
+    "model.n_kv_heads": 8,
+    "model.vocab_size": 32000,
+    "model.max_seq_len": 2048,
+    "train.seq_len": 2048,
+}
+"""What is larger on a GPU, which the small model would leave waiting for the host."""
+
 FP8 = {"train.mixed_precision": "fp8"}
 COMPILED = {"train.compile_model": True}
 ACCUMULATED = {"train.batch_size": 2, "train.grad_accum_steps": 2}
@@ -57,8 +68,9 @@ class Case(NamedTuple):
     def text(self, data: Path, place: Path, device: str) -> str:
         """The config; ``data`` has the shards, ``place`` gets the checkpoints."""
         folders = {"data.dataset_path": str(data), "checkpoint.dir": str(place)}
-        gloo = {"distributed.backend": "gloo"} if device == "cpu" else {}
-        return toml({**BASE, **gloo, **folders, **self.keys})
+        gloo = {"distributed.backend": "gloo"}
+        more = gloo if device == "cpu" else ON_GPU
+        return toml({**BASE, **more, **folders, **self.keys})
 
 
 CASES = (

@@ -184,8 +184,8 @@ def page(found: Figures) -> str:
         runs = [len(two[k]) for two in times.values() for k in ("trainer", "trial")]
         what = "CPU time" if found["device"] == "cpu" else "Time"
         blocks += [
-            f"{what} of a step, the median of {min(runs)} runs or more, and how far the "
-            f"runs are apart. Of {every} pairs of settings, both programs decide "
+            f"{what} of a step, the median of {min(runs)} runs or more, and how far "
+            f"they are apart. Of {every} pairs of settings, both programs decide "
             f"{both}, {both - len(other)} of them alike.",
             table(lines, (*columns, "trainer's runs", "trial's runs")),
         ]
