@@ -183,7 +183,10 @@ class Herd(NamedTuple):
         processes = [self._started(stop) for _ in range(self.workers)]
         draw = random.Random(0)  # noqa: S311
         kill_at = time.monotonic() + 10 + self.kill_s
-        while not stop.is_set() and any(one.is_alive() for one in processes):
+        parent = os.getppid()
+        while not stop.is_set() and os.getppid() == parent:
+            if not any(process.is_alive() for process in processes):
+                break
             stop.wait(0.5)
             if self.kill_s and time.monotonic() > kill_at:
                 kill_at += self.kill_s * draw.uniform(0.5, 1.5)
@@ -193,7 +196,7 @@ class Herd(NamedTuple):
                     processes[place].join()
                     processes[place] = self._started(stop)
         for process in processes:
-            process.join(60)
+            process.join(30)
             process.kill()
 
     def _started(self, stop: Any) -> multiprocessing.Process:
@@ -204,7 +207,7 @@ class Herd(NamedTuple):
     def _work(self, _stop: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with open(f"{self.log}.txt", "a") as words, contextlib.redirect_stderr(words):
-            study = TimedStudy(self.space, self.folder, self.url)
+            study = TimedStudy(self.space, self.folder, self.url, reads=False)
             study.log = self.log
             members = Members(study.storage, study.optuna.study_name, study.place)
             members.beat_s = self.beat_s

@@ -46,6 +46,7 @@ class InOrder(Strategy):
 
     def __init__(self, points: Sequence[Point]) -> None:
         self._left = list(reversed(points))
+        self.running = 0
 
     def propose(self, trials: Sequence[Trial]) -> PlannedTrial | None:  # noqa: ARG002
         """Return the next setting."""
@@ -63,9 +64,12 @@ class InOrder(Strategy):
         return False
 
     def take(self, event: Event) -> None:
-        """Propose the setting of a lost trial again."""
-        if event.lost and event.proposal.stage == "search":
+        """Propose the setting of a lost trial again; stop when all have ended."""
+        if event.lost:
             self._left.append(event.proposal.point)
+        self.running += 1 if event.trial is None and not event.lost else -1
+        if not self._left and not self.running:
+            raise KeyboardInterrupt
 
 
 class TimedWorkers(Workers):

@@ -66,7 +66,9 @@ def every() -> Iterator[dict[str, Any]]:
             for precision in ("bf16", "fp8"):
                 made = spec(precision, seed, times)
                 about = {"precision": precision, "seed": seed, "times": times}
-                about["warmup_steps"] = made.warmup_steps
+                about["warmup_steps"] = made.learning_rates.index(
+                    max(made.learning_rates)
+                )
                 yield {**about, "steps": STEPS, **trained(made)}
 
 

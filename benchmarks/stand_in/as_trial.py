@@ -49,7 +49,7 @@ def main(task: Path) -> None:
     shards = next((int(name) for name in said["names"] if name.isdigit()), ranks)
     spec = spec_of(text, said["device"], shards=shards, ranks=ranks)
     if ranks > 1:
-        join(spec)
+        join(said["device"])
     steps = tomllib.loads(text)["train"]["max_steps"]
     train(spec, steps, watch)
     report = {"error": "", "failed_at": "", **watch.seen(), "ended": time.time()}

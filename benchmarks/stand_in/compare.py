@@ -7,9 +7,9 @@ how far the trainer's compiled run is from its eager one.
 
 Peak memory within 1 % on a CPU (live bytes, one instrument), 3 % on a GPU (torch's
 allocator). Operators of the last step: equal counts, but for ``KEPT`` and ``AGREED``,
-which cost nothing. Speed: on a GPU tokens/s within 5 %. On a CPU that others use too, what counts is
-the order of the settings by CPU time: where no run of one setting is as slow as any of
-the other in both programs, it must be the same one.
+which cost nothing. Speed: on a GPU tokens/s within 5 %. On a CPU that others use too,
+the order of the settings by CPU time counts: where all runs of one setting are faster
+than all of another in both programs, it must be the same one.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ def step_ms(seen: Figures) -> float:
 
 def peak(seen: Figures) -> int:
     """The most bytes in any phase of the steps."""
-    return max(seen["peaks"].values())
+    most: int = max(seen["peaks"].values())
+    return most
 
 
 def off(found: Figures, kind: str) -> float:
     """How far a trial's peak is from the trainer's, as a share of it."""
-    return peak(found[kind]) / peak(found["trainer"]) - 1
+    share: float = peak(found[kind]) / peak(found["trainer"]) - 1
+    return share
 
 
 def loss_gap(found: Figures) -> float:
@@ -68,7 +70,8 @@ def loss_gap(found: Figures) -> float:
         for name in ("losses", "norms")
         for pair in zip(one[name], other[name], strict=True)
     ]
-    return max(abs(b / a - 1) for a, b in pairs)
+    gap: float = max(abs(b / a - 1) for a, b in pairs)
+    return gap
 
 
 def odd_operators(found: Figures) -> dict[str, tuple[int, int]]:
@@ -177,14 +180,14 @@ def page(found: Figures) -> str:
             )
             for name, two in times.items()
         ]
-        head = ("case", "trainer [ms]", "trial [ms]", "ratio")
+        columns = ("case", "trainer [ms]", "trial [ms]", "ratio")
         runs = len(next(iter(times.values()))["trial"])
         what = "CPU time" if found["device"] == "cpu" else "Time"
         blocks += [
             f"{what} of a step, the median of {runs} runs in turn, and how far the "
             f"runs are apart. Of {every} pairs of settings, both programs decide "
             f"{both}, {both - len(other)} of them alike.",
-            table(lines, (*head, "trainer's runs", "trial's runs")),
+            table(lines, (*columns, "trainer's runs", "trial's runs")),
         ]
     faults = wrong(found)
     blocks.append("Outside the tolerances: " + ("; ".join(faults) or "nothing") + ".")

@@ -40,10 +40,12 @@ _OPENINGS = 5
 """Attempts to create the tables, which several processes may begin at the same time."""
 
 
-def open_database(url: str) -> BaseStorage:
+def open_database(url: str, *, caches: bool = True) -> BaseStorage:
     """Open an Optuna storage by its URL; raises what Optuna and the driver raise.
 
-    ``postgresql://`` takes the driver that is installed.
+    ``postgresql://`` takes the driver that is installed. Optuna's cache keeps the
+    finished trials; a process that reads only the waiting ones is better off without:
+    the cache reads every trial once, and the unfinished ones each time.
     """
     from sqlalchemy.engine import make_url
 
@@ -60,7 +62,8 @@ def open_database(url: str) -> BaseStorage:
     # rendered, a password has none of the braces that Optuna replaces in a URL
     storage = _with_tables(parsed.render_as_string(hide_password=False), POOL)
     raise_outages(storage.engine)
-    return Patient(get_storage(storage), without_password(url))
+    cached = get_storage(storage) if caches else storage
+    return Patient(cached, without_password(url))
 
 
 def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:

@@ -75,7 +75,7 @@ class Members:
         self.beat_s = beat_s
         self.number = -1
         self.was_lost = False
-        self._lease = -1
+        self._lease = self._seen_lease = -1
         self._about: dict[str, Any] = {}
         self._storage = storage
         self._place = place
@@ -192,8 +192,8 @@ class Members:
 
     def state(self) -> Member | None:
         """Return this process as registered; ``None`` if it was declared lost."""
-        own = (t for t in self._trials(MEMBER) if t.number == self.number)
-        return next((_member(t) for t in own if t.state == TrialState.RUNNING), None)
+        own = self._trial(self.number)
+        return _member(own) if own.state == TrialState.RUNNING else None
 
     # The others.
 
@@ -238,12 +238,15 @@ class Members:
         here when it wakes up.
         """
         self.rejoin_if_lost()
+        if self._is_led():  # without reading all processes, which many workers would
+            return False
         held = self._trials(LEASE, TrialState.RUNNING)
         for trial in held:
             if trial.user_attrs.get("holder") == self.number:
                 self._lease = trial.number
                 return True
             if self._has_holder(trial):
+                self._seen_lease = trial.number
                 return False
             self._finish(trial, TrialState.FAIL)
         # All processes want the same one, the first that has not ended: if two create
@@ -269,13 +272,20 @@ class Members:
         held = self._trials(LEASE, TrialState.RUNNING)
         return not self.was_lost and any(t.number == self._lease for t in held)
 
+    def _is_led(self) -> bool:
+        """Return whether another process holds the lease that was seen last."""
+        if self._seen_lease < 0:
+            return False
+        lease = self._trial(self._seen_lease)
+        mine = lease.user_attrs.get("holder") == self.number
+        return not (mine or lease.state.is_finished()) and self._has_holder(lease)
+
     def _has_holder(self, lease: FrozenTrial) -> bool:
         holder = lease.user_attrs.get("holder")
         if holder is None:  # taken just now
             return not self.is_silent(lease)
-        members = self._trials(MEMBER, TrialState.RUNNING)
-        held = [trial for trial in members if trial.number == holder]
-        return bool(held) and not self.is_silent(held[0])
+        member = self._trial(holder)
+        return not (member.state.is_finished() or self.is_silent(member))
 
     # The storage.
 
@@ -285,6 +295,11 @@ class Members:
                 self._id, deepcopy=False, states=states or None
             )
         return [trial for trial in trials if trial.user_attrs.get(KIND) == kind]
+
+    def _trial(self, number: int) -> FrozenTrial:
+        with errors_of(self._place):
+            find = self._storage.get_trial_id_from_study_id_trial_number
+            return self._storage.get_trial(find(self._id, number))
 
     def _create(self, kind: str, state: TrialState, **attributes: Any) -> int:
         template = create_trial(state=state, user_attrs={KIND: kind, **attributes})

@@ -224,12 +224,13 @@ def is_searched(folder: str) -> bool | None:
 
 
 def open_storage(
-    url: str, *, create: bool, most: int = MAX_BYTES
+    url: str, *, create: bool, most: int = MAX_BYTES, caches: bool = True
 ) -> optuna.storages.BaseStorage:
     """Open the storage of a study; raises ``BadStudy``.
 
     ``url`` is the path of a journal file, or an Optuna storage URL: ``sqlite:///x.db``,
-    ``postgresql://...``, ``mysql://...``, ``redis://...``.
+    ``postgresql://...``, ``mysql://...``, ``redis://...``. ``caches`` is as for
+    ``open_database``.
     """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalRedisBackend
@@ -239,7 +240,7 @@ def open_storage(
         if url.startswith("redis"):
             return JournalStorage(JournalRedisBackend(url))
         if "://" in url:
-            return open_database(url)
+            return open_database(url, caches=caches)
         backend = JournalBackend(url, most)
         if create:
             backend.create()

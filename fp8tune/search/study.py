@@ -77,10 +77,13 @@ class Study:
 
     A search runs its trials itself (``ask``), or workers do: it stores orders
     (``enqueue``), of which each goes to one worker (``claim``), and reads what these
-    told (``refresh``).
+    told (``refresh``). A worker does not read the results (``reads=False``): its
+    ``trials`` are those that it told.
     """
 
-    def __init__(self, space: Space, folder: str = "", url: str = "") -> None:
+    def __init__(
+        self, space: Space, folder: str = "", url: str = "", *, reads: bool = True
+    ) -> None:
         self.space = space
         self.folder = folder
         self.distributions = _distributions(space)
@@ -90,13 +93,14 @@ class Study:
         self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
-            self._storage = open_storage(self.place, create=True)
+            self._storage = open_storage(self.place, create=True, caches=reads)
         with errors_of(self.place):
             self.optuna = _created(self._storage, _name(folder, url, self._storage))
             name = self.optuna.study_name
             self._id = self._storage.get_study_id_from_name(name)
             self._end_stale()
-        self.refresh()
+        if reads:
+            self.refresh()
 
     @property
     def storage(self) -> optuna.storages.BaseStorage:

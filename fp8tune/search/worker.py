@@ -59,7 +59,7 @@ def work(url: str, name: str) -> int:
     Raises ``CannotSearch`` if this machine cannot take part.
     """
     saved = load_study(name, url)
-    study = Study(saved.plan.space, name, url)
+    study = Study(saved.plan.space, name, url, reads=False)
     members = Members(study.storage, study.optuna.study_name, study.place)
     run = members.run
     if not run:

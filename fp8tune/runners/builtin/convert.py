@@ -198,6 +198,9 @@ def shard(model: Decoder, mesh: DeviceMesh, spec: Spec) -> None:
         first: Any = unit[0]
         first.set_custom_all_gather(RepeatedShare())
         first.set_custom_reduce_scatter(OwnShare())
+    for module in model.modules() if spec.ranks < 2 else ():
+        if isinstance(module, Router):
+            module.tell_rows_apart(spec.device)
 
 
 def avoid_slow_kernels(spec: Spec) -> None:
@@ -266,10 +269,6 @@ def build(
         model.init_weights(spec)
     if drawn_wide:
         model.cast(dtype)
-    if meshes.shards is not None and spec.ranks < 2:
-        for module in model.modules():
-            if isinstance(module, Router):
-                module.tell_rows_apart(spec.device)
     if spec.compile and not spec.compiles_blocks:
         return torch.compile(model), counts  # type: ignore[return-value]
     return model, counts

@@ -90,7 +90,8 @@ def shards(spec: Spec) -> Iterator[Tensor]:
         raise BadData(f"no data file holds {size} tokens, a sequence; {hint}")
     if ends[-1] < spec.micro_batch:
         many = f"{spec.micro_batch} sequences of {size} tokens"
-        held = f"the data files hold less than {many}, one micro-batch"
+        of_all = " of each rank" * (spec.ranks > 1)
+        held = f"the data files hold less than {many}, one micro-batch{of_all}"
         raise ShortData(held)
 
     def sequence(number: int) -> Tensor:

@@ -170,8 +170,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
         x = x + self.attention(self.attention_norm(x), *tables)
-        x = x + self.mlp(self.ffn_norm(x))
-        return x
+        out: Tensor = x + self.mlp(self.ffn_norm(x))
+        return out
 
 
 class Head(nn.Module):

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import torch
 
 from fp8tune.runners.builtin.data import BadData, ShortData, batches, synthetic_tokens
 from fp8tune.search.outcome import BAD_DATA, DATA_ERRORS
@@ -32,8 +33,10 @@ def test_shards_of_the_user(tmp_path, name):
     made = spec(text)
     assert made.data_files == [str(path)]
     inputs, labels = next(batches(made))
-    assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
-    assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(42))
+    rows = ids.reshape(8, 33)[order[:2]].tolist()
+    assert inputs.tolist() == [row[:-1] for row in rows]
+    assert labels.tolist() == [row[1:] for row in rows]
 
 
 HERE, TYPO = 'dataset_path = "{here}"\n', 'dataset_path = "{here}/typo"\n'
@@ -78,17 +81,24 @@ def test_too_few_sequences_are_said(tmp_path, rows, error, said):
         next(batches(spec(text)))
 
 
-def test_a_micro_batch_goes_on_in_the_next_file(tmp_path):
+@pytest.mark.parametrize("workers", [0, 4])
+def test_passes_are_shuffled_over_files_as_the_trainer_does(tmp_path, workers):
+    """By data_seed and the number of the pass (data/sampler.py, DistributedSampler)."""
     import numpy
 
-    ids = (numpy.arange(33 * 3) % 100).astype("uint16")
-    for name, part in (("a", ids[:33]), ("b", ids[33:])):
+    ids = (numpy.arange(33 * 5) % 100).astype("uint16")
+    for name, part in (("a", ids[: 33 * 3]), ("b", ids[33 * 3 :])):
         numpy.save(tmp_path / f"{name}.npy", part)
-    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
-    stream = batches(made)
-    rows = ids.reshape(3, 33)[:, :-1].tolist()
-    assert next(stream)[0].tolist() == rows[:2]
-    assert next(stream)[0].tolist() == rows[:2], "the next pass begins again"
+    text = SMALL.replace("batch_size = 2", "data_seed = 7\nbatch_size = 2")
+    data = f'dataset_path = "{tmp_path}"\nnum_workers = {workers}\n'
+    stream = batches(spec(f"{text}[data]\n{data}"))
+    read = [next(stream)[0].tolist() for _ in range(4)]
+    stream.close()
+    for number in range(2):
+        source = torch.Generator().manual_seed(7 + number)
+        order = torch.randperm(5, generator=source).split(2)[:2]  # the fifth is left
+        rows = [ids.reshape(5, 33)[o][:, :-1].tolist() for o in order]
+        assert read[2 * number : 2 * number + 2] == rows
 
 
 def test_an_id_that_the_model_does_not_have_is_said(tmp_path):

@@ -15,7 +15,7 @@ from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
-from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.runners.builtin.step import Training, adamw, cross_entropy
 from fp8tune.trainers.trainer import trainer
 from tests.runners.builtin.small import MOE, SMALL, runner, spec
 
@@ -131,9 +131,12 @@ def test_a_chunked_loss_needs_what_the_trainers_needs(chunks):
     assert needed == pytest.approx(4.0 if chunks == 1 else 4 - 1 / chunks, abs=0.1)
 
 
-def test_warmup_starts_at_nothing():
-    assert [warmup(step, 4) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
-    assert warmup(0, 0) == 1.0
+def test_learning_rates_are_those_of_the_schedule():
+    text = SMALL.replace("batch_size = 2", "max_steps = 8\nbatch_size = 2")
+    rates = spec(text).learning_rates
+    assert rates[:5] == pytest.approx([0, 0.00075, 0.0015, 0.00225, 0.003])
+    assert rates[6] == pytest.approx(0.003 * 0.55)  # half of the cosine's four steps
+    assert rates[8] == rates[-1] == pytest.approx(0.0003)
 
 
 def test_accumulation_keeps_the_tokens_of_a_step():
