@@ -14,6 +14,7 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.config import read_config
 from fp8tune.lint.rules import CONSEQUENCES, SEVERITIES
 from fp8tune.trainers.about import trainers
+from fp8tune.trials.record import OUTCOMES
 from fp8tune.verify import causes
 from fp8tune.verify.cause import ROLES, Scope, filled, known_names, texts
 from fp8tune.verify.cause import causes as read_causes
@@ -35,8 +36,10 @@ CASES = [
 FIELDS_OF_A_FILE = {
     *("name", "title", "category", "severity", "role", "of", "order", "trainer"),
     *("implies", "when", "message", "help", "why", "rules", "references"),
-    *("text", "fix", "fires", "silent"),
+    *("text", "fix", "fires", "silent", "outcome"),
 }
+ENDINGS = ("rejected", "crash", "memory", "stability")
+"""Categories whose causes end a trial."""
 MOST_PATHS = 500
 """Ways of matching that a pattern may try from one place."""
 
@@ -73,6 +76,8 @@ def test_a_file_is_whole(cause):
     assert cause.category in CONSEQUENCES
     assert cause.severity in SEVERITIES
     assert cause.role in ROLES
+    assert (cause.outcome or "user") in OUTCOMES
+    assert bool(cause.outcome) == (cause.category in ENDINGS) or cause.data["outcome"]
     assert cause.why
     assert cause.references
     assert cause.texts or cause.when
