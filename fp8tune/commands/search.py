@@ -108,6 +108,8 @@ from fp8tune.extras import SEARCH, TRIALS
 @click.option(
     "--storage",
     default="",
+    envvar="FP8TUNE_STORAGE",
+    show_envvar=True,
     metavar="URL",
     help="Any Optuna storage for the study, e.g. sqlite:///x.db.  [default: "
     "study.journal in the study's folder]",

@@ -255,7 +255,7 @@ def job_of(rehearsal, process):
 def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
     folder, url = own_server
     rehearsal = rehearse(url)
-    search = rehearsal.search("--workers", "2")
+    search = rehearsal.search("--workers", "2", budget="70s")
     rehearsal.running()
     restart_database(folder, 15)
     rehearsal.ends_well(search, {"database": []})

@@ -70,7 +70,7 @@ def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
     logs = sorted((tmp_path / "a study 100%").glob("slurm-*.log"))
     assert len(logs) == 3
     assert logs[0].read_text().startswith("postgresql://me:secret@host/")
-    assert logs[0].read_text().endswith(" a 'b' $c\n")
+    assert logs[0].read_text().splitlines()[0].endswith(" a 'b' $c")
 
 
 def test_jobs_that_an_earlier_coordinator_left_are_counted(jobs):
