@@ -223,6 +223,8 @@ def _check(asked: dict[str, Any]) -> None:
         raise Failure("--ranks needs --runner builtin; a trainer runs on all its GPUs")
     if asked["slurm"] and asked["workers"] == 0:
         raise Failure("--slurm starts workers: give --workers 1 or more")
+    if asked["gpus"] and asked["device"] == "cpu":
+        raise Failure("--gpus needs --device cuda; on a CPU give --workers 2")
     if asked["slurm"] and asked["gpus"]:
         raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
 

@@ -362,7 +362,7 @@ def _why_not(
 
 def _drift(history: History) -> str:
     """Return by how much the machine's speed changed during the search, else ``""``."""
-    if history.workers > 1:
+    if history.most_at_once > 1:
         return ""  # repeats alone are faster; the answer says by how much
     if history.changed_apart:
         least, most = min(history.changes), max(history.changes)

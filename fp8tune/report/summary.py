@@ -39,7 +39,7 @@ def summarize(folder: str) -> Summary:
         if report.output is not None
         else {True: "running", False: "stopped", None: "unknown"}[report.is_running],
         len(study.trials),
-        sum(trial.record.cost_s for trial in study.trials),
+        seconds_spent(study.trials),
         headline(report),
     )
 

@@ -417,23 +417,39 @@ class History:
                 changes.append(after.value / before.value)
         return changes
 
-    @property
-    def workers(self) -> int:
-        """How many workers ran timed trials; 0 if they ran one after the other."""
-        return len({trial.worker for trial in self.timed if trial.worker})
+    @cached_property
+    def most_at_once(self) -> int:
+        """How many trials ran at the same time, at most."""
+        return max((1 + len(self._beside(trial)) for trial in self.trials), default=0)
+
+    def _beside(self, trial: Trial) -> list[Trial]:
+        """Return the other trials that ran when a trial began."""
+        if trial.at_s is None:
+            return []
+        return [
+            other
+            for other in self.trials
+            if other.position != trial.position
+            and other.at_s is not None
+            and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
+        ]
 
     @cached_property
     def shares_beside_others(self) -> list[float]:
         """The speed beside other trials, as a share of that of a repeat alone.
 
-        One for each setting that a worker ran in the search and again as a
-        confirmation, which runs alone.
+        One for each setting that a worker ran in the search beside others, and again as
+        a confirmation, which runs alone.
         """
         shares = []
         for own in self.settings.values():
             alone = own.confirmed_trials
             where = {trial.worker for trial in alone if trial.worker}
-            beside = [t for t in own if t.stage != "confirm" and t.worker in where]
+            beside = [
+                t
+                for t in own
+                if t.stage != "confirm" and t.worker in where and self._beside(t)
+            ]
             before, after = speed(records_of(beside)), speed(records_of(alone))
             if before and after:
                 shares.append(before.value / after.value)

@@ -513,7 +513,7 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("runner-up", _runner_up(case, outcome.runner_up))
     if short := _without_memory(case):
         yield Finding("too-little-memory", {"settings": short})
-    if case.history.workers > 1:
+    if case.history.most_at_once > 1:
         yield Finding("several-workers", _beside(case.history))
 
 
@@ -521,9 +521,12 @@ def _beside(history: History) -> dict[str, Any]:
     """Return how many workers there were, and what they cost each other."""
     shares = history.shares_beside_others
     return {
-        "workers": history.workers,
+        "trials": history.most_at_once,
         "settings": len(shares),
         "share": statistics.median(shares) if shares else None,
+        "least": min(shares, default=None),
+        "most": max(shares, default=None),
+        "rehearsal": history.is_rehearsal,
     }
 
 

@@ -45,12 +45,14 @@ Facts = Mapping[str, Any]
 
 def _several_workers(facts: Facts) -> str:
     """Say what trials lost beside others, as repeats alone show."""
-    said = f"{facts['workers']} workers"
-    if facts["share"] is None:
-        return f"{said}; no setting was repeated alone on the same one"
-    share, repeats = 100 * facts["share"], counted(facts["settings"], "setting")
-    how = f"trials beside others ran at {share:.1f} % of their speed alone"
-    return f"{said}: {how} ({repeats} repeated)"
+    said = f"up to {facts['trials']} trials ran at the same time"
+    if facts["rehearsal"]:
+        return f"{said}, and shared the CPU"
+    if facts["settings"] < 2:
+        return f"{said}; too few were repeated alone to say what that cost"
+    share, least, most = (100 * facts[name] for name in ("share", "least", "most"))
+    how = f"they had {share:.0f} % ({least:.0f} to {most:.0f}) of their speed alone"
+    return f"{said}; {how} ({facts['settings']} settings repeated)"
 
 
 def message(finding: Finding) -> str:

@@ -65,7 +65,8 @@ def work(url: str, name: str) -> int:
     if not run:
         raise CannotSearch(f"study {name} takes no workers; {HOW}")
     if members.over:
-        raise CannotSearch(f"the search of study {name} is over; {AGAIN}")
+        _say(f"the search of study {name} is over; {AGAIN}")
+        return 0
     members.beat_s = float(run.get("beat_s", BEAT_S))
     options = options_of(run)
     watts = options.objective == ENERGY

@@ -124,7 +124,11 @@ class Workers:
                 self._study.refresh()
                 return False
             if not waits:
-                say("another process coordinates this search; waiting for its end")
+                wait = round(self._members.silent_s)
+                say(
+                    "another process coordinates this search, or did until a moment "
+                    f"ago: waiting for its end, or for {wait} s without a sign of it"
+                )
             waits = True
             time.sleep(POLL_S)
         self._study.refresh()
@@ -184,6 +188,7 @@ class Workers:
 
     def leave(self) -> None:
         """Stop only what this process started: another one coordinates."""
+        say("the search goes on in the processes that run it")
         self._starter.stop()
 
     def _ended(self, number: int, trial: Trial | None) -> Ended:
