@@ -57,6 +57,7 @@ EVIDENCE = {
         "budgets",
         "samplers",
         "transfer",
+        "stand_in",
         "torchtitan_trial",
         "real_trainers",
         "verdicts_aa",
