@@ -176,8 +176,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h --allow precision
       fp8tune search train.toml --budget 2h -- --train.seq_len=8192
       fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
-      fp8tune search train.toml --budget 2h --storage postgresql://me@db/tuning \
-        --slurm partition=gpu,gpus=1,time=30m --workers 8
+      fp8tune search train.toml --budget 2h --gpus all
+      fp8tune search train.toml --budget 2h --workers 8 --slurm partition=gpu,gpus=1
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings

@@ -40,6 +40,7 @@ from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (
     Trial,
     last_process,
+    seconds_spent,
     timed,
     trials_that_counted,
     uncharged_seconds,
@@ -225,7 +226,7 @@ def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOu
     """Return the outcome of the trials, with what the search recorded at its end."""
     trials, plan = study.trials, study.plan
     free_s = uncharged_seconds(trials, last_process(trials))
-    spent = sum(t.record.cost_s for t in trials) - free_s
+    spent = seconds_spent(trials) - free_s
     outcome = decide(history, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)

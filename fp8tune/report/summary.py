@@ -10,6 +10,7 @@ from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import headline, read_report
 from fp8tune.search.budget import show_duration
 from fp8tune.search.study import load_study
+from fp8tune.trials.trial import seconds_spent
 
 
 class Summary(NamedTuple):
