@@ -61,6 +61,8 @@ EVIDENCE = {
         "torchtitan_trial",
         "real_trainers",
         "verdicts_aa",
+        "scale_simulated",
+        "scale_storage",
     ),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }

@@ -76,12 +76,16 @@ class Sleeping:
             return Record(knobs, "hang", cost_s=seconds)
         if kind > 1 - FAILURES:
             return Record(knobs, "oom", cost_s=seconds, message="out of memory")
-        speed = 1000.0 * draw.uniform(1.0, 2.0)
-        steps = tuple(round(draw.uniform(90.0, 110.0), 3) for _ in range(STEPS))
-        memory = {"peak_gib": 60.0, "reserved_gib": 65.0, "capacity_gib": CARD_GIB}
-        versions = {"torch": "2.13.0", "torchao": "0.17.0", "fp8tune": "0"}
         return Record(
-            knobs, "ok", speed, steps, cost_s=seconds, versions=versions, **memory
+            knobs,
+            "ok",
+            1000.0 * draw.uniform(1.0, 2.0),
+            tuple(round(draw.uniform(90.0, 110.0), 3) for _ in range(STEPS)),
+            peak_gib=60.0,
+            reserved_gib=65.0,
+            capacity_gib=CARD_GIB,
+            cost_s=seconds,
+            versions={"torch": "2.13.0", "torchao": "0.17.0", "fp8tune": "0"},
         )
 
     def train_for_losses(
@@ -206,6 +210,7 @@ class Herd(NamedTuple):
 
     def _work(self, _stop: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.nice(10)  # real workers run on other machines than the coordinator
         with open(f"{self.log}.txt", "a") as words, contextlib.redirect_stderr(words):
             study = TimedStudy(self.space, self.folder, self.url, reads=False)
             study.log = self.log

@@ -57,7 +57,7 @@ ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
 RECORD = "record"
 """Fields of a record that are user attributes by themselves, because samplers read
 them, and the attribute that holds the others: each one costs a database a commit
-(benchmarks/results/storage_cost.md)."""
+(benchmarks/results/scale_storage.md)."""
 ENDED, TAKEN_UP = "ended", "process"
 """User attributes of a study: how its last search ended, and by how many processes it
 was taken up."""

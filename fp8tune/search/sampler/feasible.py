@@ -51,8 +51,8 @@ class FeasibleSampler(ProposingSampler):
     asked, and the feasible setting nearest to its answer is tried.
 
     ``inner`` makes the sampler from a seed. For each trial a new one is made, from
-    ``seed`` and the number of trials, and gets the history in a temporary study. There a
-    setting that did not run violates a constraint and has the lowest tokens/s measured,
+    ``seed`` and the number of trials, and gets the history in a temporary study. There
+    a setting that did not run violates a constraint and has the lowest tokens/s known,
     because all of Optuna's samplers learn from that. The other arguments are those of
     ``ProposingSampler``.
     """

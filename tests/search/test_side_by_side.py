@@ -1,0 +1,117 @@
+"""Searches whose trials run at the same time, in simulated time."""
+
+from benchmarks.scale.storage import InOrder
+from benchmarks.search.landscape import estimate, world
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Search
+from fp8tune.search.pool import OneByOne, Simulated
+from fp8tune.search.strategy import Strategy
+from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from tests.each import each
+from tests.search.stability import test_stage as stage
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran, space_of
+
+WORKERS = 8
+SEEDS = (700_002, 700_005)
+
+
+def exact(place):
+    """Records of a landscape without noise."""
+    for point, truth in place.truth.items():
+        cost = truth.start_s + truth.compile_s + 15 * truth.micro_s
+        peak, knobs = truth.peak_gib, place.space.values(point)
+        if truth.outcome != "ok":
+            yield Record(knobs, truth.outcome, cost_s=cost)
+            continue
+        speed, steps = truth.tokens_per_second, (1e3 * truth.micro_s,) * 15
+        yield Record(knobs, "ok", speed, steps, peak, peak * 1.05, cost)
+
+
+def searched(seed, workers):
+    """Search a landscape; return it, the answer and the trials."""
+    place = world(seed)
+    study = Study(place.space)
+    runner = Replay(exact(place), place.space, card_gib=place.capacity_gib)
+    prior = estimate(place, 0.25)
+    strategy = Strategy(study, place.given, prior, place.capacity_gib)
+    pool = Simulated(study, runner, workers) if workers else OneByOne(study, runner)
+    search = Search(place.space, place.given, pool, strategy, study, 7200.0)
+    return place, search.run(), study.trials
+
+
+def spans(trials):
+    """When trials began and ended [s]."""
+    return [(trial.at_s, trial.at_s + trial.record.cost_s) for trial in trials]
+
+
+def together(trials):
+    """How many of some trials ran at the same time, at most."""
+    begun = spans(trials)
+    return max(sum(a <= at < b for a, b in begun) for at, _ in begun)
+
+
+@each("seed", SEEDS)
+def test_eight_workers_measure_different_settings_and_find_the_same_speed(seed):
+    place, found, trials = searched(seed, WORKERS)
+    first = [t for t in trials if t.stage in ("baseline", "search")]
+    tried = [place.space.point(t.record.knobs) for t in first]
+    assert len(set(tried)) == len(tried)
+    assert together(first) > WORKERS / 2
+    _, alone, _ = searched(seed, 0)
+    speeds = [place.truth[each.chosen].tokens_per_second for each in (found, alone)]
+    assert speeds[0] >= 0.999 * speeds[1]
+
+
+def test_confirmation_runs_are_alone_and_on_one_worker():
+    _, _, trials = searched(SEEDS[0], WORKERS)
+    again = [trial for trial in trials if trial.stage == "confirm"]
+    others = [trial for trial in trials if trial.stage != "confirm"]
+    assert together(again) == 1
+    assert max(end for _, end in spans(others)) <= min(at for at, _ in spans(again))
+    assert len({trial.worker for trial in again}) == 1
+
+
+def test_loss_runs_are_at_the_same_time():
+    space = space_of(stage.RECORDS)
+    study, runner = Study(space), stage.Learning(stage.RECORDS, space)
+    search = Search(
+        space,
+        GIVEN,
+        Simulated(study, runner, WORKERS),
+        InOrder([BEST, OTHER]),
+        study,
+        7200.0,
+        conditions=stage.CONDITIONS,
+    )
+    found = search.run()
+    losses = [trial for trial in study.trials if trial.stage == "stability"]
+    assert (found.chosen, found.learns.verdict) == (BEST, "inside")
+    assert together(losses) > 1
+
+
+def proposed(sampler, told=(), running=1):
+    """Tell a study some trials; return the proposals while more and more run."""
+    study = Study(SPACE)
+    strategy = Strategy(study, GIVEN, card_gib=80.0, sampler=sampler)
+    for record in told:
+        study.add("search", record)
+    points = [] if told else [GIVEN]
+    while len(points) < running:
+        for point in points[-1:]:
+            study.enqueue(order(point))
+        points.append(strategy.propose(study.trials).point)
+    return points
+
+
+@each("sampler", ("auto", "tpe", "random"))
+def test_the_same_history_gets_the_same_proposals(sampler):
+    told = [ran(GIVEN, 100), ran(BEST, 150), ran(OTHER, outcome="oom")]
+    points = proposed(sampler, told, running=2)
+    assert points == proposed(sampler, told, running=2)
+    assert len({GIVEN, BEST, OTHER, *points}) == 5
+
+
+@each("sampler", ("auto", "tpe", "random"))
+def test_proposals_differ_before_anything_has_run(sampler):
+    assert len(set(proposed(sampler, running=6))) == 6
