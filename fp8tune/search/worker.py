@@ -34,7 +34,7 @@ from fp8tune.search.real_trials import (
 )
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import build_strategy
-from fp8tune.search.study import SavedStudy, Study, load_study
+from fp8tune.search.study import SavedStudy, Study, described, load_study
 from fp8tune.search.warm_start import kept_start
 from fp8tune.search.workers import POLL_S, LeaseLost, NoStarter, Workers
 from fp8tune.trials.runner import Runner
@@ -58,6 +58,8 @@ def work(url: str, name: str) -> int:
 
     Raises ``CannotSearch`` if this machine cannot take part.
     """
+    if (about := described(name, url)) is not None and "config" not in about:
+        raise CannotSearch(f"the search of study {name} has not begun; try again")
     saved = load_study(name, url)
     study = Study(saved.plan.space, name, url, reads=False)
     members = Members(study.storage, study.optuna.study_name, study.place)
