@@ -245,7 +245,9 @@ class Study:
             self._storage.set_trial_system_attr(
                 frozen._trial_id, "constraints", constraints
             )
-            self.optuna.tell(number, value, state=state)
+            values = None if value is None else [value]
+            # Optuna's own `tell` reads the trial again, twice
+            self._storage.set_trial_state_values(frozen._trial_id, state, values)
         self._read[number] = trial
         self.trials = _in_order(self._read.values())
         return self.trials[-1] if self.trials[-1].number == number else trial
