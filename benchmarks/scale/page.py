@@ -77,10 +77,10 @@ All processes and the database server shared four cores with other programs, so 
 times in ms of wall time are upper limits; `load` is the machine's."""
 PLANNING = "CPU time of planning one trial, without a storage:"
 LIMITS = """\
-What grows: a proposal of the sampler `auto` with the cube of the trials, because its
-speed model is a Gaussian process of all settings that ran; and the rest of planning
-with their number. Past some hundred trials use `--sampler tpe` or `random`, or search
-fewer knobs."""
+Both grow with the number of trials. The speed model of `auto` is a Gaussian process of
+all settings that ran, so that it grows fastest. Where planning takes longer than the
+workers' trials last, divided by their number, workers wait for the coordinator: then
+use `--sampler tpe` or `random`, or search fewer knobs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
