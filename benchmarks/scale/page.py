@@ -67,20 +67,20 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 
 NOTE = """\
 Real coordinators and workers (`python -m benchmarks.scale.storage`). Trials sleep for
-about 20 s, 5 % of them 3 to 10 times as long, and 5 % fail. Every 40 s a worker chosen
+12 or 20 s, 5 % of them 3 to 10 times as long, and 5 % fail. Every 40 s a worker chosen
 at random is killed, and a new one starts. Figures are of one trial: medians, and means
 of CPU time (of the worker's whole process, with its heartbeats and polls). `idle` is
-how long a worker waits from the end of a trial to the next. `repeated` counts the runs
-that a killed worker had begun: one for each worker that was killed in a trial.
+how long a worker waits from the end of a trial to the next one. `repeated` counts the
+runs that a killed worker had begun: one for each worker that was killed in a trial.
 
 All processes and the database server shared four cores with other programs, so that
 times in ms of wall time are upper limits; `load` is the machine's."""
 PLANNING = "CPU time of planning one trial, without a storage:"
 LIMITS = """\
-What grows: a proposal of the sampler `auto` with the cube of the trials, because its
-speed model is a Gaussian process of all settings that ran; and the rest of planning
-with their number. Past some hundred trials use `--sampler tpe` or `random`, or search
-fewer knobs."""
+Both grow with the number of trials. The speed model of `auto` is a Gaussian process of
+all settings that ran, so that it grows fastest. Where planning takes longer than the
+workers' trials last, divided by their number, workers wait for the coordinator: then
+use `--sampler tpe` or `random`, or search fewer knobs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
