@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from fp8tune.search.slurm import STORAGE
 
 LOGS = "workers"
 """Folder of their output, in the study's folder."""
+RESTARTS = 3
+"""How often a worker that was killed is started again, on average."""
 STOP_S = 30.0
 """How long stopped workers may take to end their trials [s]."""
 SHOWN = 4096
@@ -38,31 +40,42 @@ class LocalWorkers:
         storage: str,
         folder: str,
         visible: Sequence[str | None],
+        say: Callable[[str], None],
     ) -> None:
         self._command = command
         self._storage = storage
         self._folder = Path(folder) / LOGS
         self._visible = visible
+        self._say = say
+        self._again = RESTARTS * len(visible)
         self._processes: list[subprocess.Popen[Any]] = []
 
     def start(self) -> None:
         """Start the workers; their output goes to files."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for number, visible in enumerate(self._visible):
-            gpus = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-            with self._log(number).open("ab") as log:
-                process = subprocess.Popen(  # noqa: S603, the command is ours
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, STORAGE: self._storage, **gpus},
-                    start_new_session=True,
-                )
-            self._processes.append(process)
+        self._processes = [self._started(n) for n in range(len(self._visible))]
+
+    def _started(self, number: int) -> subprocess.Popen[Any]:
+        visible = self._visible[number]
+        gpus = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        with self._log(number).open("ab") as log:
+            return subprocess.Popen(  # noqa: S603, the command is ours
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, STORAGE: self._storage, **gpus},
+                start_new_session=True,
+            )
 
     def poll(self) -> str:
-        """Return why no worker is left, ``""`` while one is."""
+        """Start workers again that were killed; return why none is left, or ``""``."""
+        for number, process in enumerate(self._processes):
+            code = process.poll()
+            if code is not None and code < 0 and self._again > 0:
+                self._again -= 1
+                self._say(f"worker {number} was killed (signal {-code}): started again")
+                self._processes[number] = self._started(number)
         if any(process.poll() is None for process in self._processes):
             return ""
         last = (self._last_line(number) for number in range(len(self._processes)))
@@ -111,7 +124,7 @@ def gpus_of_workers(
         names = visible_names()
     count = workers if workers > 0 else len(names) // ranks
     if count * ranks > len(names) or not count:
-        asked = f"{counted(count, 'worker')} of {counted(ranks, 'GPU')}"
+        asked = f"{counted(max(count, 1), 'worker')} of {counted(ranks, 'GPU')}"
         raise CannotSearch(f"{asked} need more than the {len(names)} GPUs here")
     if len(set(names)) < len(names):
         raise CannotSearch(f"--gpus {named}: a GPU is named twice")

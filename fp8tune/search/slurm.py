@@ -284,7 +284,8 @@ def run(words: list[str], more: Mapping[str, str] | None = None) -> str:
             timeout=ANSWER_S,
         )
     except FileNotFoundError:
-        raise Refused(f"{words[0]} is not installed on this machine") from None
+        where = "run this on a machine of the cluster"
+        raise Refused(f"no {words[0]} on this machine; {where}") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"{words[0]} did not answer in {ANSWER_S:.0f} s") from None
     if done.returncode:

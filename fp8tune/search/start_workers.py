@@ -53,7 +53,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         return Steps(allocation, count, each, command, place, study.folder)
     named, workers = options.gpus, options.workers
     gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
-    return LocalWorkers(command, place, study.folder, gpus)
+    return LocalWorkers(command, place, study.folder, gpus, say)
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

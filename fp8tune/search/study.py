@@ -329,8 +329,9 @@ def look(
     place = url or os.path.join(folder, JOURNAL)
     study = _known(folder, url, most)
     if study is None:
-        hint = "" if url else "; a study in a database needs --storage URL"
-        raise BadStudy(f"{without_password(place)}: no study found here{hint}")
+        named = f"no study {os.path.basename(folder)} here"
+        hint = "no study found here; a study in a database needs --storage URL"
+        raise BadStudy(f"{without_password(place)}: {named if url else hint}")
     return _about(study), _trials(study, place)
 
 
