@@ -12,6 +12,7 @@ from benchmarks.stand_in.compare import BF16_STEP, MEMORY, odd_operators, wrong
 from benchmarks.stand_in.watch import Watch
 
 RECORDED = json.loads((RESULTS / "stand_in.json").read_text("utf-8"))
+TORCH = RECORDED["about"]["torch"].partition("+")[0]
 CASES = {case.name: case for case in cases.CASES}
 
 
@@ -44,4 +45,5 @@ def test_a_trial_does_what_the_trainer_did(name, tmp_path, one_thread):
     if "MoE" in name:  # whose memory and operators depend on where tokens go
         return
     assert ours["peaks"] == pytest.approx(theirs["peaks"], rel=MEMORY["cpu"])
-    assert odd_operators({"trainer": theirs, "trial": ours}) == {}
+    if torch.__version__.startswith(TORCH):  # another release has other operators
+        assert odd_operators({"trainer": theirs, "trial": ours}) == {}
