@@ -59,24 +59,24 @@ class Each(InOrder):
 
 
 class Worker(threading.Thread):
-    """A worker with recorded trials; ``dies`` with the trial that it takes then."""
+    """A worker with recorded trials; ``dies`` with the first trial that it takes.
 
-    def __init__(self, place, name, dies_at=-1, environment=HERE):
+    With ``after`` it begins when that worker has taken one.
+    """
+
+    def __init__(self, place, name, *, dies=False, after=None):
         super().__init__(daemon=True)
-        self.place, self.name, self.dies_at = place, name, dies_at
+        self.place, self.name, self.dies, self.after = place, name, dies, after
         self.members = members(place)
-        self.environment = environment
         self.runner = Replay(RECORDS, space_of(RECORDS))
         self.took = []
 
     def run(self):
+        while self.after and not self.after.took:
+            time.sleep(0.01)
         study = Study(SPACE, "s", self.place)
-        about = {
-            "role": "worker",
-            "name": self.name,
-            "environment": self.environment,
-        }
-        with self.members.joined(about) if self.dies_at < 0 else self.mute(about):
+        about = {"role": "worker", "name": self.name, "environment": HERE}
+        with self.members.joined(about):
             while not self.members.over:
                 claimed = study.claim(self.members.number, self.name)
                 if claimed is None:
@@ -84,15 +84,11 @@ class Worker(threading.Thread):
                     continue
                 number, one = claimed
                 self.took.append(number)
-                if len(self.took) > self.dies_at >= 0:
+                if self.dies:
+                    self.members.number = -1  # no more beats, and no leave-taking
                     return
                 record = one.run(self.runner)
                 study.tell(number, record, **one.place(record), worker=self.name)
-
-    def mute(self, about):
-        """Register without a heartbeat, as a process that was just killed."""
-        self.members.join(about)
-        return threading.Lock()
 
 
 def coordinated(place, workers, points=(OTHER, BEST), budget_s=7200.0):
@@ -125,10 +121,10 @@ def test_workers_find_what_a_search_by_itself_finds(place):
 
 
 def test_a_trial_of_a_killed_worker_is_given_back_and_run_again(place):
-    killed, lives = Worker(place, "killed", dies_at=0), Worker(place, "lives")
-    found, study = coordinated(place, [killed, lives])
+    killed = Worker(place, "killed", dies=True)
+    found, study = coordinated(place, [killed, Worker(place, "lives", after=killed)])
     assert (found.chosen, found.verdict) == (BEST, "faster")
-    lost = killed.took[-1]
+    (lost,) = killed.took
     assert lost not in [trial.number for trial in study.trials]
     assert study.optuna.trials[lost].state.name == "FAIL"
     assert {t.worker for t in study.trials if t.stage == "confirm"} == {"lives"}
