@@ -91,7 +91,7 @@ class Sleeping:
     def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
-        """Raise: nothing compares losses here."""
+        """Raise ``NotImplementedError``: no search here has loss runs."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ one with torchtitan's requirements. ``--record`` writes the results.
 
 On the CPU the programs are behind ``benchmarks/verify/on_cpu.py``, which gives the CPU
 to the calls that insist on CUDA. Speeds say nothing about a GPU then; what counts is
-that every trial is told as what it was. ``--device cuda`` runs them as they are.
+that every trial gets the outcome that it had. ``--device cuda`` runs them as they are.
 """
 
 from __future__ import annotations

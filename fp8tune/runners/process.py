@@ -139,7 +139,7 @@ class Listener(Protocol):
         ...
 
     def finished(self) -> bool:
-        """Whether all is said: waiting in vain for the end of the output is fine."""
+        """Whether the result is complete, so that the output need not end."""
         ...
 
 

@@ -193,7 +193,7 @@ class Steps:
         self._count()
 
     def poll(self) -> str:
-        """Start workers again that ended; return why this is in vain, else ""."""
+        """Start workers again that ended; return why no more are started, or ""."""
         now = time.monotonic()
         for process, since in list(self._running.items()):
             if process.poll() is not None:

@@ -7,7 +7,7 @@ When the connection is lost, nobody knows whether the last change was stored. Re
 and setting an attribute can be repeated as they are. The others:
 
 - A new trial carries a token. Before it is created again, it is looked for.
-- A trial that already has the state and the values that it should get is told.
+- A trial that already has the state and the values that it should get has ended.
 - A trial may have been claimed (WAITING to RUNNING) by this call or by another process;
   Optuna says only that it was not this time. The caller did not get it then. It must
   write its name on a trial right after the claim, so that a RUNNING trial without a
