@@ -152,8 +152,8 @@ class Workers:
     def start(self, order: Order) -> int:
         """Give a trial to the first worker that takes it.
 
-        Confirmation runs all go to the same worker while it lives: GPUs differ by more
-        than the gains that these have to show.
+        Confirmation runs all go to the same worker while it lives: GPUs may differ by
+        more than the gains that these have to show.
         """
         if order.stage == "confirm":
             order = order._replace(worker=self._confirming())
