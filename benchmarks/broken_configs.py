@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from fp8tune.edits import CannotEdit
+from fp8tune.formats.edits import CannotEdit
+from fp8tune.formats.toml.document import InvalidToml, parse
+from fp8tune.formats.toml.literal import literal
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.examples import plain_config
-from fp8tune.toml.document import InvalidToml, parse
-from fp8tune.toml.literal import literal
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 WORLD_SIZES = (1, 4, 8, 16, 32)

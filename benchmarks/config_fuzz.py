@@ -31,8 +31,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
-from fp8tune.document import Unreadable
-from fp8tune.edits import unified_diff
+from fp8tune.formats.document import Unreadable
+from fp8tune.formats.edits import unified_diff
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report

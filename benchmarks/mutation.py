@@ -66,12 +66,12 @@ SUBJECTS = {
     "toml-editor": Subject(
         ("toml/edit.py", "toml/literal.py", "toml/spans.py", "toml/strings.py"),
         (
-            "tests/toml/test_edit.py",
-            "tests/toml/test_edit_keys.py",
-            "tests/toml/test_literal.py",
-            "tests/toml/test_strings.py",
-            "tests/toml/test_spans.py",
-            "tests/toml/test_edit_generated.py",
+            "tests/formats/toml/test_edit.py",
+            "tests/formats/toml/test_edit_keys.py",
+            "tests/formats/toml/test_literal.py",
+            "tests/formats/toml/test_strings.py",
+            "tests/formats/toml/test_spans.py",
+            "tests/formats/toml/test_edit_generated.py",
         ),
     ),
     "statistics": Subject(

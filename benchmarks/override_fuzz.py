@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.trainer_fuzz import FIXTURE, ODD_VALUES
 from benchmarks.verdicts import labelled, refusals
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check

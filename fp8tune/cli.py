@@ -191,7 +191,7 @@ def read_config(
     trainer: str = "",
 ) -> Config:
     """Return the config that a command line names; raises ``Failure``."""
-    from fp8tune.document import Unreadable
+    from fp8tune.formats.document import Unreadable
     from fp8tune.lint import config
     from fp8tune.lint.directive import BadTarget, asked
     from fp8tune.lint.discover import CannotRead

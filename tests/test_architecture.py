@@ -15,9 +15,9 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
-HEAVY |= {"matplotlib", "jinja2"}
+HEAVY |= {"matplotlib", "jinja2", "yaml"}
 LIGHT = (
-    "toml",
+    "formats",
     "trainers",
     "facts",
     "lint",
@@ -31,10 +31,7 @@ LIGHT = (
     "commands.lint",
 )
 ALLOWED = {
-    "document": ("edits",),
-    "edits": (),
-    "formats": ("document", "toml"),
-    "toml": ("toml", "document", "edits"),
+    "formats": ("formats",),
     "suggest": (),
     "atomic": (),
     "streams": (),
@@ -51,8 +48,6 @@ ALLOWED = {
         "facts",
         "job",
         "suggest",
-        "document",
-        "edits",
         "formats",
         "_index",
     ),
@@ -63,10 +58,7 @@ ALLOWED = {
         "fields",
         "job",
         "suggest",
-        "document",
-        "edits",
         "formats",
-        "toml",
         "atomic",
         "_index",
     ),
@@ -77,15 +69,13 @@ ALLOWED = {
         "facts",
         "job",
         "suggest",
-        "document",
+        "formats",
     ),
     "phases": (
         "phases",
         "lint",
         "trainers",
         "job",
-        "document",
-        "edits",
         "formats",
     ),
     "trials": ("trials",),
@@ -100,10 +90,7 @@ ALLOWED = {
         "fields",
         "job",
         "suggest",
-        "document",
-        "edits",
         "formats",
-        "toml",
         "atomic",
         "streams",
         "studies",
@@ -111,8 +98,6 @@ ALLOWED = {
     "verify": (
         "atomic",
         "curves",
-        "document",
-        "edits",
         "facts",
         "fields",
         "formats",
@@ -121,7 +106,6 @@ ALLOWED = {
         "streams",
         "studies",
         "suggest",
-        "toml",
         "trainers",
         "verify",
     ),
@@ -133,8 +117,8 @@ ALLOWED = {
         "lint",
         "facts",
         "job",
-        "edits",
         "atomic",
+        "formats",
     ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
     "runners": (
@@ -145,8 +129,6 @@ ALLOWED = {
         "job",
         "suggest",
         "atomic",
-        "document",
-        "edits",
         "formats",
         "verify",
     ),
@@ -180,7 +162,9 @@ def inside(module, room):
 
 
 def test_the_modules_are_found():
-    assert {"fp8tune.cli", "fp8tune.toml", "fp8tune.lint.engine"} <= set(MODULES)
+    assert {"fp8tune.cli", "fp8tune.formats.toml", "fp8tune.lint.engine"} <= set(
+        MODULES
+    )
     assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
 
 
@@ -214,8 +198,8 @@ def test_only_what_is_of_toml_alone_knows_the_format_of_configs():
     users = {
         module
         for module in MODULES
-        if any(inside(name, "toml") for name in imports(module))
-        and not inside(module, "toml")
+        if any(inside(name, "formats.toml") for name in imports(module))
+        and not inside(module, "formats.toml")
     }
     assert users == {*TOML_ITSELF, "fp8tune.formats"}
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from fp8tune.edits import unified_diff
+from fp8tune.formats.edits import unified_diff
 from tests.each import each
 
 

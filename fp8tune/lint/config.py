@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fp8tune.document import ConfigDocument, InvalidText
 from fp8tune.formats import parse
+from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Target
 from fp8tune.lint.directive import read_directive
 from fp8tune.lint.discover import read

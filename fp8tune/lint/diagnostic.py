@@ -3,7 +3,7 @@
 # no future annotations: as strings, they double the import time of a NamedTuple
 from typing import NamedTuple
 
-from fp8tune.document import Span
+from fp8tune.formats.document import Span
 
 
 class Region(NamedTuple):

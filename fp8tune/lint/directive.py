@@ -9,7 +9,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.document import Span
+from fp8tune.formats.document import Span
 from fp8tune.job import Target
 from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest

@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.document import ConfigDocument, InvalidText
 from fp8tune.formats import parse
+from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
@@ -368,7 +368,7 @@ def _filled(template: Template, scope: Any) -> str:
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        from fp8tune.edits import Edit
+        from fp8tune.formats.edits import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fp8tune.document import InvalidText, Lines
 from fp8tune.formats import parse
+from fp8tune.formats.document import InvalidText, Lines
 from fp8tune.job import Target
 from fp8tune.lint.compare import conflicts
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report

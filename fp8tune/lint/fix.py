@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fp8tune.document import ConfigDocument, InvalidText, Path
-from fp8tune.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.facts.memory.verdict import TOO_MUCH
+from fp8tune.formats.document import ConfigDocument, InvalidText, Path
+from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.repair import Repair

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.document import ConfigDocument
-from fp8tune.edits import Edit
+from fp8tune.formats.document import ConfigDocument
+from fp8tune.formats.edits import Edit
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.mark import Ignore, read_ignores
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fp8tune.document import InvalidText
+from fp8tune.formats.document import InvalidText
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Label, Region, Report
 from fp8tune.lint.ruleset import Rules

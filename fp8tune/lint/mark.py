@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.document import ConfigDocument, Span
+from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.lint.rules import RENAMED
 
 FORM = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.document import Path
 from fp8tune.fields import FIELDS
+from fp8tune.formats.document import Path
 from fp8tune.job import Target
 from fp8tune.lint.repair import VERBS
 from fp8tune.lint.rules import Rule

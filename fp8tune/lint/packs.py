@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fp8tune.document import Path, Unreadable
+from fp8tune.formats.document import Path, Unreadable
+from fp8tune.formats.toml.document import Document, InvalidToml, parse
+from fp8tune.formats.toml.strings import offset_in_string
 from fp8tune.lint import experiment
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.discover import CannotRead, read
@@ -25,8 +27,6 @@ from fp8tune.lint.rules import (
 )
 from fp8tune.lint.syntax import ExpressionError
 from fp8tune.suggest import closest
-from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.toml.strings import offset_in_string
 from fp8tune.trainers import faults
 from fp8tune.trainers.about import trainers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fp8tune.document import ConfigDocument, Path, Span
+from fp8tune.formats.document import ConfigDocument, Path, Span
 from fp8tune.job import Job
 from fp8tune.lint.diagnostic import Marked, Region
 from fp8tune.lint.rule_parts import At

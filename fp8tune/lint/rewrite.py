@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.document import InvalidText, Unreadable
-from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
+from fp8tune.formats.document import InvalidText, Unreadable
+from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
 
@@ -52,7 +52,7 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
         result = apply_fixes(data, look, unsafe=options.unsafe_fixes)
     report = result.report._replace(fixed=result.fixed)
     if options.diff:
-        from fp8tune.edits import unified_diff
+        from fp8tune.formats.edits import unified_diff
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)

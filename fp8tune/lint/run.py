@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import BadTarget, asked

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
+from fp8tune.formats.toml.document import MAX_BYTES, InvalidToml, parse
 from fp8tune.job import Target
 from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
-from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
 from fp8tune.trainers.about import misnamed, named
 
 

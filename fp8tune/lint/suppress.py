@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.document import ConfigDocument, Span
+from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
 from fp8tune.lint.mark import Ignore, read_ignores
@@ -100,7 +100,7 @@ def _bad(ignore: Ignore) -> Fault:
     wrong, start = ignore.mistake, ignore.span[0]
     if wrong is None or not wrong.meant:
         return Fault("bad-ignore", (), facts, ignore.span)
-    from fp8tune.edits import Edit
+    from fp8tune.formats.edits import Edit
 
     facts |= {"hint": f"write `{wrong.meant}`", "meant": Words(wrong.meant)}
     edit = Edit(start, start + wrong.end, wrong.beginning)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.document import ConfigDocument, InvalidText, Path
-from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
+from fp8tune.formats.document import ConfigDocument, InvalidText, Path
+from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.wording import counted, plain

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fp8tune import __version__, atomic
-from fp8tune.edits import unified_diff
+from fp8tune.formats.edits import unified_diff
 from fp8tune.lint.wording import plain
 from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot

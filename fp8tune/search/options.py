@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.document import InvalidText, Unreadable
 from fp8tune.formats import parse
+from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch

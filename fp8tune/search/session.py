@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.document import InvalidText, Unreadable
+from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu

@@ -25,7 +25,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
-from fp8tune.document import InvalidText, Unreadable
+from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch

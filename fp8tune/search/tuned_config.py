@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple, TextIO
 
 from fp8tune import atomic
-from fp8tune.edits import unified_diff
+from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.document import Path, Span
+from fp8tune.formats.document import Path, Span
 from fp8tune.trainers.about import trainers
 
 if TYPE_CHECKING:
-    from fp8tune.edits import Edit
+    from fp8tune.formats.edits import Edit
 
 COMMENTED: dict[str, tuple[str, ...]] = {
     "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),

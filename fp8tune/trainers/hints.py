@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key, Schema

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.trainers.schema import Key, Schema, Variants
 from fp8tune.trainers.trainer import Trainer
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.job import Words
 
 _NAME = r"did you mean [`\[]([\w.]+)[`\]]\?"

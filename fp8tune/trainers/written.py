@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fp8tune.document import ConfigDocument, Path
-from fp8tune.edits import CannotEdit, apply
 from fp8tune.formats import parse
+from fp8tune.formats.document import ConfigDocument, Path
+from fp8tune.formats.edits import CannotEdit, apply
 from fp8tune.trainers.trainer import Trainer
 
 

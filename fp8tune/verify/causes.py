@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from fp8tune.document import InvalidText
-from fp8tune.edits import CannotEdit
+from fp8tune.formats.document import InvalidText
+from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Unknown
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.config import Config
@@ -105,7 +105,7 @@ def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:
 
 def diff(config: Config, after: bytes) -> str:
     """Return what changed of a config as a unified diff."""
-    from fp8tune.edits import unified_diff
+    from fp8tune.formats.edits import unified_diff
 
     return unified_diff(config.path, config.data, after)
 

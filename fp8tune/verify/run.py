@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.config import Config, NotAConfig, read_config
 from fp8tune.lint.discover import CannotRead

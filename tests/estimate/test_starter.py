@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.estimate.starter import CannotStart, models, starter
+from fp8tune.formats.toml.document import parse
 from fp8tune.job import Target
-from fp8tune.toml.document import parse
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 

@@ -4,9 +4,9 @@ import tomllib
 
 import pytest
 
+from fp8tune.formats.toml.document import parse
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import ignore
-from fp8tune.toml.document import parse
 from tests.each import each
 
 CONFIG = """\

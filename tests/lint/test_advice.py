@@ -9,15 +9,15 @@ import tomllib
 from functools import cache
 from typing import NamedTuple
 
-from fp8tune.edits import CannotEdit, apply, in_order
+from fp8tune.formats.edits import CannotEdit, apply, in_order
+from fp8tune.formats.toml.document import InvalidToml, parse
+from fp8tune.formats.toml.edit import set_values
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import fixed_bytes
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import InvalidToml, parse
-from fp8tune.toml.edit import set_values
 from fp8tune.trainers.recognise import recognise
 from tests.each import each
 

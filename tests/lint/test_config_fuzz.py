@@ -3,7 +3,7 @@
 from functools import cache, partial
 
 from benchmarks.config_fuzz import TARGETS, corpus, mutated, tried
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.needs import needs_of

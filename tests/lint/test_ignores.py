@@ -4,11 +4,11 @@ import tomllib
 
 import pytest
 
-from fp8tune.edits import apply
+from fp8tune.formats.edits import apply
+from fp8tune.formats.toml.document import parse
 from fp8tune.lint.ignores import renamed, without
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import apply_fixes
-from fp8tune.toml.document import parse
 from tests.each import each
 
 

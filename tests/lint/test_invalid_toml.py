@@ -2,8 +2,8 @@
 
 import pytest
 
+from fp8tune.formats.toml.document import InvalidToml, parse
 from fp8tune.lint.invalid_toml import unquoted_hint
-from fp8tune.toml.document import InvalidToml, parse
 from tests.each import each
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from fp8tune.formats.toml.document import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -18,11 +19,10 @@ from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import apply_fixes, fixed_bytes
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import parse
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
-from tests.toml.values import without_empty
-from tests.toml.writer import Writer
+from tests.formats.toml.values import without_empty
+from tests.formats.toml.writer import Writer
 
 ROOT = Path(__file__).parents[2]
 VERDICTS = ROOT / "tests/data/kempnerforge_verdicts.jsonl.gz"

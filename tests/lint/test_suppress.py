@@ -4,11 +4,11 @@ import datetime
 
 import pytest
 
-from fp8tune.edits import apply
+from fp8tune.formats.edits import apply
+from fp8tune.formats.toml.document import parse
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.suppress import Sieve
-from fp8tune.toml.document import parse
 from tests.each import each
 
 TODAY = datetime.date(2026, 11, 20)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.each import each
+from tests.formats.toml.writer import Writer
 from tests.phases.configs import KEMPNERFORGE, torchtitan
-from tests.toml.writer import Writer
 
 ASKED = ("--bf16-warmup", "30", "--bf16-cooldown", "20")
 OWN = KEMPNERFORGE.encode()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fp8tune.formats.toml.document import parse
 from fp8tune.search.writeback import (
     BLOCK,
     MARK,
@@ -16,9 +17,8 @@ from fp8tune.search.writeback import (
     Choice,
     write_back,
 )
-from fp8tune.toml.document import parse
-from tests.toml.values import canonical, walk
-from tests.toml.writer import documents
+from tests.formats.toml.values import canonical, walk
+from tests.formats.toml.writer import documents
 
 SUMMARY = ("faster: +7.4 % tokens/s", "peak memory 71.0 of 79.1 GiB")
 BATCH = Choice("train.batch_size", 4, "8 -> 4: why")

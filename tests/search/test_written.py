@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.edits import unified_diff
+from fp8tune.formats.edits import unified_diff
 from fp8tune.runners.replay import Replay
 from fp8tune.search.writeback import MARK
 from tests.sample import LLAMA_8B

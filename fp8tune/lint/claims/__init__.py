@@ -10,7 +10,7 @@ the claims, and ``contradiction`` compares them with the keys.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.document import Span
+from fp8tune.formats.document import Span
 from fp8tune.lint.claims.prose import Line
 
 BESIDE = ""

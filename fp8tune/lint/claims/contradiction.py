@@ -9,7 +9,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
-from fp8tune.document import ConfigDocument
+from fp8tune.formats.document import ConfigDocument
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
@@ -250,7 +250,7 @@ class _Reader:
         fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
-        from fp8tune.edits import Edit
+        from fp8tune.formats.edits import Edit
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))

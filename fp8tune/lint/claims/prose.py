@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.document import ConfigDocument, Span
+from fp8tune.formats.document import ConfigDocument, Span
 
 MAX_COMMENTS = 5000
 MAX_LENGTH = 400

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Sequence
 from typing import Any
 
-from fp8tune.document import Span
+from fp8tune.formats.document import Span
 from fp8tune.lint.claims import BESIDE, Claim
 from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.speech import describes, hedged

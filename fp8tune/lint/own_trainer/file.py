@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fp8tune.document import Path, Unreadable
+from fp8tune.formats.document import Path, Unreadable
+from fp8tune.formats.toml.document import Document, InvalidToml, parse
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.suggest import closest
-from fp8tune.toml.document import Document, InvalidToml, parse
 
 MAX_BYTES = 1 << 18
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.document import InvalidText
-from fp8tune.edits import CannotEdit
+from fp8tune.formats.document import InvalidText
+from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.runners.trainer.recipe import Keys, filled
 from fp8tune.trainers.faults import Loaded

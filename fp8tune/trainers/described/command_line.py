@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.described.loader import Loader
 from fp8tune.trainers.schema import Schema

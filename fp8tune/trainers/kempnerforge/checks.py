@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Fault, dotted
 from fp8tune.trainers.kempnerforge.coercion import LARGEST, PLAIN
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema

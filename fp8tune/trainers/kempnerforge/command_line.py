@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.document import Path, Unreadable
+from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge.loader import Config, Loader

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 
 
 class Stranger(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.kempnerforge import checks, coercion, freeze

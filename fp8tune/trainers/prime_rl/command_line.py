@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fp8tune.document import Path, Unreadable
+from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Loaded, dotted
 from fp8tune.trainers.prime_rl.loader import Loader

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.job import Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints

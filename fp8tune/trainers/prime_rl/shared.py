@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 
 BOTH = ("trainer", "orchestrator")
 

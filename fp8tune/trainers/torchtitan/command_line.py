@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fp8tune.document import Path, Unreadable
+from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.schema import Key, Schema

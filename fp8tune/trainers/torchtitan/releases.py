@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from fp8tune.document import Path
+from fp8tune.formats.document import Path
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import read

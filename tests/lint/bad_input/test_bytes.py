@@ -5,9 +5,9 @@ import tomllib
 import pytest
 
 from tests.each import each
+from tests.formats.toml.clock import soon
 from tests.lint.bad_input.cases import BYTES, CONFIG, VLM_CONFIG
 from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
-from tests.toml.clock import soon
 
 
 @pytest.mark.parametrize("text", [CONFIG, VLM_CONFIG])

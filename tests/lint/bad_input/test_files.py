@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.formats.toml.document import MAX_BYTES
 from fp8tune.lint.formats.address import well_formed
-from fp8tune.toml.document import MAX_BYTES
 from tests.each import each
+from tests.formats.toml.clock import soon
 from tests.lint.bad_input.cases import CONFIG, DEEP
 from tests.lint.bad_input.running import in_order, lint, lint_all
-from tests.toml.clock import soon
 
 FILE_NAMES = {
     "newline": b"a\nb.toml",

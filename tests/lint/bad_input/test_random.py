@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.formats.toml import writer
 from tests.lint.bad_input.cases import CONFIG, SECTIONS, VALUES, VLM_CONFIG
 from tests.lint.bad_input.running import EXAMPLES, FORMATS, in_order, lint
-from tests.toml import writer
 
 
 @EXAMPLES

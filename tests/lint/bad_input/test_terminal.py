@@ -4,9 +4,9 @@ import re
 
 from tests.conftest import forget_settings
 from tests.each import each
+from tests.formats.toml.clock import soon
 from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
 from tests.lint.bad_input.running import FORMATS, in_order, lint, lint_all
-from tests.toml.clock import soon
 
 
 @each("place", range(len(PLACES)), ids=PLACES)

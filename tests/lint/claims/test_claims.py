@@ -1,10 +1,10 @@
 """What comments claim: figures with their unit, and modes."""
 
+from fp8tune.formats.toml.document import Document
 from fp8tune.lint.claims import BESIDE
 from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
-from fp8tune.toml.document import Document
 from tests.each import each
 
 

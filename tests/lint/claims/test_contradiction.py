@@ -163,10 +163,10 @@ def test_the_message_says_whose_gpus(lint):
 
 
 def test_the_edit_makes_the_number_right(kempnerforge):
-    from fp8tune.edits import apply
+    from fp8tune.formats.edits import apply
+    from fp8tune.formats.toml.document import parse
     from fp8tune.lint.claims.contradiction import contradictions
     from fp8tune.lint.directive import read_directive
-    from fp8tune.toml.document import parse
 
     text = f"# T\n#\n# ~2.1M tokens/step, 512 seqs/step, effective batch 512\n{CONFIG}"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.formats.toml.document import Document
 from fp8tune.lint.claims.prose import MAX_LENGTH, Comments, Line
 from fp8tune.lint.claims.speech import hedged
-from fp8tune.toml.document import Document
 from tests.each import each
 
 

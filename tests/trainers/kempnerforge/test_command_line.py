@@ -5,7 +5,7 @@
 
 import pytest
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.call import Call
 from tests.each import each
 

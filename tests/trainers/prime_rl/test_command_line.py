@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.prime_rl.command_line import find_call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.document import Unreadable
+from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import trainer
 from tests.each import each

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from fp8tune.edits import CannotEdit
-from fp8tune.toml.literal import literal
+from fp8tune.formats.edits import CannotEdit
+from fp8tune.formats.toml.literal import literal
 from tests.each import each
 
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from fp8tune.document import Lines, Position, Unreadable
-from fp8tune.toml.document import MAX_BYTES, MAX_KEY_PARTS, InvalidToml, parse
+from fp8tune.formats.document import Lines, Position, Unreadable
+from fp8tune.formats.toml.document import MAX_BYTES, MAX_KEY_PARTS, InvalidToml, parse
 from tests.each import each
-from tests.toml.corpus import DIGITS
+from tests.formats.toml.corpus import DIGITS
 
 BOM = b"\xef\xbb\xbf"
 DEEP = 20_000

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from fp8tune.edits import Edit
+    from fp8tune.formats.edits import Edit
 
 Path = tuple[str | int, ...]
 """Keys and array indices from the root, e.g. ``("data", "datasets", 0, "path")``."""

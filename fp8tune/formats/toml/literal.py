@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fp8tune.edits import CannotEdit
+from fp8tune.formats.edits import CannotEdit
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LARGEST = 2**63

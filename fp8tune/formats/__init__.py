@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fp8tune.document import ConfigDocument
-from fp8tune.toml.document import MAX_BYTES as MAX_BYTES
-from fp8tune.toml.document import parse as parse_toml
+from fp8tune.formats.document import ConfigDocument
+from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
+from fp8tune.formats.toml.document import parse as parse_toml
 
 
 def parse(data: bytes) -> ConfigDocument:

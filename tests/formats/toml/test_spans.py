@@ -6,11 +6,11 @@ import tomllib
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from fp8tune.toml.spans import scan
+from fp8tune.formats.toml.spans import scan
 from tests.each import each
-from tests.toml.corpus import VALID
-from tests.toml.values import canonical, walk
-from tests.toml.writer import documents
+from tests.formats.toml.corpus import VALID
+from tests.formats.toml.values import canonical, walk
+from tests.formats.toml.writer import documents
 
 EXAMPLES = settings(
     max_examples=400,

@@ -10,10 +10,10 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.document import Path, Span
-from fp8tune.edits import CannotEdit, Edit
-from fp8tune.toml.document import Document, comments
-from fp8tune.toml.literal import key_text, literal, quote_of
+from fp8tune.formats.document import Path, Span
+from fp8tune.formats.edits import CannotEdit, Edit
+from fp8tune.formats.toml.document import Document, comments
+from fp8tune.formats.toml.literal import key_text, literal, quote_of
 
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -2,8 +2,8 @@
 
 import tomllib
 
-from fp8tune.edits import Edit, apply
-from fp8tune.toml.document import parse
+from fp8tune.formats.edits import Edit, apply
+from fp8tune.formats.toml.document import parse
 
 
 def path_of(dotted):

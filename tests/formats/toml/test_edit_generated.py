@@ -6,11 +6,11 @@ import tomllib
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from fp8tune.edits import CannotEdit, Edit, apply, in_order
-from fp8tune.toml.document import Document, comments, parse
-from fp8tune.toml.edit import move_key, remove_key, rename_key, set_values
-from tests.toml.values import canonical, walk, without_empty
-from tests.toml.writer import documents, scalars
+from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
+from fp8tune.formats.toml.document import Document, comments, parse
+from fp8tune.formats.toml.edit import move_key, remove_key, rename_key, set_values
+from tests.formats.toml.values import canonical, walk, without_empty
+from tests.formats.toml.writer import documents, scalars
 
 SLOWLY = settings(
     max_examples=100,

@@ -4,12 +4,12 @@ import tomllib
 
 import pytest
 
-from fp8tune.edits import CannotEdit, Edit, apply, in_order
-from fp8tune.toml.document import parse
-from fp8tune.toml.edit import remove_key, set_values
+from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
+from fp8tune.formats.toml.document import parse
+from fp8tune.formats.toml.edit import remove_key, set_values
 from tests.each import each
-from tests.toml.editing import edited, path_of
-from tests.toml.values import canonical, walk
+from tests.formats.toml.editing import edited, path_of
+from tests.formats.toml.values import canonical, walk
 
 
 @each(

@@ -4,11 +4,17 @@ import tomllib
 
 import pytest
 
-from fp8tune.edits import CannotEdit
-from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key, set_values
+from fp8tune.formats.edits import CannotEdit
+from fp8tune.formats.toml.edit import (
+    add_header,
+    move_key,
+    remove_key,
+    rename_key,
+    set_values,
+)
 from tests.each import each
-from tests.toml.editing import edited, path_of
-from tests.toml.values import walk
+from tests.formats.toml.editing import edited, path_of
+from tests.formats.toml.values import walk
 
 
 @each(

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from fp8tune.document import Path, Span, Spans
+from fp8tune.formats.document import Path, Span, Spans
 
 _END = r"[ \t]*+(?:#[^\x00-\x08\x0a-\x1f\x7f]*+)?+"
 _BLANK = rf"(?:{_END}\r?\n)*+[ \t]*+"

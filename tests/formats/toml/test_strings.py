@@ -5,9 +5,9 @@ import tomllib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fp8tune.toml.strings import offset_in_string
+from fp8tune.formats.toml.strings import offset_in_string
 from tests.each import each
-from tests.toml.writer import Writer, texts
+from tests.formats.toml.writer import Writer, texts
 
 
 def found(text, inside):

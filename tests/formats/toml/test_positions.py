@@ -1,7 +1,7 @@
 """Positions in a text: lines, columns, spans of keys and values."""
 
-from fp8tune.document import Lines, Position
-from fp8tune.toml.document import parse
+from fp8tune.formats.document import Lines, Position
+from fp8tune.formats.toml.document import parse
 from tests.each import each
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fp8tune.document import Unreadable
-from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
+from fp8tune.formats.document import Unreadable
+from fp8tune.formats.toml.document import MAX_BYTES, InvalidToml, parse
 from tests.each import each
-from tests.toml.clock import soon
-from tests.toml.corpus import DIGITS
+from tests.formats.toml.clock import soon
+from tests.formats.toml.corpus import DIGITS
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,20 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.document import InvalidText, Lines, Path, Position, Span, Spans, Unreadable
-from fp8tune.toml.plain import read_plain
-from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
+from fp8tune.formats.document import (
+    InvalidText,
+    Lines,
+    Path,
+    Position,
+    Span,
+    Spans,
+    Unreadable,
+)
+from fp8tune.formats.toml.plain import read_plain
+from fp8tune.formats.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 if TYPE_CHECKING:
-    from fp8tune.edits import Edit
+    from fp8tune.formats.edits import Edit
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]; the largest that the trainers ship has 4602."""
@@ -60,7 +68,7 @@ class Document:
     @cached_property
     def spans(self) -> Spans:
         """Spans of keys and values, as character offsets into ``text``."""
-        from fp8tune.toml.spans import scan
+        from fp8tune.formats.toml.spans import scan
 
         try:
             return scan(self.text)
@@ -87,31 +95,31 @@ class Document:
 
     def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
         """Set keys: replace their values, or add them to their tables."""
-        from fp8tune.toml import edit
+        from fp8tune.formats.toml import edit
 
         return edit.set_values(self, values)
 
     def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
         """Give a key another name wherever it is named."""
-        from fp8tune.toml import edit
+        from fp8tune.formats.toml import edit
 
         return edit.rename_key(self, path, name)
 
     def remove_key(self, path: Path) -> Edit:
         """Remove a key with its value, or an empty table, with its line."""
-        from fp8tune.toml import edit
+        from fp8tune.formats.toml import edit
 
         return edit.remove_key(self, path)
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
         """Move a key or table, with its comments, to another place."""
-        from fp8tune.toml import edit
+        from fp8tune.formats.toml import edit
 
         return edit.move_key(self, path, to)
 
     def add_header(self, path: Path, section: str) -> Edit:
         """Put the header of a section above a key."""
-        from fp8tune.toml import edit
+        from fp8tune.formats.toml import edit
 
         return edit.add_header(self, path, section)
 
