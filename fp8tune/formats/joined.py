@@ -19,6 +19,7 @@ from fp8tune.formats.document import (
     Lines,
     Path,
     Position,
+    Repeated,
     Span,
     Spans,
 )
@@ -59,6 +60,27 @@ class Joined:
         self.places = tuple(map(Place, self.parts, self._lines_before))
         self.values = _merged((p.section, p.document.values) for p in self.parts)
         self.bom = self.parts[0].document.bom
+        self.format = self.parts[0].document.format
+
+    def read_as(self, loader: str) -> None:
+        """Change ``values`` to what a trainer's loader makes of the scalars."""
+        for part in self.parts:
+            part.document.read_as(loader)
+        self.values = _merged((p.section, p.document.values) for p in self.parts)
+
+    @property
+    def repeated(self) -> list[Repeated]:
+        """The keys that stand in one table of a file more than once."""
+        return [
+            Repeated(
+                _path(part.section) + path,
+                _shifted(span, start),
+                _shifted(first, start),
+                refused,
+            )
+            for part, start in zip(self.parts, self._starts, strict=True)
+            for path, span, first, refused in part.document.repeated
+        ]
 
     @cached_property
     def spans(self) -> Spans:
