@@ -34,13 +34,13 @@ def whole(
     directive: Directive,
     known: Trainer,
     named: Sequence[str],
-) -> tuple[ConfigDocument, Directive]:
+) -> tuple[Joined | None, Directive]:
     """Return a config joined with the other files of its job, if these are known.
 
-    ``named`` are the files that the command line names beside it; raises
-    ``Unreadable`` for one that is no part of the job. For a file that the header comment
-    names, this is a problem of the comment. Files that the config's own keys name are
-    joined where they are found and can be read.
+    ``None`` if it is alone. ``named`` are the files that the command line names beside
+    it; raises ``Unreadable`` for one that is no part of the job. For a file that the
+    header comment names, this is a problem of the comment. Files that the config's own
+    keys name are joined where they are found and can be read.
     """
     folder = os.path.dirname(path)
     said = {os.path.normpath(os.path.join(folder, n)): n for n in directive.beside}
@@ -57,12 +57,12 @@ def whole(
 
 def _joined(
     path: str, document: ConfigDocument, known: Trainer, named: Sequence[str]
-) -> tuple[ConfigDocument, dict[str, str]]:
+) -> tuple[Joined | None, dict[str, str]]:
     """Return a config joined with other files, and why named ones are no part of it."""
     parts, problems = known.about.parts, {}
     if not parts:
         reason = f"{known.about.title} reads one config file"
-        return document, dict.fromkeys(named, reason)
+        return None, dict.fromkeys(named, reason)
     found = {(own := section_of(document.values, known)): Part(own, path, document)}
     for name in named:
         try:
@@ -71,10 +71,8 @@ def _joined(
             problems[name] = str(error).removeprefix(f"{name}: ")
             continue
         if part.section in found:
-            what = (
-                f"its keys belong to `{part.section}`" if part.section else "its keys"
-            )
-            problems[name] = f"{what}, which {found[part.section].path} has already"
+            other = found[part.section].path
+            problems[name] = f"its keys are of the same kind as those of {other}"
         else:
             found[part.section] = part
     for section, about in parts.items():
@@ -84,7 +82,7 @@ def _joined(
                     found[section] = Part(section, place, beside)
                     break
     alone = found.keys() == {""}
-    return document if alone else Joined(found.values()), problems
+    return None if alone else Joined(found.values()), problems
 
 
 def _named(name: str, known: Trainer) -> Part:

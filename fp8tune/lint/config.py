@@ -66,7 +66,8 @@ def read_config(
     if known.about.parts or directive.beside:
         from fp8tune.lint.companions import whole
 
-        document, directive = whole(path, document, directive, known, ())
+        files, directive = whole(path, document, directive, known, ())
+        document = files or document
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     job = known.job(loaded, said)

@@ -78,11 +78,12 @@ def check(
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
     known = trainer(kind.trainer)
-    alone = document
+    alone, files = document, None
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 
-        document, directive = whole(path, alone, directive, known, beside)
+        files, directive = whole(path, alone, directive, known, beside)
+        document = files or alone
     case = partial(_Case, path, document, directive, known, rules, target)
     report = case(others or {}, overrides).report()
     if overrides:
@@ -90,10 +91,10 @@ def check(
         report = _checked_twice(report, first, known)
     if known.version and known.id not in names:
         report = report._replace(told=known.id)
-    if document is not alone:
+    if files:
         from fp8tune.lint.split import split
 
-        report = split(report, document)
+        report = split(report, files)
     return _with_owner(report, alone, known) if any(names) else report
 
 

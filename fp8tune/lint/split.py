@@ -58,10 +58,7 @@ def _union(first: Report, second: Report) -> Report:
     more = [d for d in other.diagnostics if (d.rule, d.region) not in seen]
     merged = sorted((*main.diagnostics, *more), key=lambda d: (d.region, d.code))
     merged = [d._replace(path=main.path) for d in merged]
-    held = (
-        *main.suppressed,
-        *(s for s in other.suppressed if s not in main.suppressed),
-    )
+    held = tuple(dict.fromkeys((*main.suppressed, *other.suppressed)))
     lines = {**other.lines, **main.lines}
     return main._replace(diagnostics=merged, lines=lines, suppressed=held)
 

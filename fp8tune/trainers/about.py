@@ -51,8 +51,8 @@ class PartAbout:
     """A section of a trainer's keys that has a file of its own.
 
     A file with two of ``keys`` may be such a file alone. The values of the keys
-    ``named_by`` are the path of the file, or, with ``file``, of the folder that holds it
-    by this name.
+    ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
+    it by this name.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
