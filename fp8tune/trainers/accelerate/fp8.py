@@ -1,0 +1,1 @@
+"""A launch file and its training arguments as a job."""
