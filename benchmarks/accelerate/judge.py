@@ -147,7 +147,8 @@ def _converted(config: dict[str, Any]) -> int:
     from torchao.float8.float8_linear import Float8Linear
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    _one_process(os.environ.get("ACCELERATE_USE_FSDP") == "true")
+    if "true" in map(os.environ.get, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")):
+        _one_gpu()
     model = LlamaForCausalLM(LlamaConfig(**SIZES, **config.get("model", {})))
     if config["program"] == "accelerator":
         from accelerate import Accelerator
@@ -159,18 +160,15 @@ def _converted(config: dict[str, Any]) -> int:
     return sum(isinstance(module, Float8Linear) for module in model.modules())
 
 
-def _one_process(sharded: bool) -> None:
-    """Start a process group of one; with FSDP it passes for one of GPUs."""
+def _one_gpu() -> None:
+    """Start a process group of one that passes for one of GPUs."""
+    import torch
     from accelerate.state import PartialState
     from accelerate.utils import DistributedType
 
-    os.environ.pop("ACCELERATE_USE_CPU", None)
-    if not sharded:
-        return
-    import torch
-
     ranks = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    os.environ.update(ranks)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    os.environ.update(ranks | address | {"DS_ACCELERATOR": "cpu"})
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 

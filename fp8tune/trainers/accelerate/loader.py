@@ -8,6 +8,9 @@ arguments that nothing reads.
 
 from __future__ import annotations
 
+import os
+import tomllib
+from functools import cache
 from typing import Any
 
 from fp8tune.formats.document import Path
@@ -76,16 +79,16 @@ class _Run:
 
     def files(self, raw: dict[str, Any]) -> None:
         """Load the launch file, then those that belong to it."""
-        launch = {k: v for k, v in raw.items() if k not in OTHER_FILES}
+        others = {k: raw[k] for k in OTHER_FILES if isinstance(raw.get(k), dict)}
+        launch = {key: value for key, value in raw.items() if key not in others}
         if launch:
             self.launch(launch)
-        for name in OTHER_FILES:
-            if isinstance(raw.get(name), dict):
-                self.other(name, raw[name])
+        for name, values in others.items():
+            self.other(name, values)
 
     def launch(self, raw: dict[str, Any]) -> None:
         """Take the launcher's steps, and note what it holds after them."""
-        known = set(self.schema.top_keys) | set(self.schema.sections)
+        known = {*self.schema.top_keys, *self.schema.sections}.difference(OTHER_FILES)
         self.written |= {dotted((key,)) for key in raw}
         unknown = [key for key in raw if key not in known]
         for key in unknown:
@@ -165,7 +168,7 @@ class _Run:
         for name, spec in self.schema.top_keys.items():
             self.values[name] = launch.raw.get(name, spec.default)
         precision = launch.arguments.get("mixed_precision") or launch.raw.get("mixed_precision")
-        self.values["mixed_precision"] = precision or "no"
+        self.values["mixed_precision"] = str(precision or "no").lower()
         for name, (key, _) in arguments(self.schema).items():
             self.values[key] = launch.arguments[name]
             if name in launch.places:
@@ -177,12 +180,20 @@ class _Run:
     def other(self, name: str, raw: dict[str, Any]) -> None:
         """Load training arguments or a DeepSpeed file; other keys are the script's."""
         self.values[name] = True
-        self.values[f"{name}.keys"] = tuple(map(str, raw))
+        if name == "training":
+            self.values["trl_arguments"] = not trl_keys().isdisjoint(raw)
         for key, spec in self.schema.classes[self.schema.section_class(name)].items():
             value = raw.get(key, spec.default)
             self.values[f"{name}.{key}"] = value
             if key in raw:
                 self.written.add(f"{name}.{key}")
             if name == "training" and key in SWITCHES and isinstance(value, str):
-                if value.strip().lower() in FALSE_WORDS:
+                if value.strip().lower() in FALSE_WORDS and not self.values["trl_arguments"]:
                     self.fault("read-as-true", (name, key), value=value)
+
+
+@cache
+def trl_keys() -> frozenset[str]:
+    """Keys by which arguments are told to be TRL's."""
+    with open(os.path.join(os.path.dirname(__file__), "trl.toml"), "rb") as file:
+        return frozenset(tomllib.load(file)["keys"])

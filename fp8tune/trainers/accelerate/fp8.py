@@ -1,1 +1,0 @@
-"""A launch file and its training arguments as a job."""
