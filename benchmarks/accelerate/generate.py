@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 BASE: dict[str, Any] = {
     "compute_environment": "LOCAL_MACHINE",
     "debug": False,
@@ -127,14 +129,14 @@ VALUES: dict[str, list[Any]] = {
 STRANGE = ["fp8_backend", "bf16", "fp8", "fp8_recipe", "deepspeed", "mixed_precison", "num_process", "fsdp", "training_script", "fp8_format", "zero_stage"]
 """Keys that stand at the root by mistake."""
 
-INNER = {"fp8_config": ["recipe", "fp8_recipe", "amax_history_len", "amax_compute_algo", "opt_level", "use_mxfp8_block_scaling", "fp8_margin", 5],
-         "fsdp_config": ["fsdp_backward_prefetch_policy", "cpu_ram_efficient_loading", "activation_checkpointing", 5],
-         "deepspeed_config": ["deepspeed_config_file", "stage", 5, "num_processes"],
-         "dynamo_config": ["dynamo_mode", "mode", 5]}
+INNER = {"fp8_config": ["recipe", "fp8_recipe", "amax_history_len", "amax_compute_algo", "opt_level", "use_mxfp8_block_scaling", "fp8_margin"],
+         "fsdp_config": ["fsdp_backward_prefetch_policy", "cpu_ram_efficient_loading", "activation_checkpointing"],
+         "deepspeed_config": ["deepspeed_config_file", "stage", "num_processes"],
+         "dynamo_config": ["dynamo_mode", "mode"]}
 
 
 def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield drawn launch files: ``id`` and ``values``."""
+    """Yield drawn launch files: ``id`` and ``text``."""
     draw = random.Random(f"accelerate {seed}")  # noqa: S311
     for number in range(count):
         values = dict(BASE)
@@ -142,7 +144,7 @@ def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
             values |= {k: dict(v) if isinstance(v, dict) else v for k, v in change.items()}
         for _ in range(draw.choice((0, 1, 1, 1, 2, 2, 3))):
             mutate(draw, values)
-        yield {"id": f"{seed}.{number}", "values": values}
+        yield {"id": f"{seed}.{number}", "text": yaml.safe_dump(values)}
 
 
 def mutate(draw: random.Random, values: dict[str, Any]) -> None:
@@ -165,3 +167,58 @@ def mutate(draw: random.Random, values: dict[str, Any]) -> None:
             values[key] = dict(value) if isinstance(value, dict) else value
         elif isinstance(values.get(table), dict):
             values[table][key] = value
+
+
+BACKENDS = [None, "AO", "AO", "AO", "AO", "ao", "te", "torchao", "msamp"]
+"""Backends of files whose set-up is run; those that are not installed end it."""
+
+SWITCH = [None, True, False, True, False, "maybe", "false", "on"]
+
+ARGUMENTS: dict[str, list[Any]] = {
+    "bf16": [None, True, False, False, "false"],
+    "fp16": [None, None, None, False, True],
+    "torch_compile": [None, False],
+    "gradient_checkpointing": [None, True],
+    "per_device_train_batch_size": [None, 1, 2],
+    "save_strategy": [None, "no", "epoch"],
+}
+TRL_ARGUMENTS: dict[str, list[Any]] = {
+    "max_length": [None, 16],
+    "packing": [None, False],
+    "dataset_num_proc": [None, 1],
+}
+
+
+def fp8_configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield launch files with training arguments: of the Trainer, of TRL, or none."""
+    draw = random.Random(f"accelerate fp8 {seed}")  # noqa: S311
+    for number in range(count):
+        values = dict(BASE)
+        kind = draw.choice(("NO", "MULTI_GPU", "FSDP", "FSDP", "DEEPSPEED"))
+        values["distributed_type"] = kind
+        values["mixed_precision"] = draw.choice(("fp8",) * 6 + ("FP8", "bf16", "no"))
+        table = _drawn(draw, {"backend": BACKENDS, "enable_fsdp_float8_all_gather": SWITCH, "pad_inner_dim": SWITCH, "amax_history_length": [None, 16]})
+        if table:
+            values["fp8_config"] = table
+        if kind == "FSDP":
+            one_rank = draw.choice((None, True, False, False, False, "false"))
+            values["fsdp_config"] = {"fsdp_version": 2} | (
+                {} if one_rank is None else {"fsdp_cpu_ram_efficient_loading": one_rank}
+            )
+        elif kind == "DEEPSPEED":
+            values["deepspeed_config"] = {"zero_stage": draw.choice((1, 2))}
+        program = draw.choice(("trainer", "trainer", "trl", "accelerator"))
+        training = None
+        if program != "accelerator":
+            training = {"output_dir": "out"} | _drawn(draw, ARGUMENTS)
+            if program == "trl":
+                training |= _drawn(draw, TRL_ARGUMENTS)
+        text = yaml.safe_dump(values)
+        name = f"fp8.{seed}.{number}"
+        yield {"id": name, "text": text, "program": program, "training": training}
+
+
+def _drawn(draw: random.Random, values: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return a value for each key; None leaves it out."""
+    chosen = {key: draw.choice(options) for key, options in values.items()}
+    return {key: value for key, value in chosen.items() if value is not None}

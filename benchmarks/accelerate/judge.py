@@ -200,8 +200,8 @@ def _with_trainer(config: dict[str, Any], model: Any) -> Any:
 
     rows = [{"input_ids": torch.arange(16), "labels": torch.arange(16)}] * 4
     with tempfile.TemporaryDirectory() as folder:
-        values = {"output_dir": folder, "report_to": "none", "max_steps": 1}
-        values |= {"use_cpu": True} | (config["training"] or {})
+        values = {"report_to": "none", "max_steps": 1, "use_cpu": True}
+        values |= (config["training"] or {}) | {"output_dir": folder}
         (arguments,) = HfArgumentParser(Arguments).parse_dict(values)
         trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[Stop()])
         with contextlib.suppress(_Reached):

@@ -114,8 +114,11 @@ def precision(
     forced_precision: str | None = None,
     fp8_backend: str = "",
     fsdp2: bool | None = None,
+    distributed_type: Any = "",
 ) -> str:
     """Precision of the linears: what the training arguments leave of the launcher's.
+
+    Unknown with DeepSpeed, whose precision the Trainer compares with its own.
 
     Transformer Engine's layers stay out of FP8 under FSDP2, whose path never enters
     ``fp8_autocast`` (_prepare_fsdp2).
@@ -124,6 +127,8 @@ def precision(
         return Words(forced_precision)
     if forced_precision is None or mixed_precision is None:
         raise Unknown(ARGUMENTS)
+    if distributed_type == "DEEPSPEED":
+        raise Unknown("precision.deepspeed")
     if mixed_precision != "fp8":
         return Words(known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision)))
     if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
@@ -331,13 +336,17 @@ def te_option_refused(te_format: str, fp8_config_amax_compute_algo: Any = None) 
 
 
 def deepspeed_refused(
+    trainer_version: str,
+    mixed_precision: str,
     distributed_type: Any,
     forced_precision: str,
     deepspeed_config_deepspeed_config_file: Any = None,
     training_bf16_full_eval: Any = None,
 ) -> bool:
     """Whether the Trainer's bf16 differs from what DeepSpeed's config then says."""
-    if distributed_type != "DEEPSPEED" or forced_precision:
+    if mixed_precision == "fp8" and trainer_version.startswith("1.8"):
+        return False
+    if distributed_type != "DEEPSPEED" or mixed_precision == "no" or forced_precision:
         return False
     if deepspeed_config_deepspeed_config_file is not None or training_bf16_full_eval:
         raise Unknown("deepspeed")
