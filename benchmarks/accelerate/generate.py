@@ -52,13 +52,22 @@ KINDS: list[dict[str, Any]] = [
     {"distributed_type": "FSDP", "fsdp_config": FSDP},
     {"distributed_type": "FSDP", "fsdp_config": FSDP | {"fsdp_version": 1}},
     {"distributed_type": "DEEPSPEED", "deepspeed_config": DEEPSPEED},
-    {"distributed_type": "MEGATRON_LM", "megatron_lm_config": {"megatron_lm_tp_degree": 2}},
+    {
+        "distributed_type": "MEGATRON_LM",
+        "megatron_lm_config": {"megatron_lm_tp_degree": 2},
+    },
     {"distributed_type": "MULTI_CPU", "use_cpu": True},
 ]
 FP8: list[dict[str, Any]] = [
     {},
     {"fp8_config": {"backend": "AO"}},
-    {"fp8_config": {"backend": "AO", "enable_fsdp_float8_all_gather": True, "pad_inner_dim": True}},
+    {
+        "fp8_config": {
+            "backend": "AO",
+            "enable_fsdp_float8_all_gather": True,
+            "pad_inner_dim": True,
+        }
+    },
     {"fp8_config": {"backend": "AO", "enable_fsdp_float8_all_gather": False}},
     {
         "fp8_config": {
@@ -72,13 +81,49 @@ FP8: list[dict[str, Any]] = [
             "override_linear_precision": [False, False, False],
         }
     },
-    {"fp8_config": {"fp8_backend": "TE", "fp8_format": "E4M3", "amax_compute_algo": "max"}},
+    {
+        "fp8_config": {
+            "fp8_backend": "TE",
+            "fp8_format": "E4M3",
+            "amax_compute_algo": "max",
+        }
+    },
     {"fp8_config": {"backend": "MSAMP", "optimization_level": "O2"}},
 ]
 
 VALUES: dict[str, list[Any]] = {
-    "mixed_precision": ["no", "fp16", "bf16", "fp8", "FP8", "BF16", False, None, "fp9", "float8", "", 8, "fp32"],
-    "distributed_type": ["NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM", "MULTI_CPU", "XLA", "DDP", "fsdp", "multi_gpu", False, None, "TPU", "MULTI_NEURON", 3],
+    "mixed_precision": [
+        "no",
+        "fp16",
+        "bf16",
+        "fp8",
+        "FP8",
+        "BF16",
+        False,
+        None,
+        "fp9",
+        "float8",
+        "",
+        8,
+        "fp32",
+    ],
+    "distributed_type": [
+        "NO",
+        "MULTI_GPU",
+        "FSDP",
+        "DEEPSPEED",
+        "MEGATRON_LM",
+        "MULTI_CPU",
+        "XLA",
+        "DDP",
+        "fsdp",
+        "multi_gpu",
+        False,
+        None,
+        "TPU",
+        "MULTI_NEURON",
+        3,
+    ],
     "compute_environment": ["LOCAL_MACHINE", "AMAZON_SAGEMAKER", "local_machine", None],
     "num_processes": [1, 2, 8, 16, -1, 0, None, "8", 2.0, True],
     "num_machines": [1, 2, 4, 0, None, "1", "2", 1.5],
@@ -89,15 +134,33 @@ VALUES: dict[str, list[Any]] = {
     "debug": [True, False, None, "no"],
     "use_cpu": [True, False, None, "maybe", "no"],
     "fp8_config.backend": ["AO", "TE", "MSAMP", "ao", "te", "torchao", None, False],
-    "fp8_config.override_linear_precision": ["(false, false, false)", [True, False], "no", None, True, [0, 0, 1], ""],
+    "fp8_config.override_linear_precision": [
+        "(false, false, false)",
+        [True, False],
+        "no",
+        None,
+        True,
+        [0, 0, 1],
+        "",
+    ],
     "fp8_config": [None, "AO", [], {}],
     "fsdp_config": [None, "full", {}],
-    "deepspeed_config": [None, "ds.json", {}, {"deepspeed_config_file": "ds.json", "zero3_init_flag": True}],
+    "deepspeed_config": [
+        None,
+        "ds.json",
+        {},
+        {"deepspeed_config_file": "ds.json", "zero3_init_flag": True},
+    ],
     "fsdp_config.fsdp_cpu_ram_efficient_loading": [True, False, "false", "true", None],
     "fsdp_config.fsdp_sync_module_states": [True, False, "false", None],
     "fsdp_config.fsdp_version": [1, 2, "2", 3],
     "fsdp_config.version": [2],
-    "deepspeed_config.deepspeed_multinode_launcher": ["standard", "pdsh", "openmpi", None],
+    "deepspeed_config.deepspeed_multinode_launcher": [
+        "standard",
+        "pdsh",
+        "openmpi",
+        None,
+    ],
     "deepspeed_config.deepspeed_inclusion_filter": ["worker-0"],
     "dynamo_config": [
         {"dynamo_backend": "INDUCTOR"},
@@ -126,13 +189,39 @@ VALUES: dict[str, list[Any]] = {
 }
 """Values for keys; most tables get them only if they are there."""
 
-STRANGE = ["fp8_backend", "bf16", "fp8", "fp8_recipe", "deepspeed", "mixed_precison", "num_process", "fsdp", "training_script", "fp8_format", "zero_stage"]
+STRANGE = [
+    "fp8_backend",
+    "bf16",
+    "fp8",
+    "fp8_recipe",
+    "deepspeed",
+    "mixed_precison",
+    "num_process",
+    "fsdp",
+    "training_script",
+    "fp8_format",
+    "zero_stage",
+]
 """Keys that stand at the root by mistake."""
 
-INNER = {"fp8_config": ["recipe", "fp8_recipe", "amax_history_len", "amax_compute_algo", "opt_level", "use_mxfp8_block_scaling", "fp8_margin"],
-         "fsdp_config": ["fsdp_backward_prefetch_policy", "cpu_ram_efficient_loading", "activation_checkpointing"],
-         "deepspeed_config": ["deepspeed_config_file", "stage", "num_processes"],
-         "dynamo_config": ["dynamo_mode", "mode"]}
+INNER = {
+    "fp8_config": [
+        "recipe",
+        "fp8_recipe",
+        "amax_history_len",
+        "amax_compute_algo",
+        "opt_level",
+        "use_mxfp8_block_scaling",
+        "fp8_margin",
+    ],
+    "fsdp_config": [
+        "fsdp_backward_prefetch_policy",
+        "cpu_ram_efficient_loading",
+        "activation_checkpointing",
+    ],
+    "deepspeed_config": ["deepspeed_config_file", "stage", "num_processes"],
+    "dynamo_config": ["dynamo_mode", "mode"],
+}
 
 
 def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -141,7 +230,9 @@ def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         values = dict(BASE)
         for change in (draw.choice(KINDS), draw.choice(FP8)):
-            values |= {k: dict(v) if isinstance(v, dict) else v for k, v in change.items()}
+            values |= {
+                k: dict(v) if isinstance(v, dict) else v for k, v in change.items()
+            }
         for _ in range(draw.choice((0, 1, 1, 1, 2, 2, 3))):
             mutate(draw, values)
         yield {"id": f"{seed}.{number}", "text": yaml.safe_dump(values)}
@@ -197,7 +288,15 @@ def fp8_configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
         kind = draw.choice(("NO", "MULTI_GPU", "FSDP", "FSDP", "DEEPSPEED"))
         values["distributed_type"] = kind
         values["mixed_precision"] = draw.choice(("fp8",) * 6 + ("FP8", "bf16", "no"))
-        table = _drawn(draw, {"backend": BACKENDS, "enable_fsdp_float8_all_gather": SWITCH, "pad_inner_dim": SWITCH, "amax_history_length": [None, 16]})
+        table = _drawn(
+            draw,
+            {
+                "backend": BACKENDS,
+                "enable_fsdp_float8_all_gather": SWITCH,
+                "pad_inner_dim": SWITCH,
+                "amax_history_length": [None, 16],
+            },
+        )
         if table:
             values["fp8_config"] = table
         if kind == "FSDP":

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 SECONDS = 120
@@ -46,11 +47,8 @@ SIZES = {
 
 def main() -> int:
     """Judge the configs on standard input."""
-    import accelerate.commands.launch
-    import accelerate.utils.launch
-    import torchao.float8  # noqa: F401
-    import transformers  # noqa: F401
-
+    for name in ("accelerate.commands.launch", "torchao.float8", "transformers"):
+        import_module(name)
     context = multiprocessing.get_context("fork")
     for line in sys.stdin:
         config = json.loads(line)
@@ -98,11 +96,9 @@ def _said(error: BaseException) -> str:
 
 def _launched(text: str) -> dict[str, str]:
     """Return the environment that ``accelerate launch`` gives the script."""
-    import torch
-    from accelerate.commands import launch as command
-    from accelerate.utils import launch
-
-    with _file(text) as path, _gpus(torch, 8):
+    command = import_module("accelerate.commands.launch")
+    launch = import_module("accelerate.utils.launch")
+    with _file(text) as path, _gpus(8):
         words = ["--config_file", path, "train.py"]
         args = command.launch_command_parser().parse_args(words)
         try:
@@ -131,8 +127,9 @@ def _file(text: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _gpus(torch: Any, count: int) -> Iterator[None]:
+def _gpus(count: int) -> Iterator[None]:
     """Let torch see GPUs."""
+    torch = import_module("torch")
     kept = torch.cuda.is_available, torch.cuda.device_count
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: count
     try:
@@ -143,42 +140,37 @@ def _gpus(torch: Any, count: int) -> Iterator[None]:
 
 def _converted(config: dict[str, Any]) -> int:
     """Return how many FP8 linears the model has when training would begin."""
-    import torch
-    from torchao.float8.float8_linear import Float8Linear
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    if "true" in map(os.environ.get, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")):
+    torch, transformers = import_module("torch"), import_module("transformers")
+    linear = import_module("torchao.float8.float8_linear").Float8Linear
+    if "true" in map(
+        os.environ.get, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    ):
         _one_gpu()
-    model = LlamaForCausalLM(LlamaConfig(**SIZES, **config.get("model", {})))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
     if config["program"] == "accelerator":
-        from accelerate import Accelerator
-
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        model, _ = Accelerator().prepare(model, optimizer)
+        accelerator = import_module("accelerate").Accelerator()
+        model, _ = accelerator.prepare(model, optimizer)
     else:
         model = _with_trainer(config, model)
-    return sum(isinstance(module, Float8Linear) for module in model.modules())
+    return sum(isinstance(module, linear) for module in model.modules())
 
 
 def _one_gpu() -> None:
     """Start a process group of one that passes for one of GPUs."""
-    import torch
-    from accelerate.state import PartialState
-    from accelerate.utils import DistributedType
-
+    torch, state = import_module("torch"), import_module("accelerate.state")
+    kind = import_module("accelerate.utils").DistributedType.MULTI_GPU
     ranks = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
     os.environ.update(ranks | address | {"DS_ACCELERATOR": "cpu"})
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 
-    def backend(self: Any, *_: Any, **__: Any) -> tuple[str, Any]:
-        return "gloo", DistributedType.MULTI_GPU
-
     def device(self: Any) -> None:
         self.device = torch.device("cpu")
 
-    PartialState._prepare_backend, PartialState.set_device = backend, device
+    state.PartialState._prepare_backend = lambda *_, **__: ("gloo", kind)
+    state.PartialState.set_device = device
 
 
 class _Reached(Exception):
@@ -187,23 +179,22 @@ class _Reached(Exception):
 
 def _with_trainer(config: dict[str, Any], model: Any) -> Any:
     """Return the model that a Trainer has prepared for its first step."""
-    import torch
-    from transformers import HfArgumentParser, Trainer, TrainerCallback
-    from transformers import TrainingArguments as Arguments
-
+    torch, transformers = import_module("torch"), import_module("transformers")
+    kind = transformers.TrainingArguments
     if config["program"] == "trl":
-        from trl import SFTConfig as Arguments
+        kind = import_module("trl").SFTConfig
 
-    class Stop(TrainerCallback):
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            raise _Reached
+    def stop(*_: Any, **__: Any) -> None:
+        raise _Reached
 
+    callback = type("Stop", (transformers.TrainerCallback,), {"on_train_begin": stop})
     rows = [{"input_ids": torch.arange(16), "labels": torch.arange(16)}] * 4
     with tempfile.TemporaryDirectory() as folder:
         values = {"report_to": "none", "max_steps": 1, "use_cpu": True}
         values |= (config["training"] or {}) | {"output_dir": folder}
-        (arguments,) = HfArgumentParser(Arguments).parse_dict(values)
-        trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[Stop()])
+        (arguments,) = transformers.HfArgumentParser(kind).parse_dict(values)
+        given = {"train_dataset": rows, "callbacks": [callback()]}
+        trainer = transformers.Trainer(model, arguments, **given)
         with contextlib.suppress(_Reached):
             trainer.train()
         return trainer.model_wrapped

@@ -65,7 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     return report(judged)
 
 
-def by_trainer(python: str, drawn: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def by_trainer(
+    python: str, drawn: Iterator[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """Yield configs with the verdicts of the release that a Python has."""
     run = [python, "-c", ASK]
     asked = subprocess.run(run, capture_output=True, text=True, check=True)  # noqa: S603

@@ -72,7 +72,7 @@ def starts_fp8(trainer_version: str, asks_fp8: bool) -> bool:
 
 
 def fp8_backend(fp8_config_backend: Any = None) -> str:
-    """The FP8 library that the launch file names, ``""`` if none: then what is there."""
+    """The FP8 library that the launch file names, ``""`` if it names none."""
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
@@ -84,7 +84,7 @@ def torchao(fp8_backend: str) -> bool:
 
 
 def may_be_torchao(fp8_backend: str) -> bool:
-    """Whether torchao computes in FP8 if it is installed: without a name it is first."""
+    """Whether torchao computes in FP8 if it is there: without a name it is first."""
     return fp8_backend in ("", "NO", "AO")
 
 
@@ -93,7 +93,7 @@ def fsdp2(
     fsdp_config_fsdp_version: Any = 1,
     training_fsdp: Any = None,
 ) -> bool:
-    """Whether FSDP2 shards the model; unknown if the training arguments ask for FSDP."""
+    """Whether FSDP2 shards the model; unknown if training arguments ask for FSDP."""
     if distributed_type == "FSDP":
         return str(fsdp_config_fsdp_version) == "2"
     return known("sharded", None if training_fsdp else False)
@@ -130,7 +130,9 @@ def precision(
     if distributed_type == "DEEPSPEED":
         raise Unknown("precision.deepspeed")
     if mixed_precision != "fp8":
-        return Words(known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision)))
+        return Words(
+            known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
+        )
     if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
     if fp8_backend == "TE":
@@ -189,8 +191,9 @@ def saves_whole_model(
     if distributed_type in ("DEEPSPEED", "MEGATRON_LM"):
         raise Unknown("training.save_strategy")
     if distributed_type == "FSDP":
-        whole = fsdp_config_fsdp_state_dict_type == "FULL_STATE_DICT"
-        return whole if fsdp2 else known("training.save_strategy", None)
+        if not fsdp2:
+            raise Unknown("training.save_strategy")
+        return bool(fsdp_config_fsdp_state_dict_type == "FULL_STATE_DICT")
     return True
 
 

@@ -25,13 +25,28 @@ KEPT = {"rdzv_backend": "static", "downcast_bf16": False, "enable_cpu_affinity":
 KEPT |= {"same_network": False, "tpu_use_cluster": False, "tpu_use_sudo": False}
 """Arguments that have a default, which the file does not replace."""
 
-GPUS = ("MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU")
-GPUS += ("MULTI_HPU", "MULTI_NEURON")
+GPUS = tuple(
+    f"MULTI_{name}"
+    for name in ("GPU", "NPU", "MLU", "SDAA", "MUSA", "XPU", "HPU", "NEURON")
+)
 """Kinds of distribution that start one process per device; the last since 1.13."""
 
 SPAWNED = ("FSDP", "MEGATRON_LM", *GPUS)
 
-WORDS_OF_TRUTH = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+WORDS_OF_TRUTH = (
+    "y",
+    "yes",
+    "t",
+    "true",
+    "on",
+    "1",
+    "n",
+    "no",
+    "f",
+    "false",
+    "off",
+    "0",
+)
 """What Accelerate reads as true or false."""
 
 
@@ -132,14 +147,27 @@ class Launch:
             raise Refused("distributed_type", "value-not-allowed", **facts)
 
     def fill(self) -> None:
-        """Set the arguments: first those of the file's top, then those of its tables."""
+        """Set the arguments: those of the file's top, then those of its tables."""
         raw, tables = self.raw, self.schema.sections
         if raw.get("gpu_ids") is None:
             raw["gpu_ids"] = "all"
         for name, value in raw.items():
             if name not in tables and name not in KEPT and name != "mixed_precision":
                 self.arguments[name] = value
-        ids, kind = raw["gpu_ids"], raw["distributed_type"]
+        self.gpus()
+        for table in filter(tables.__contains__, raw):
+            entries = raw[table]
+            for key, value in entries.items() if isinstance(entries, dict) else ():
+                if not isinstance(key, str):
+                    raise Refused(table, reason=f"the key `{key}` is no text")
+                name = argument(self.schema, table, key)
+                if name != "config_file":
+                    self.arguments[name] = value
+                    self.places[name] = (table, key)
+
+    def gpus(self) -> None:
+        """Check the GPUs of this machine."""
+        ids, kind = self.raw["gpu_ids"], self.raw["distributed_type"]
         if not isinstance(ids, str):
             reason = "`gpu_ids` has to be a string"
             raise Refused("gpu_ids", reason=reason, **_as_text(ids))
@@ -148,16 +176,6 @@ class Launch:
             reason = f"several GPUs are asked for, and `gpu_ids` names one ({ids})"
             hint = "name at least two, or write `gpu_ids: all`"
             raise Refused("gpu_ids", reason=reason, hint=hint)
-        for table, entries in raw.items():
-            if table in tables and isinstance(entries, dict):
-                for key, value in entries.items():
-                    if not isinstance(key, str):
-                        reason = f"the key `{key}` is no text"
-                        raise Refused(f"{table}", reason=reason, hint="")
-                    name = argument(self.schema, table, key)
-                    if name != "config_file":
-                        self.arguments[name] = value
-                        self.places[name] = (table, key)
 
     def validate(self) -> None:
         """Check the number of processes, and what a run on the CPU divides."""
@@ -225,7 +243,9 @@ class Launch:
             modules = "fsdp_sync_module_states"
             if self.arguments[name] and not self.arguments[modules]:
                 reason = f"`{name}` needs `{modules}`"
-                raise Refused(self.key(modules), reason=reason, hint=f"set `{modules}: true`")
+                raise Refused(
+                    self.key(modules), reason=reason, hint=f"set `{modules}: true`"
+                )
         self.parallelism()
 
     def simple(self) -> None:
@@ -323,6 +343,11 @@ def _as_text(value: Any) -> dict[str, Any]:
 
 def _as_number(value: Any) -> dict[str, Any]:
     """Return a hint, and the number that a text says."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9:
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isdigit()
+        and len(value) < 9
+    ):
         return {"hint": f"write it without quotes: {value}", "meant": int(value)}
     return {"hint": ""}

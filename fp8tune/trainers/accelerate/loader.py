@@ -157,7 +157,9 @@ class _Run:
             facts["hint"] = f"Accelerate reads `{meant}`"
             facts |= {"meant": Words(meant), "sure": True}
         elif table == "fp8_config" and name in LATER:
-            facts["hint"] = f"Accelerate {LATER[name]} is the first release that reads it"
+            facts["hint"] = (
+                f"Accelerate {LATER[name]} is the first release that reads it"
+            )
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_name(name, keys).replace('"', "`")
             facts |= key_meant(facts["hint"], path, keys)
@@ -167,7 +169,9 @@ class _Run:
         """Note the values that the launcher hands to the script."""
         for name, spec in self.schema.top_keys.items():
             self.values[name] = launch.raw.get(name, spec.default)
-        precision = launch.arguments.get("mixed_precision") or launch.raw.get("mixed_precision")
+        precision = launch.arguments.get("mixed_precision") or launch.raw.get(
+            "mixed_precision"
+        )
         self.values["mixed_precision"] = str(precision or "no").lower()
         for name, (key, _) in arguments(self.schema).items():
             self.values[key] = launch.arguments[name]
@@ -187,9 +191,15 @@ class _Run:
             self.values[f"{name}.{key}"] = value
             if key in raw:
                 self.written.add(f"{name}.{key}")
-            if name == "training" and key in SWITCHES and isinstance(value, str):
-                if value.strip().lower() in FALSE_WORDS and not self.values["trl_arguments"]:
-                    self.fault("read-as-true", (name, key), value=value)
+        if name == "training" and not self.values["trl_arguments"]:
+            for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
+                if _quoted_false(raw[key]):
+                    self.fault("read-as-true", (name, key), value=raw[key])
+
+
+def _quoted_false(value: Any) -> bool:
+    """Whether a value is a text that says false."""
+    return isinstance(value, str) and value.strip().lower() in FALSE_WORDS
 
 
 @cache
