@@ -146,6 +146,8 @@ def tables() -> dict[str, dict[str, dict[str, Any]]]:
         begins = (prefix,) if prefix else DEEPSPEED
         mine = [a for a in actions if a.dest.startswith(begins)]
         found[name] = {_key(a.dest): _spec(a) for a in mine}
+    if "Ipex" in found:  # read from the file, without an argument since 1.10
+        found["Ipex"] |= {key: {"type": "Any"} for key in ("ipex", "use_xpu")}
     found["Fp8"] = _read_again(found["Fp8"])
     backends = [each.value for each in _backends()]
     found["Fp8"]["backend"]["allowed"] = [b for b in backends if b != "NO"]
