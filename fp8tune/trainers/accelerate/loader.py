@@ -194,7 +194,7 @@ class _Run:
         if name == "training" and not self.values["trl_arguments"]:
             for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
                 if _quoted_false(raw[key]):
-                    self.fault("read-as-true", (name, key), value=raw[key])
+                    self.fault("text-read-as-true", (name, key), value=raw[key])
 
 
 def _quoted_false(value: Any) -> bool:

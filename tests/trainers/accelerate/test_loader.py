@@ -41,10 +41,10 @@ def test_of_a_file_that_is_not_known_nothing_has_a_value(load):
 @each(
     ("arguments", "faults"),
     [
-        ('bf16: "false"', ["read-as-true"]),
+        ('bf16: "false"', ["text-read-as-true"]),
         ('bf16: "false"\n  packing: true', []),  # TrlParser converts text
         ("bf16: false", []),
-        ('torch_compile: "no"', ["read-as-true"]),
+        ('torch_compile: "no"', ["text-read-as-true"]),
         ("anything: of the script", []),
     ],
 )
