@@ -216,7 +216,7 @@ def trl_lines(words: dict[str, Any]) -> Iterator[str]:
     told = words["trl"]["keys"]
     if unknown := sorted(set(told) - (names - common)):
         raise SystemExit(f"no keys of TRL's own: {', '.join(unknown)}")
-    yield "# Keys that TRL's configs have and TrainingArguments of transformers has not,"
+    yield "# Keys of TRL's configs that transformers' TrainingArguments do not have,"
     yield "# of a kind that scripts of one's own do not have."
     yield "#"
     made = "benchmarks/accelerate/schema.py"

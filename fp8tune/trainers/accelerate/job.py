@@ -345,14 +345,21 @@ def deepspeed_refused(
     forced_precision: str,
     deepspeed_config_deepspeed_config_file: Any = None,
     training_bf16_full_eval: Any = None,
+    deepspeed: bool = False,
+    deepspeed_bf16: Any = None,
 ) -> bool:
-    """Whether the Trainer's bf16 differs from what DeepSpeed's config then says."""
+    """Whether the Trainer's bf16 differs from what DeepSpeed's config then says.
+
+    Accelerate fills in what a DeepSpeed file leaves open.
+    """
     if mixed_precision == "fp8" and trainer_version.startswith("1.8"):
         return False
     if distributed_type != "DEEPSPEED" or mixed_precision == "no" or forced_precision:
         return False
-    if deepspeed_config_deepspeed_config_file is not None or training_bf16_full_eval:
-        raise Unknown("deepspeed")
+    own = deepspeed_config_deepspeed_config_file is not None
+    off = isinstance(deepspeed_bf16, dict) and deepspeed_bf16.get("enabled") is False
+    if training_bf16_full_eval or (own and (off or not deepspeed)):
+        raise Unknown("precision.deepspeed")
     return True
 
 
@@ -363,3 +370,9 @@ def _writes(job: Job, option: str) -> bool:
 def _differs(job: Job, option: str) -> bool:
     value = job.given.get(f"fp8_config.{option}")
     return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
+
+
+def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
+    """Whether the script is asked to load the weights in fp16."""
+    names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
+    return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
