@@ -42,6 +42,12 @@ SECTIONS = {
 DEEPSPEED = ("deepspeed_", "zero", "offload_", "gradient_")
 """How the arguments for DeepSpeed begin."""
 
+READ = r'\bargs\.(\w+)|getattr\(args, "(\w+)"'
+"""How the launcher's code reads an argument."""
+
+ANY = {"type": "Any"}
+"""A key of which the launcher takes any value."""
+
 LEGACY = ("fp16", "dynamo_backend")
 """Keys of earlier releases that are converted."""
 
@@ -145,15 +151,26 @@ def tables() -> dict[str, dict[str, dict[str, Any]]]:
             continue
         begins = (prefix,) if prefix else DEEPSPEED
         mine = [a for a in actions if a.dest.startswith(begins)]
+        more = [
+            n for n in sorted(_read_by_launcher()) if prefix and n.startswith(prefix)
+        ]
         found[name] = {_key(a.dest): _spec(a) for a in mine}
-    if "Ipex" in found:  # read from the file, without an argument since 1.10
-        found["Ipex"] |= {key: {"type": "Any"} for key in ("ipex", "use_xpu")}
+        found[name] |= {_key(n): ANY for n in more if _key(n) not in found[name]}
+    if "Ipex" in found:
+        found["Ipex"]["use_xpu"] = ANY
     found["Fp8"] = _read_again(found["Fp8"])
     backends = [each.value for each in _backends()]
     found["Fp8"]["backend"]["allowed"] = [b for b in backends if b != "NO"]
     dynamo = import_module("accelerate.utils").DynamoBackend.list()
     found["Dynamo"]["dynamo_backend"] |= {"default": "NO", "allowed": list(dynamo)}
     return found
+
+
+def _read_by_launcher() -> set[str]:
+    """Return the arguments that the launcher reads; some have no option of their own."""
+    folder = Path(str(import_module("accelerate").__file__)).parent
+    text = (folder / "utils" / "launch.py").read_text(encoding="utf-8")
+    return {name for pair in re.findall(READ, text) for name in pair if name}
 
 
 def _backends() -> Any:

@@ -180,7 +180,9 @@ class Launch:
     def validate(self) -> None:
         """Check the number of processes, and what a run on the CPU divides."""
         if self.arguments["num_processes"] == -1:
-            hint = "set `num_processes`, the number of GPUs on all machines"
+            hint = (
+                "set it to the number of GPUs, or pass --num_processes to the launcher"
+            )
             reason = "`num_processes` is missing"
             raise Refused("num_processes", reason=reason, hint=hint)
         if self.arguments["use_cpu"] and self.number("num_processes") >= 1:

@@ -15,7 +15,13 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Words
-from fp8tune.trainers.accelerate.launch import Launch, Refused, argument, arguments
+from fp8tune.trainers.accelerate.launch import (
+    Launch,
+    Refused,
+    argument,
+    arguments,
+    since,
+)
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -26,6 +32,10 @@ MAX_FAULTS, HINTS = 1000, 20
 
 OTHER_FILES = ("training", "deepspeed")
 """Sections that are files of their own."""
+
+SAGEMAKER = "AMAZON_SAGEMAKER"
+SAGEMAKER_KEYS = ("ec2_instance_type", "iam_role_name")
+"""The other environment, and the keys that its files need."""
 
 ASKED = {
     "amax_history_length": "amax_history_len",
@@ -88,6 +98,9 @@ class _Run:
 
     def launch(self, raw: dict[str, Any]) -> None:
         """Take the launcher's steps, and note what it holds after them."""
+        if raw.get("compute_environment") == SAGEMAKER:
+            self.sagemaker(raw)
+            return
         known = {*self.schema.top_keys, *self.schema.sections}.difference(OTHER_FILES)
         self.written |= {dotted((key,)) for key in raw}
         unknown = [key for key in raw if key not in known]
@@ -101,6 +114,18 @@ class _Run:
             self.refused(refused)
         self.ignored(read)
         self.hold(launch, read)
+
+    def sagemaker(self, raw: dict[str, Any]) -> None:
+        """Note what becomes of a file for SageMaker; its keys are not checked."""
+        missing = [key for key in SAGEMAKER_KEYS if key not in raw]
+        reason = ""
+        if since(self.schema, 1, 10):
+            reason = "since 1.10 it ends with AttributeError for files for SageMaker"
+        elif missing:
+            reason = f"a file for SageMaker needs `{missing[0]}`"
+        if reason:
+            facts = {"reason": reason, "hint": ""}
+            self.fault("launch-refused", ("compute_environment",), **facts)
 
     def refused(self, refused: Refused) -> None:
         """Note what ends the launcher, with the value that was meant."""

@@ -47,7 +47,7 @@ DEEPSPEED = FILE.replace("MULTI_GPU", "DEEPSPEED")
         ),
         (
             "compute_environment: AMAZON_SAGEMAKER\n" + FILE,
-            [("value-not-allowed", "compute_environment")],
+            [("launch-refused", "compute_environment")],
         ),
     ],
 )
