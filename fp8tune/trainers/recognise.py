@@ -152,23 +152,20 @@ class _Match:
 def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
-    A schema is read only if its trainer may know more keys than all before it.
+    A schema is read only if its trainer may know more keys than all before it. Files
+    in TOML have a table; those of other formats may have keys alone.
     """
     most = (-1, 0)
-    views = [
-        (_at_most(v, about), v, about)
-        for about in abouts
-        for v in _views(values, about)
-    ]
-    views.sort(key=itemgetter(0), reverse=True)
-    for bound, view, about in views:
+    pairs = ((view, about) for about in abouts for view in _views(values, about))
+    views = [(_at_most(view, about), view, about) for view, about in pairs]
+    for bound, view, about in sorted(views, key=itemgetter(0), reverse=True):
         if view.keys().isdisjoint(about.tables):
             continue
         for name in about.among(only or about.name):
             if bound <= most:
                 break
             match = _Match(view, trainer(name))
-            if match.tables:
+            if match.tables or (match.known and "toml" not in about.formats):
                 most = max(most, (match.known, match.tables))
                 yield match
 
