@@ -155,9 +155,10 @@ def runs_on_cpu(options: SearchOptions, config: TrainConfig) -> bool:
 
     Raises ``CannotSearch`` if there is no such trainer at ``--trainer-dir``.
     """
+    about, directory = config.trainer.about, options.trainer_dir
     own = options.runner == "command"
     try:
-        return checked(config.trainer.about, options.trainer_dir, own=own).cpu
+        return checked(about, directory, options.device, own=own).cpu
     except CannotLaunch as error:
         raise CannotSearch(str(error)) from None
 

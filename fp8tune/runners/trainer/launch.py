@@ -137,8 +137,7 @@ def find_launch(
     ``gpus`` is how many this machine has, 0 if that is not to be checked. ``python``
     runs it: that of the checkout's ``.venv``, else the one that runs this.
     """
-    recipe = checked(about, directory, own=own)
-    _check_device(about, recipe, device)
+    recipe = checked(about, directory, device, own=own)
     _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
     python = python or _python(folder)
@@ -158,15 +157,16 @@ def find_launch(
     )
 
 
-def checked(about: About, directory: str, *, own: bool) -> Recipe:
+def checked(about: About, directory: str, device: str, *, own: bool) -> Recipe:
     """Return how a trainer is run, if its checkout is there; needs no GPU.
 
-    ``directory`` and ``own`` are as for ``find_launch``. Raises ``CannotLaunch``.
+    The arguments are those of ``find_launch``. Raises ``CannotLaunch``.
     """
     try:
         recipe = _recipe(about, own=own)
     except BadRecipe as error:
         raise CannotLaunch(str(error)) from None
+    _check_device(about, recipe, device)
     _check_folder(about, recipe, directory)
     return recipe
 
