@@ -44,7 +44,7 @@ MAX_LINES = 400
 """Lines of the diff that are shown."""
 SCRIPT = "report.js"
 """The page's script; its digest in the page lets a browser run it and no other."""
-ON_CPU = ("device", "workers")
+ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over."""
 MAX_LINE = 500
 """Longest line of a config that is shown [characters]."""

@@ -423,16 +423,17 @@ class History:
     @cached_property
     def most_at_once(self) -> int:
         """How many trials ran at the same time, at most."""
-        return max((1 + len(self._beside(trial)) for trial in self.trials), default=0)
+        beside = ({t.worker for t in self._beside(trial)} for trial in self.trials)
+        return max((1 + len(workers) for workers in beside), default=0)
 
     def _beside(self, trial: Trial) -> list[Trial]:
-        """Return the other trials that ran when a trial began."""
+        """Return the trials that other workers ran when a trial began."""
         if trial.at_s is None:
             return []
         return [
             other
             for other in self.trials
-            if other.position != trial.position
+            if other.worker != trial.worker
             and other.at_s is not None
             and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
         ]
