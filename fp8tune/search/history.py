@@ -434,6 +434,7 @@ class History:
             other
             for other in self.trials
             if other.worker != trial.worker
+            and other.process == trial.process
             and other.at_s is not None
             and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
         ]

@@ -251,6 +251,7 @@ def test_how_a_search_of_others_is_ended(members, said):
 
 def test_a_coordinator_takes_up_the_orders_of_the_one_before(place):
     before = Study(SPACE, "s", place)
+    before.add("search", ran(BEST, cost_s=60.0), at_s=10.0)
     before.enqueue(order(GIVEN, stage="baseline", at_s=5.0))
     own = members(place)
     own.join({"role": "coordinator"})
@@ -260,4 +261,4 @@ def test_a_coordinator_takes_up_the_orders_of_the_one_before(place):
     search = Search(space_of(RECORDS), GIVEN, pool, InOrder(OTHER), study, 7200.0)
     running = [(p.point, p.stage) for p in search.running.values()]
     assert running == [(GIVEN, "baseline")]
-    assert search.budget.spent == pytest.approx(5.0, abs=1.0)
+    assert search.budget.spent == pytest.approx(70.0, abs=1.0)
