@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from fp8tune import studies
+from fp8tune import completion, studies
 from fp8tune.cli import Failure, need, storage_option, text_or_json
 from fp8tune.extras import SEARCH
 
@@ -20,6 +20,7 @@ from fp8tune.extras import SEARCH
     "--delete",
     default="",
     metavar="NAME",
+    shell_complete=completion.studies,
     help="Delete the study of this name: its trials, logs and report.",
 )
 @text_or_json

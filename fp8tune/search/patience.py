@@ -17,7 +17,6 @@ and setting an attribute can be repeated as they are. The others:
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 import threading
 import time
@@ -85,10 +84,9 @@ def _say(text: str) -> None:
 def _repeated(call: F) -> F:
     """Return a method that repeats this call of a storage until the server answers."""
 
-    @functools.wraps(call)
     def method(self: Patient, *values: Any, **named: Any) -> Any:
-        own = getattr(self._storage, call.__name__)
-        return self._repeat(lambda: own(*values, **named))
+        name = call.__name__
+        return self._repeat(lambda: getattr(self._storage, name)(*values, **named))
 
     return cast("F", method)
 

@@ -79,7 +79,7 @@ from fp8tune.search.start_workers import (
     starter_of,
 )
 from fp8tune.search.stop import STOPPED, Stop
-from fp8tune.search.storage import BadStudy
+from fp8tune.search.storage import BadStudy, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, delete_study, open_study
 from fp8tune.search.tuned_config import (
@@ -297,9 +297,12 @@ def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
     """Return an end of a search that leaves no study if it could not be started."""
 
     def delete(_kind: object, error: BaseException | None, _trace: object) -> None:
-        kept = isinstance(error, (NoWorkers, BadStudy))  # its logs say why
-        if isinstance(error, CannotSearch) and not kept and not study.optuna.trials:
-            with suppress(CannotSearch, OSError):
+        if not isinstance(error, CannotSearch):
+            return
+        if isinstance(error, (NoWorkers, BadStudy)):  # the logs in it say why
+            return
+        with suppress(CannotSearch, OSError), errors_of(study.place):
+            if not study.optuna.get_trials(deepcopy=False):
                 delete_study(study.folder, url)
 
     return delete
