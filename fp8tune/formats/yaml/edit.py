@@ -159,10 +159,16 @@ def _put(values: Any, path: Path, value: Any) -> None:
     for part in path[:-1]:
         if isinstance(values, dict) and values.get(part) is None:
             values[part] = type(values)()
-        values = values[part]
-    if isinstance(values, dict) and not isinstance(path[-1], str):
-        raise CannotEdit("an item of a list")
+        values = values[part] if _has_room(values, part) else None
+    if not _has_room(values, path[-1]):
+        raise CannotEdit(f"there is no table for `{path[-1]}`")
     values[path[-1]] = value if isinstance(value, _Written) else _copy(value)
+
+
+def _has_room(values: Any, part: str | int) -> bool:
+    if isinstance(values, dict):
+        return isinstance(part, str)
+    return isinstance(values, list) and part in range(len(values))
 
 
 def _span(document: Document, path: Path) -> Span:
