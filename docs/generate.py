@@ -39,6 +39,7 @@ EVIDENCE = {
         "fixes",
         "lint_speed",
         "config_fuzz",
+        "yaml_files",
     ),
     "Runs": (
         "verify_logs",
