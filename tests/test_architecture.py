@@ -119,6 +119,7 @@ ALLOWED = {
         "job",
         "atomic",
         "formats",
+        "studies",
     ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
     "runners": (
