@@ -87,7 +87,10 @@ CHANGES: tuple[Config, ...] = (
     {"float8": True},
     *({"bf16": value} for value in (True, False, "auto", "full")),
     {"bf16": False, "fp16": True},
-    *({"rl": kind, "sample_packing": False} for kind in ("dpo", "orpo", "simpo", "ipo")),
+    *(
+        {"rl": kind, "sample_packing": False}
+        for kind in ("dpo", "orpo", "simpo", "ipo")
+    ),
     {"rl": "kto", "remove_unused_columns": False, "sample_packing": False},
     {"rl": "dpo"},
     {"rl": "ppo"},

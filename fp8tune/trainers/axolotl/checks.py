@@ -206,7 +206,9 @@ def _grpo(f: Values) -> bool:
 
 
 def _mistral_common(f: Values) -> bool:
-    names = (f[n] or "" for n in ("base_model", "base_model_config", "tokenizer_config"))
+    names = (
+        f[n] or "" for n in ("base_model", "base_model_config", "tokenizer_config")
+    )
     asked = f["tokenizer_use_mistral_common"]
     if asked is None and any("magistral" in str(name).lower() for name in names):
         asked = True
@@ -225,8 +227,9 @@ CHECKS = (
     Check(
         "fp8_enable_fsdp_float8_all_gather",
         "the FP8 all-gather is only for the recipe tensorwise",
-        lambda f, _: f["fp8_enable_fsdp_float8_all_gather"]
-        and _recipe(f) != "tensorwise",
+        lambda f, _: (
+            f["fp8_enable_fsdp_float8_all_gather"] and _recipe(f) != "tensorwise"
+        ),
         "set it to false, or use the recipe tensorwise",
         only="0.19.0",
     ),
@@ -242,7 +245,11 @@ CHECKS = (
         "either `datasets` or `pretraining_dataset` has to be there",
         lambda f, _: f["datasets"] is None and f["pretraining_dataset"] is None,
     ),
-    Check("datasets", "the type sharegpt is gone: use chat_template", lambda f, _: _sharegpt(f)),
+    Check(
+        "datasets",
+        "the type sharegpt is gone: use chat_template",
+        lambda f, _: _sharegpt(f),
+    ),
     *(
         Check(name, "it has been removed", lambda f, _, name=name: f[name])
         for name in (*UNSLOTH, *REMOVED_SWITCHES)
@@ -264,9 +271,11 @@ CHECKS = (
     Check(
         "eval_sample_packing eval_table_size sample_packing",
         "with `sample_packing` and `eval_table_size`, `eval_sample_packing` has to be false",
-        lambda f, _: f["sample_packing"]
-        and f["eval_table_size"]
-        and f["eval_sample_packing"] is not False,
+        lambda f, _: (
+            f["sample_packing"]
+            and f["eval_table_size"]
+            and f["eval_sample_packing"] is not False
+        ),
     ),
     Check(
         "scaling_softmax",
@@ -277,17 +286,28 @@ CHECKS = (
         "batch_size micro_batch_size gradient_accumulation_steps",
         "two of `micro_batch_size`, `gradient_accumulation_steps` and `batch_size` have to"
         " be set",
-        lambda f, _: sum(
-            map(bool, (f["micro_batch_size"], f["gradient_accumulation_steps"], f["batch_size"]))
-        )
-        < 2,
+        lambda f, _: (
+            sum(
+                map(
+                    bool,
+                    (
+                        f["micro_batch_size"],
+                        f["gradient_accumulation_steps"],
+                        f["batch_size"],
+                    ),
+                )
+            )
+            < 2
+        ),
         only="0.18.0",
     ),
     Check(
         "batch_size",
         "`batch_size` needs `micro_batch_size` or `gradient_accumulation_steps`",
-        lambda f, _: f["batch_size"]
-        and not f.any("micro_batch_size", "gradient_accumulation_steps"),
+        lambda f, _: (
+            f["batch_size"]
+            and not f.any("micro_batch_size", "gradient_accumulation_steps")
+        ),
         only="0.19.0",
     ),
     Check(
@@ -303,7 +323,9 @@ CHECKS = (
     Check(
         "save_steps save_strategy",
         "`save_steps` is only for `save_strategy: steps`",
-        lambda f, _: f["save_strategy"] and f["save_steps"] and f["save_strategy"] != "steps",
+        lambda f, _: (
+            f["save_strategy"] and f["save_steps"] and f["save_strategy"] != "steps"
+        ),
     ),
     Check(
         "saves_per_epoch save_steps",
@@ -318,15 +340,19 @@ CHECKS = (
     Check(
         "eval_steps eval_strategy",
         "`eval_steps` is only for `eval_strategy: steps`",
-        lambda f, _: f["eval_strategy"] and f["eval_steps"] and f["eval_strategy"] != "steps",
+        lambda f, _: (
+            f["eval_strategy"] and f["eval_steps"] and f["eval_strategy"] != "steps"
+        ),
     ),
     Check(
         "eval_steps eval_strategy val_set_size",
         "evaluation needs `val_set_size` above 0 or `test_datasets`",
-        lambda f, _: f["val_set_size"] == 0
-        and f.any("eval_steps", "eval_strategy")
-        and not f["test_datasets"]
-        and f["eval_strategy"] != "no",
+        lambda f, _: (
+            f["val_set_size"] == 0
+            and f.any("eval_steps", "eval_strategy")
+            and not f["test_datasets"]
+            and f["eval_strategy"] != "no"
+        ),
     ),
     Check(
         "evals_per_epoch eval_steps",
@@ -336,9 +362,11 @@ CHECKS = (
     Check(
         "evals_per_epoch eval_strategy",
         "`evals_per_epoch` needs `eval_strategy: steps`, or none",
-        lambda f, _: f["evals_per_epoch"]
-        and f["eval_strategy"]
-        and f["eval_strategy"] != "steps",
+        lambda f, _: (
+            f["evals_per_epoch"]
+            and f["eval_strategy"]
+            and f["eval_strategy"] != "steps"
+        ),
     ),
     Check(
         "do_bench_eval",
@@ -353,14 +381,17 @@ CHECKS = (
     Check(
         "pretrain_multipack_buffer_size",
         "`streaming_multipack_buffer_size` replaces it, and both are set",
-        lambda f, _: f["pretrain_multipack_buffer_size"]
-        and f["streaming_multipack_buffer_size"],
+        lambda f, _: (
+            f["pretrain_multipack_buffer_size"] and f["streaming_multipack_buffer_size"]
+        ),
     ),
     Check(
         "gradient_checkpointing_kwargs unfrozen_parameters",
         "a partly frozen model needs `use_reentrant: false`",
-        lambda f, _: f["unfrozen_parameters"]
-        and f.table("gradient_checkpointing_kwargs")["use_reentrant"] is True,
+        lambda f, _: (
+            f["unfrozen_parameters"]
+            and f.table("gradient_checkpointing_kwargs")["use_reentrant"] is True
+        ),
     ),
     Check(
         "do_causal_lm_eval eval_sample_packing sample_packing",
@@ -370,10 +401,12 @@ CHECKS = (
     Check(
         "eval_causal_lm_metrics",
         f"it is a list of {', '.join(METRICS)}",
-        lambda f, _: f["eval_causal_lm_metrics"]
-        and (
-            not isinstance(f["eval_causal_lm_metrics"], list)
-            or set(f["eval_causal_lm_metrics"]) - set(METRICS)
+        lambda f, _: (
+            f["eval_causal_lm_metrics"]
+            and (
+                not isinstance(f["eval_causal_lm_metrics"], list)
+                or set(f["eval_causal_lm_metrics"]) - set(METRICS)
+            )
         ),
     ),
     Check(
@@ -394,9 +427,9 @@ CHECKS = (
     Check(
         "peft_layers_to_transform unfrozen_parameters",
         "`peft_layers_to_transform` and `unfrozen_parameters` exclude each other",
-        lambda f, _: f["adapter"]
-        and f["peft_layers_to_transform"]
-        and f["unfrozen_parameters"],
+        lambda f, _: (
+            f["adapter"] and f["peft_layers_to_transform"] and f["unfrozen_parameters"]
+        ),
     ),
     Check(
         "peft_layers_pattern",
@@ -431,17 +464,21 @@ CHECKS = (
     Check(
         "remove_unused_columns rl",
         "KTO needs `remove_unused_columns: false` and no packing",
-        lambda f, _: f["rl"] == "kto"
-        and (
-            f.any("sample_packing", "eval_sample_packing")
-            or f["remove_unused_columns"] is not False
+        lambda f, _: (
+            f["rl"] == "kto"
+            and (
+                f.any("sample_packing", "eval_sample_packing")
+                or f["remove_unused_columns"] is not False
+            )
         ),
     ),
     Check(
         "rl trl",
         "the objectives are summed as for GRPO, and GDPO was chosen",
-        lambda f, _: f["rl"] == "gdpo"
-        and f["trl"]["multi_objective_aggregation"] == "sum_then_normalize",
+        lambda f, _: (
+            f["rl"] == "gdpo"
+            and f["trl"]["multi_objective_aggregation"] == "sum_then_normalize"
+        ),
     ),
     Check(
         "dpo_loss_weights dpo_loss_type",
@@ -459,8 +496,10 @@ CHECKS = (
     Check(
         "dpo_use_liger_kernel rl",
         "the Liger kernel of DPO does not compute the loss ipo",
-        lambda _, v: v["dpo_use_liger_kernel"]
-        and (v["rl"] == "ipo" or (v["dpo_loss_type"] or [""])[0] == "ipo"),
+        lambda _, v: (
+            v["dpo_use_liger_kernel"]
+            and (v["rl"] == "ipo" or (v["dpo_loss_type"] or [""])[0] == "ipo")
+        ),
         only="0.19.0",
     ),
     Check(
@@ -476,46 +515,54 @@ CHECKS = (
     Check(
         "optimizer",
         "Q-GaLore excludes adapters and DeepSpeed, and needs FSDP2 with `use_orig_params`",
-        lambda f, _: f["optimizer"] == "q_galore_adamw8bit"
-        and (
-            f["adapter"]
-            or f["deepspeed"]
-            or _not_fsdp2(f)
-            or (
-                _has_fsdp(f)
-                and (f["fsdp_config"] or {}).get("use_orig_params") is not True
+        lambda f, _: (
+            f["optimizer"] == "q_galore_adamw8bit"
+            and (
+                f["adapter"]
+                or f["deepspeed"]
+                or _not_fsdp2(f)
+                or (
+                    _has_fsdp(f)
+                    and (f["fsdp_config"] or {}).get("use_orig_params") is not True
+                )
             )
         ),
     ),
     Check(
         "optimizer",
         "polora needs an adapter and excludes DeepSpeed and tensor parallelism",
-        lambda f, _: f["optimizer"] == "polora"
-        and (
-            f["adapter"] not in LORA
-            or f["deepspeed"]
-            or (f["tensor_parallel_size"] or 1) > 1
-            or _not_fsdp2(f)
-            or f.any("lora_modules_to_save", "unfrozen_parameters", "peft_use_dora")
-            or f.any("peft_trainable_token_indices", "lisa_step_interval")
-            or f.any("reward_model", "process_reward_model", "relora_steps")
-            or f.any("loraplus_lr_ratio", "lr_groups", "embedding_lr")
-            or f["embedding_lr_scale"]
+        lambda f, _: (
+            f["optimizer"] == "polora"
+            and (
+                f["adapter"] not in LORA
+                or f["deepspeed"]
+                or (f["tensor_parallel_size"] or 1) > 1
+                or _not_fsdp2(f)
+                or f.any("lora_modules_to_save", "unfrozen_parameters", "peft_use_dora")
+                or f.any("peft_trainable_token_indices", "lisa_step_interval")
+                or f.any("reward_model", "process_reward_model", "relora_steps")
+                or f.any("loraplus_lr_ratio", "lr_groups", "embedding_lr")
+                or f["embedding_lr_scale"]
+            )
         ),
         only="0.19.0",
     ),
     Check(
         "optimizer deepspeed fsdp_version",
         "flash optimizers exclude DeepSpeed, and need FSDP2 if they are sharded",
-        lambda f, _: str(f["optimizer"] or "").startswith("flash_")
-        and (f["deepspeed"] or _not_fsdp2(f)),
+        lambda f, _: (
+            str(f["optimizer"] or "").startswith("flash_")
+            and (f["deepspeed"] or _not_fsdp2(f))
+        ),
     ),
     Check(
         "batch_flattening",
         "it needs attention for packed sequences, and excludes `sample_packing`",
-        lambda f, v: v["batch_flattening"]
-        and v["batch_flattening"] != "auto"
-        and (_base(attention(f)) not in PACKING or v["sample_packing"]),
+        lambda f, v: (
+            v["batch_flattening"]
+            and v["batch_flattening"] != "auto"
+            and (_base(attention(f)) not in PACKING or v["sample_packing"])
+        ),
     ),
     Check(
         " ".join(CROSS_ENTROPY),
@@ -525,39 +572,49 @@ CHECKS = (
     Check(
         "fsdp_config",
         "disabling `cpu_offload_pin_memory` needs FSDP2 and `offload_params: true`",
-        lambda f, _: f["fsdp_config"]
-        and fsdp_option(f, "cpu_offload_pin_memory") is False
-        and (str(hoisted_version(f)) != "2" or not fsdp_option(f, "offload_params")),
+        lambda f, _: (
+            f["fsdp_config"]
+            and fsdp_option(f, "cpu_offload_pin_memory") is False
+            and (str(hoisted_version(f)) != "2" or not fsdp_option(f, "offload_params"))
+        ),
     ),
     Check(
         "load_in_4bit load_in_8bit fsdp_version",
         "FSDP2 excludes quantised weights in preference training",
-        lambda f, _: hoisted_version(f) == 2
-        and f["rl"] in ("dpo", "kto", "orpo", "ipo")
-        and f.any("load_in_8bit", "load_in_4bit"),
+        lambda f, _: (
+            hoisted_version(f) == 2
+            and f["rl"] in ("dpo", "kto", "orpo", "ipo")
+            and f.any("load_in_8bit", "load_in_4bit")
+        ),
     ),
     Check(
         "optimizer fsdp_config",
         "FSDP1's offload excludes 8-bit optimizers",
-        lambda f, v: v["fsdp_config"]
-        and "8bit" in str(v["optimizer"] or "")
-        and fsdp_option(f, "offload_params")
-        and str(hoisted_version(f)) != "2",
+        lambda f, v: (
+            v["fsdp_config"]
+            and "8bit" in str(v["optimizer"] or "")
+            and fsdp_option(f, "offload_params")
+            and str(hoisted_version(f)) != "2"
+        ),
     ),
     Check(
         "optimizer fsdp_version",
         "FSDP2 excludes this optimizer: use `adamw_torch_8bit`",
-        lambda f, v: v["fsdp_config"]
-        and v["optimizer"] in ("adamw_8bit", "adamw_bnb_8bit")
-        and str(hoisted_version(f)) == "2",
+        lambda f, v: (
+            v["fsdp_config"]
+            and v["optimizer"] in ("adamw_8bit", "adamw_bnb_8bit")
+            and str(hoisted_version(f)) == "2"
+        ),
     ),
     Check(
         "load_in_4bit fsdp_config",
         "FSDP2 with `load_in_4bit` needs `cpu_ram_efficient_loading: false`",
-        lambda f, v: v["fsdp_config"]
-        and str(hoisted_version(f)) == "2"
-        and fsdp_option(f, "cpu_ram_efficient_loading")
-        and v["load_in_4bit"],
+        lambda f, v: (
+            v["fsdp_config"]
+            and str(hoisted_version(f)) == "2"
+            and fsdp_option(f, "cpu_ram_efficient_loading")
+            and v["load_in_4bit"]
+        ),
         only="0.19.0",
     ),
     Check(
@@ -578,8 +635,9 @@ CHECKS = (
     Check(
         "model_quantization_config load_in_8bit load_in_4bit",
         "`model_quantization_config` excludes `load_in_8bit` and `load_in_4bit`",
-        lambda f, _: f["model_quantization_config"]
-        and f.any("load_in_8bit", "load_in_4bit"),
+        lambda f, _: (
+            f["model_quantization_config"] and f.any("load_in_8bit", "load_in_4bit")
+        ),
     ),
     Check(
         "chat_template",
@@ -599,9 +657,9 @@ CHECKS = (
     Check(
         "sample_packing streaming",
         "packing of several streamed data sets is not supported",
-        lambda f, _: f["streaming"]
-        and f["sample_packing"]
-        and len(f["datasets"] or ()) > 1,
+        lambda f, _: (
+            f["streaming"] and f["sample_packing"] and len(f["datasets"] or ()) > 1
+        ),
     ),
     Check(
         "fsdp base_model",
@@ -611,15 +669,18 @@ CHECKS = (
     Check(
         "gradient_checkpointing base_model",
         "MPT models exclude gradient checkpointing",
-        lambda _, v: "mpt" in str(v["base_model"] or "").lower()
-        and v["gradient_checkpointing"],
+        lambda _, v: (
+            "mpt" in str(v["base_model"] or "").lower() and v["gradient_checkpointing"]
+        ),
     ),
     Check(
         "gradient_checkpointing base_model",
         "Nemotron-H needs `sample_packing: true` for gradient checkpointing",
-        lambda _, v: "nemotron-h" in str(v["base_model"] or "").lower()
-        and v["gradient_checkpointing"]
-        and not v["sample_packing"],
+        lambda _, v: (
+            "nemotron-h" in str(v["base_model"] or "").lower()
+            and v["gradient_checkpointing"]
+            and not v["sample_packing"]
+        ),
         only="0.18.0",
     ),
     Check(
@@ -631,12 +692,14 @@ CHECKS = (
         "selective_checkpointing",
         "it needs `gradient_checkpointing` with `use_reentrant: false`, and offloads nothing"
         " but hidden states",
-        lambda f, v: v["selective_checkpointing"]
-        and (
-            not v["gradient_checkpointing"]
-            or f.table("gradient_checkpointing_kwargs")["use_reentrant"]
-            or (v["activation_offloading"] or "hidden_states") != "hidden_states"
-            or v["gradient_checkpointing"] in ("offload", "offload_disk")
+        lambda f, v: (
+            v["selective_checkpointing"]
+            and (
+                not v["gradient_checkpointing"]
+                or f.table("gradient_checkpointing_kwargs")["use_reentrant"]
+                or (v["activation_offloading"] or "hidden_states") != "hidden_states"
+                or v["gradient_checkpointing"] in ("offload", "offload_disk")
+            )
         ),
     ),
     Check(
@@ -652,20 +715,29 @@ CHECKS = (
     Check(
         "fsdp_config",
         "MXFP4 weights need `cpu_ram_efficient_loading: false`",
-        lambda f, _: f["model_quantization_config"] == "Mxfp4Config"
-        and fsdp_option(f, "cpu_ram_efficient_loading") is True,
+        lambda f, _: (
+            f["model_quantization_config"] == "Mxfp4Config"
+            and fsdp_option(f, "cpu_ram_efficient_loading") is True
+        ),
     ),
     Check(
         "fsdp_config",
         "`SIZE_BASED_WRAP` needs `min_num_params`",
-        lambda f, _: fsdp_option(f, "auto_wrap_policy") == "SIZE_BASED_WRAP"
-        and fsdp_option(f, "min_num_params") is None,
+        lambda f, _: (
+            fsdp_option(f, "auto_wrap_policy") == "SIZE_BASED_WRAP"
+            and fsdp_option(f, "min_num_params") is None
+        ),
     ),
     Check(
         "neftune_noise_alpha noisy_embedding_alpha",
         "it has to be above 0",
-        lambda f, v: (v["neftune_noise_alpha"] or f["noisy_embedding_alpha"]) is not None
-        and (v["neftune_noise_alpha"] if v["neftune_noise_alpha"] is not None else 1) <= 0,
+        lambda f, v: (
+            (v["neftune_noise_alpha"] or f["noisy_embedding_alpha"]) is not None
+            and (
+                v["neftune_noise_alpha"] if v["neftune_noise_alpha"] is not None else 1
+            )
+            <= 0
+        ),
     ),
     Check(
         "warmup_ratio rl",
@@ -675,12 +747,14 @@ CHECKS = (
     Check(
         "relora",
         "ReLoRA needs `jagged_restart_steps` and an adapter, and excludes FSDP and DeepSpeed",
-        lambda _, v: v["relora"]
-        and (
-            not v["jagged_restart_steps"]
-            or v["adapter"] not in LORA
-            or v.any("fsdp", "fsdp_config", "deepspeed", "flash_attn_fuse_mlp")
-            or v["lr_scheduler"] == "one_cycle"
+        lambda _, v: (
+            v["relora"]
+            and (
+                not v["jagged_restart_steps"]
+                or v["adapter"] not in LORA
+                or v.any("fsdp", "fsdp_config", "deepspeed", "flash_attn_fuse_mlp")
+                or v["lr_scheduler"] == "one_cycle"
+            )
         ),
     ),
     Check(
@@ -691,16 +765,20 @@ CHECKS = (
     Check(
         "context_parallel_size attn_implementation",
         "context parallelism needs FlashAttention 2, and a batch of 1 with packing",
-        lambda f, v: (v["context_parallel_size"] or v["sequence_parallel_degree"] or 1) > 1
-        and (
-            _base(attention(f)) not in ("flash_attention_2", "flash_attention_3")
-            or (v["sample_packing"] and v["micro_batch_size"] > 1)
+        lambda f, v: (
+            (v["context_parallel_size"] or v["sequence_parallel_degree"] or 1) > 1
+            and (
+                _base(attention(f)) not in ("flash_attention_2", "flash_attention_3")
+                or (v["sample_packing"] and v["micro_batch_size"] > 1)
+            )
         ),
     ),
     Check(
         "optimizer tensor_parallel_size",
         "tensor parallelism excludes 8-bit optimizers",
-        lambda _, v: (v["tensor_parallel_size"] or 1) > 1 and v["optimizer"] in BNB_8BIT,
+        lambda _, v: (
+            (v["tensor_parallel_size"] or 1) > 1 and v["optimizer"] in BNB_8BIT
+        ),
     ),
     Check(
         "rl ebft",
@@ -715,9 +793,11 @@ CHECKS = (
     Check(
         "attn_implementation gemma4_hybrid_attn_impl",
         "the hybrid attention of Gemma 4 needs flash_attention_2",
-        lambda f, _: f["gemma4_hybrid_attn_impl"]
-        and f["attn_implementation"]
-        and f["attn_implementation"] != "flash_attention_2",
+        lambda f, _: (
+            f["gemma4_hybrid_attn_impl"]
+            and f["attn_implementation"]
+            and f["attn_implementation"] != "flash_attention_2"
+        ),
     ),
     Check(
         "attn_implementation",
@@ -735,14 +815,19 @@ CHECKS = (
     Check(
         "large_head_attention",
         "it is one of auto, sdpa, triton_flash",
-        lambda f, _: f["large_head_attention"] is not None
-        and str(f["large_head_attention"]).lower() not in ("auto", "sdpa", "triton_flash"),
+        lambda f, _: (
+            f["large_head_attention"] is not None
+            and str(f["large_head_attention"]).lower()
+            not in ("auto", "sdpa", "triton_flash")
+        ),
     ),
     Check(
         "torch_compile_options",
         f"it takes {', '.join(INDUCTOR)}",
-        lambda _, v: v["torch_compile_options"] is not None
-        and set(v["torch_compile_options"]) - set(INDUCTOR),
+        lambda _, v: (
+            v["torch_compile_options"] is not None
+            and set(v["torch_compile_options"]) - set(INDUCTOR)
+        ),
     ),
     Check(
         "torch_compile_options torch_compile",
@@ -752,20 +837,24 @@ CHECKS = (
     Check(
         "fp32_norms fsdp_version",
         "it needs FSDP2",
-        lambda f, v: v["fp32_norms"]
-        and (v["fsdp_config"] is None or str(hoisted_version(f)) != "2"),
+        lambda f, v: (
+            v["fp32_norms"]
+            and (v["fsdp_config"] is None or str(hoisted_version(f)) != "2")
+        ),
     ),
     Check(
         "ple_cpu_offload",
         "it needs an adapter upon quantised weights, without FSDP and DeepSpeed",
-        lambda f, _: f["ple_cpu_offload"]
-        and (
-            f["fsdp_config"] is not None
-            or f["fsdp"] is not None
-            or f["deepspeed"]
-            or not (
-                (f["adapter"] == "qlora" and f["load_in_4bit"])
-                or (f["adapter"] == "lora" and f["load_in_8bit"])
+        lambda f, _: (
+            f["ple_cpu_offload"]
+            and (
+                f["fsdp_config"] is not None
+                or f["fsdp"] is not None
+                or f["deepspeed"]
+                or not (
+                    (f["adapter"] == "qlora" and f["load_in_4bit"])
+                    or (f["adapter"] == "lora" and f["load_in_8bit"])
+                )
             )
         ),
         only="0.19.0",
@@ -778,8 +867,9 @@ CHECKS = (
     Check(
         "load_in_8bit load_in_4bit adapter",
         "quantised weights need an adapter",
-        lambda f, _: not f.any("adapter", "inference")
-        and f.any("load_in_8bit", "load_in_4bit"),
+        lambda f, _: (
+            not f.any("adapter", "inference") and f.any("load_in_8bit", "load_in_4bit")
+        ),
     ),
     Check(
         "adapter load_in_4bit load_in_8bit",
@@ -799,11 +889,13 @@ CHECKS = (
     Check(
         "quantize_moe_experts",
         "it needs an adapter upon quantised weights, without `lora_target_linear`",
-        lambda f, _: f["quantize_moe_experts"]
-        and (
-            f["lora_target_linear"]
-            or f["adapter"] not in LORA
-            or not f.any("load_in_4bit", "load_in_8bit")
+        lambda f, _: (
+            f["quantize_moe_experts"]
+            and (
+                f["lora_target_linear"]
+                or f["adapter"] not in LORA
+                or not f.any("load_in_4bit", "load_in_8bit")
+            )
         ),
     ),
     Check(
@@ -819,8 +911,10 @@ CHECKS = (
     Check(
         "dataset_exact_deduplication",
         "it excludes streamed data and `skip_prepare_dataset`",
-        lambda f, _: f["dataset_exact_deduplication"]
-        and f.any("streaming", "pretraining_dataset", "skip_prepare_dataset"),
+        lambda f, _: (
+            f["dataset_exact_deduplication"]
+            and f.any("streaming", "pretraining_dataset", "skip_prepare_dataset")
+        ),
     ),
     *(
         Check(name, "it is a number", lambda _, v, name=name: _no_number(v[name]))
@@ -831,7 +925,9 @@ CHECKS = (
 
 def _no_number(value: Any) -> bool:
     """Whether a text is no number; raises ``ValueError`` too."""
-    return isinstance(value, str) and bool(value) and not isinstance(float(value), float)
+    return (
+        isinstance(value, str) and bool(value) and not isinstance(float(value), float)
+    )
 
 
 def refusals(

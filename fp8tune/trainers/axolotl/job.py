@@ -21,7 +21,11 @@ def is_run() -> bool:
 
 
 def preference_trainer(
-    rl: Any, reward_model: Any, process_reward_model: Any, trainer_cls: Any, plugins: Any
+    rl: Any,
+    reward_model: Any,
+    process_reward_model: Any,
+    trainer_cls: Any,
+    plugins: Any,
 ) -> bool:
     """Whether one of TRL's trainers runs, not Axolotl's own.
 

@@ -58,11 +58,15 @@ class Loader:
         """The keys of the plugins of a file; ``None`` if one is not Axolotl's own."""
         names = raw.get("plugins") or []
         keys: dict[str, Key] = {}
-        known = {name.rpartition(".")[2]: name for name in self.schema.classes if "." in name}
+        known = {
+            name.rpartition(".")[2]: name for name in self.schema.classes if "." in name
+        }
         for name in names if isinstance(names, list) else [names]:
             if not str(name).startswith("axolotl.integrations."):
                 return None
-            keys |= self.schema.classes.get(known.get(str(name).rpartition(".")[2], ""), {})
+            keys |= self.schema.classes.get(
+                known.get(str(name).rpartition(".")[2], ""), {}
+            )
         return keys
 
 
@@ -182,7 +186,9 @@ class _Run:
         name = str(path[-1])
         if len(path) == 1 and (self.open or name in OUTSIDE):
             return
-        table = f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
+        table = (
+            f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
+        )
         facts: dict[str, Any] = {"hint": ""}
         plugin = self.plugins.get(name, "") if len(path) == 1 else ""
         if plugin:
@@ -206,5 +212,6 @@ class _Run:
 
 def _with_version(raw: dict[str, Any]) -> dict[str, Any]:
     """The file with the version of FSDP that stands in ``fsdp_config``, if only there."""
-    version = hoisted_version(Values(raw))
-    return raw if raw.get("fsdp_version") or not version else raw | {"fsdp_version": version}
+    if raw.get("fsdp_version") or not isinstance(raw.get("fsdp_config"), dict):
+        return raw
+    return raw | {"fsdp_version": hoisted_version(Values(raw))}
