@@ -187,7 +187,7 @@ class _Run:
         if len(path) == 1 and (self.open or name in OUTSIDE):
             return
         table = (
-            f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
+            f"[{dotted(path[:-1])}]" if path[1:] else f"an {self.schema.title} config"
         )
         facts: dict[str, Any] = {"hint": ""}
         plugin = self.plugins.get(name, "") if len(path) == 1 else ""

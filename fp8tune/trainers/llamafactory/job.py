@@ -24,14 +24,9 @@ def is_run(do_train: Any) -> bool:
     return bool(do_train)
 
 
-def transformers_release(transformers: int | None = None) -> int:
-    """First number of the release of transformers; unknown if nothing pins it.
-
-    LLaMA-Factory 0.9.4 requires transformers 4.
-    """
-    if transformers is None:
-        raise Unknown("transformers_release")
-    return transformers
+def transformers() -> int:
+    """First number of the release of transformers; unknown if nothing pins it."""
+    raise Unknown("transformers")
 
 
 def fp8_asked(fp8: Any) -> bool:
@@ -63,7 +58,7 @@ def fp8_on(job: Any) -> bool:
         return False
     if job["fp8_engine"] == "te":
         return True
-    return bool(job["transformers_release"] < 5)
+    return bool(job["transformers"] < 5)
 
 
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:
