@@ -33,8 +33,8 @@ MAX_FAULTS = 1000
 OUTSIDE = ("strict", "axolotl_config_path", *LEGACY_ATTENTION)
 """Keys that other parts of Axolotl read, beside its classes."""
 
-STRICT = ("FP8Config", "VllmConfig", "TRLConfig")
-"""Classes that may forbid unknown keys: see ``forbids``."""
+NEWER = {"fp8_config": "Axolotl 0.19.0 has it; before, the recipe is tensorwise"}
+"""Keys at the top that later releases have, and what follows."""
 
 PREFIX = "fsdp_"
 """What the keys of ``fsdp_config`` may begin with."""
@@ -191,7 +191,9 @@ class _Run:
         )
         facts: dict[str, Any] = {"hint": ""}
         plugin = self.plugins.get(name, "") if len(path) == 1 else ""
-        if plugin:
+        if len(path) == 1 and name in NEWER:
+            facts["hint"] = NEWER[name]
+        elif plugin:
             facts["hint"] = f"it is a key of {plugin}: add that to `plugins`"
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)
