@@ -38,6 +38,12 @@ ENVIRONMENT = {"torch_version": "2.12.0"}
 BEFORE = dict(os.environ) | {"AXOLOTL_DO_NOT_TRACK": "1"}
 """The environment that each config starts with."""
 
+RENAMED = ("model_config", "model_kwargs", "model_type", "model_revision")
+RENAMED += ("noisy_embedding_alpha", "dataset_processes", "dpo_beta", "flash_attention")
+RENAMED += ("sdp_attention", "eager_attention", "xformers_attention", "flex_attention")
+RENAMED += ("sage_attention", "pretrain_multipack_buffer_size")
+"""Keys that are kept by another name."""
+
 OF_RL = {
     "dpo": ("axolotl.core.trainers.dpo.trainer", "AxolotlDPOTrainer"),
     "ipo": ("axolotl.core.trainers.dpo.trainer", "AxolotlDPOTrainer"),
@@ -74,12 +80,14 @@ def _judge(text: str) -> dict[str, Any]:
     os.environ.update(BEFORE)
     try:
         raw = yaml.safe_load(text)
+        import_module("axolotl.integrations.base").PluginManager._instance = None
         import_module("axolotl.cli.config").prepare_plugins(settings(raw))
         config = validate(settings(raw), CAPABILITIES, ENVIRONMENT)
     except (Exception, SystemExit) as error:  # whatever ends the run
         return {"error": _line(error), "dropped": [], "fp8": None}
     kept = config.keys()
     dropped = [key for key in raw if key not in kept and raw[key] is not None]
+    dropped = [key for key in dropped if key not in RENAMED]
     try:
         return {"error": "", "dropped": dropped, "fp8": _fp8_modules(config)}
     except (Exception, SystemExit) as error:

@@ -786,6 +786,16 @@ CHECKS = (
         lambda f, _: f["rl"] == "ebft" and not f["ebft"],
     ),
     Check(
+        "torch_compile ebft",
+        "EBFT with `mode: strided` and gradient checkpointing excludes it",
+        lambda f, _: (
+            f["rl"] == "ebft"
+            and f["torch_compile"] is True
+            and f.table("ebft")["mode"] == "strided"
+            and f["gradient_checkpointing"]
+        ),
+    ),
+    Check(
         "attn_implementation",
         "deprecated switches of attention exclude it",
         lambda f, _: f["attn_implementation"] and f.any(*LEGACY_ATTENTION),

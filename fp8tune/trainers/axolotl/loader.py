@@ -97,7 +97,7 @@ class _Run:
         for name in raw:
             key = self._own_name(keys, name, path)
             if key not in keys:
-                self.unknown((*path, name), keys)
+                self.unknown((*path, name), keys, raw[name])
         for name, spec in keys.items():
             here = (*path, name)
             given = next((n for n in (name, PREFIX + name) if n in raw), "")
@@ -178,13 +178,15 @@ class _Run:
         keys = self.schema.classes["Dataset"]
         for number, entry in enumerate(raw):
             for name in entry.keys() - keys.keys():
-                self.unknown((*path, number, name), keys)
+                self.unknown((*path, number, name), keys, entry[name])
         return raw
 
-    def unknown(self, path: Path, keys: dict[str, Key]) -> None:
+    def unknown(self, path: Path, keys: dict[str, Key], value: Any) -> None:
         """Note a key that is dropped; none at the top where plugins are unknown."""
         name = str(path[-1])
         if len(path) == 1 and (self.open or name in OUTSIDE):
+            return
+        if value is None:  # as if it were not there
             return
         table = (
             f"[{dotted(path[:-1])}]" if path[1:] else f"an {self.schema.title} config"

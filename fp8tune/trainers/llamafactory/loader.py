@@ -10,6 +10,9 @@ benchmarks.llamafactory.verdicts`` compares this with the trainer.
 
 from __future__ import annotations
 
+import os
+import tomllib
+from functools import cache
 from typing import Any
 
 from fp8tune.trainers.faults import Fault, Loaded
@@ -22,6 +25,15 @@ HINTS = 20
 """Unknown keys with a hint, at most."""
 
 MAX_FAULTS = 1000
+
+MEGATRON = (
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size"),
+    *("expert_model_parallel_size", "sequence_parallel", "use_distributed_optimizer"),
+    *("bias_activation_fusion", "apply_rope_fusion", "overlap_param_gather"),
+    *("overlap_grad_reduce", "moe_grouped_gemm", "moe_token_dispatcher_type"),
+    *("recompute_granularity", "recompute_method", "recompute_num_layers"),
+)
+"""Keys of the arguments that USE_MCA puts in place of transformers' (mcore_adapter)."""
 
 ENUMS = (
     *("eval_strategy", "logging_strategy", "save_strategy", "hub_strategy"),
@@ -42,10 +54,13 @@ class Loader:
         faults: list[Fault] = []
         values: dict[str, Any] = {}
         keys = self.schema.top_keys
+        if not raw.keys().isdisjoint(MEGATRON):
+            return Loaded({}, raw.keys() & keys.keys(), [])  # other classes read it
         for name, spec in keys.items():
             values[name] = raw.get(name, spec.default)
             if name in raw:
                 faults += self._value(name, spec, raw[name])
+        faults += _of_one_release(self.schema.version, raw)
         unknown = [name for name in raw if name not in keys][:MAX_FAULTS]
         faults += map(self._unknown, unknown, range(len(unknown)))
         faults += _refused(values, raw)
@@ -84,3 +99,21 @@ def _refused(values: dict[str, Any], raw: dict[str, Any]) -> list[Fault]:
         facts = {"key": key, "reason": reason, "hint": hint}
         faults.append(Fault("refused-settings", (key,), facts))
     return faults
+
+
+def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
+    """Keys that LLaMA-Factory has only with one release of transformers."""
+    faults = []
+    for release, names in _releases().get(version, {}).items():
+        other = "4" if release == "5" else "5"
+        facts = {"release": release, "other": other}
+        mine = (name for name in names if name in raw)
+        faults += [Fault("key-of-one-release", (n,), {"key": n, **facts}) for n in mine]
+    return faults
+
+
+@cache
+def _releases() -> dict[str, dict[str, list[str]]]:
+    path = os.path.join(os.path.dirname(__file__), "releases.toml")
+    with open(path, "rb") as file:
+        return tomllib.load(file)
