@@ -1,9 +1,10 @@
 """Whether fp8tune refuses what a YAML trainer refuses, and knows where FP8 is on.
 
-Shared by ``benchmarks/llamafactory/verdicts.py`` and ``benchmarks/axolotl/verdicts.py``.
-Each trainer has ``generate.py``, which draws configs, and ``judge.py``, which runs in a
-Python of the trainer: a verdict has ``error``, ``fp8`` (the number of FP8 modules after the
-trainer's own set-up), and the versions that were installed.
+Shared by ``benchmarks/llamafactory/verdicts.py`` and
+``benchmarks/axolotl/verdicts.py``. Each trainer has ``generate.py``, which draws
+configs, and ``judge.py``, which runs in a Python of the trainer: a verdict has
+``error``, ``fp8`` (the number of FP8 modules after the trainer's own set-up), and the
+versions that were installed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from fp8tune.trainers.trainer import trainer
 Verdict = dict[str, Any]
 
 SET_UP = "set-up "
-"""Beginning of errors that end the set-up on this machine, after the config is accepted."""
+"""Beginning of errors that end the set-up on this machine, after the config is
+accepted.
+"""
 
 
 class Compared(NamedTuple):
@@ -106,8 +109,8 @@ def report(of: Compared, judged: list[Verdict]) -> int:
         print("\n".join([*different, *lies]), end="\n" if different or lies else "")
         print(f"{of.name} {' with transformers '.join(filter(None, group))}:")
         print(
-            f"  {len(clear) - len(different)} of {len(clear)} agree ({refused} refused), "
-            f"{len(mine) - len(clear)} depend on packages"
+            f"  {len(clear) - len(different)} of {len(clear)} agree"
+            f" ({refused} refused), {len(mine) - len(clear)} depend on packages"
         )
         on = sum(verdict["fp8"] > 0 for verdict, _ in known)
         print(

@@ -1,8 +1,8 @@
 """Configs of Axolotl as people write them, right and wrong, drawn at random.
 
-A config starts from one that Axolotl accepts. Then a few things change: FP8 and precision,
-FSDP, adapters, RL, data, schedules, evaluation, attention; a key's value, type or name. A
-quarter of the changes are made at any key of the schema.
+A config starts from one that Axolotl accepts. Then a few things change: FP8 and
+precision, FSDP, adapters, RL, data, schedules, evaluation, attention; a key's value,
+type or name. A quarter of the changes are made at any key of the schema.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """What Axolotl itself does with configs, one JSON line each.
 
-``TRAINER_PYTHON -m benchmarks.axolotl.judge < configs.jsonl`` needs a Python with Axolotl,
-transformers, accelerate, trl and torchao as Axolotl pins them. An input line holds
-``yaml``. The output adds ``error``, the beginning of what ends the run before it trains
-(``""`` if it starts), ``dropped``, the keys at the top that its classes do not keep, and
-``fp8``, the number of Float8Linear modules after the trainer's own set-up of a tiny Llama
-(``null`` if it is refused).
+``TRAINER_PYTHON -m benchmarks.axolotl.judge < configs.jsonl`` needs a Python with
+Axolotl, transformers, accelerate, trl and torchao as Axolotl pins them. An input line
+holds ``yaml``. The output adds ``error``, the beginning of what ends the run before it
+trains (``""`` if it starts), ``dropped``, the keys at the top that its classes do not
+keep, and ``fp8``, the number of Float8Linear modules after the trainer's own set-up of
+a tiny Llama (``null`` if it is refused).
 
-The text goes through ``yaml.safe_load`` and ``validate_config`` with the capabilities of
-one H100, as ``axolotl train FILE`` does on such a machine. Then the environment is set,
-the FP8 patches are applied, and the class of the trainer for the config makes its
-accelerator, which prepares the model, on the CPU and without FSDP. Models and data are not
-looked up.
+The text goes through ``yaml.safe_load`` and ``validate_config`` with the capabilities
+of one H100, as ``axolotl train FILE`` does on such a machine. Then the environment is
+set, the FP8 patches are applied, and the class of the trainer for the config makes its
+accelerator, which prepares the model, on the CPU and without FSDP. Models and data are
+not looked up.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ ENVIRONMENT = {"torch_version": "2.12.0"}
 BEFORE = dict(os.environ) | {"AXOLOTL_DO_NOT_TRACK": "1"}
 """The environment that each config starts with."""
 
-RENAMED = ("model_config", "model_kwargs", "model_type", "model_revision")
-RENAMED += ("noisy_embedding_alpha", "dataset_processes", "dpo_beta", "flash_attention")
-RENAMED += ("sdp_attention", "eager_attention", "xformers_attention", "flex_attention")
-RENAMED += ("sage_attention", "pretrain_multipack_buffer_size")
+RENAMED = (
+    *("model_config", "model_kwargs", "model_type", "model_revision", "dpo_beta"),
+    *("noisy_embedding_alpha", "dataset_processes", "flash_attention"),
+    *("sdp_attention", "eager_attention", "xformers_attention", "flex_attention"),
+    *("sage_attention", "pretrain_multipack_buffer_size"),
+)
 """Keys that are kept by another name."""
 
 OF_RL = {
@@ -100,11 +102,11 @@ def _line(error: BaseException) -> str:
 
 def _fp8_modules(config: Any) -> int:
     """Return how many linears of a tiny model the trainer's set-up converts."""
-    from accelerate.state import AcceleratorState
-    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
-
-    original = Trainer.create_accelerator_and_postprocess
-    AcceleratorState._reset_state(reset_partial_state=True)
+    transformers = import_module("transformers")
+    state = import_module("accelerate.state").AcceleratorState
+    owner = transformers.Trainer
+    original = owner.create_accelerator_and_postprocess
+    state._reset_state(reset_partial_state=True)
     for name in ("fsdp", "fsdp_config", "deepspeed", "context_parallel_size"):
         config[name] = None  # one process on a CPU
     import_module("axolotl.utils.trainer").prepare_optim_env(config)
@@ -117,14 +119,14 @@ def _fp8_modules(config: Any) -> int:
         builder._configure_precision_settings(SimpleNamespace(cfg=config), arguments)
         kind = _trainer_class(config)
         trainer = kind.__new__(kind)
-        trainer.args = TrainingArguments(**arguments)
+        trainer.args = transformers.TrainingArguments(**arguments)
         sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-        shape = LlamaConfig(vocab_size=128, num_attention_heads=4, **sizes)
-        trainer.model = LlamaForCausalLM(shape)
+        shape = transformers.LlamaConfig(vocab_size=128, num_attention_heads=4, **sizes)
+        trainer.model = transformers.LlamaForCausalLM(shape)
         trainer.create_accelerator_and_postprocess()
         prepared = trainer.accelerator.prepare(trainer.model)
     finally:
-        Trainer.create_accelerator_and_postprocess = original
+        owner.create_accelerator_and_postprocess = original
     return sum(type(m).__name__ == "Float8Linear" for m in prepared.modules())
 
 

@@ -3,13 +3,14 @@
 ``TRAINER_PYTHON -m benchmarks.llamafactory.judge < configs.jsonl`` needs a Python with
 LLaMA-Factory, transformers, accelerate and torchao. An input line holds ``yaml``. The
 output adds ``error``, the beginning of what ends the run before it trains (``""`` if it
-starts), and ``fp8``, the number of Float8Linear modules after the trainer's own set-up of
-a tiny Llama (``null`` if it is refused, or the stage's trainer needs more than a model).
+starts), and ``fp8``, the number of Float8Linear modules after the trainer's own set-up
+of a tiny Llama (``null`` if it is refused, or the stage's trainer needs more than a
+model).
 
-The text goes through ``read_args`` and ``get_train_args``, as
-``llamafactory-cli train FILE`` does. Then the stage's trainer is built and Accelerate
-prepares the model. A GPU with bf16 is taken to be there; models, data and adapters are
-not looked up. Optional packages of features are taken to be installed.
+The text goes through ``read_args`` and ``get_train_args``, as ``llamafactory-cli train
+FILE`` does. Then the stage's trainer is built and Accelerate prepares the model. A GPU
+with bf16 is taken to be there; models, data and adapters are not looked up. Optional
+packages of features are taken to be installed.
 """
 
 from __future__ import annotations
@@ -68,20 +69,15 @@ def _fp8_modules(
     _model: Any, _data: Any, training: Any, tuning: Any, _generating: Any
 ) -> int | None:
     """Return how many linears of a tiny model the trainer's set-up converts."""
-    import torch
-    from accelerate.state import AcceleratorState
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    AcceleratorState._reset_state()
+    transformers = import_module("transformers")
+    import_module("accelerate.state").AcceleratorState._reset_state()
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    model = LlamaForCausalLM(
-        LlamaConfig(vocab_size=128, num_attention_heads=4, **sizes)
-    )
+    shape = transformers.LlamaConfig(vocab_size=128, num_attention_heads=4, **sizes)
+    model = transformers.LlamaForCausalLM(shape)
     trainer = _trainer(model, training, tuning)
     if trainer is None:
         return None
     prepared = trainer.accelerator.prepare(model)
-    assert isinstance(prepared, torch.nn.Module)
     return sum(type(m).__name__ == "Float8Linear" for m in prepared.modules())
 
 
@@ -116,8 +112,8 @@ def _pretend() -> None:
         if hasattr(arguments, name):
             setattr(arguments, name, lambda: True)
     parser = import_module("llamafactory.hparams.parser")
-    parser.is_torch_bf16_gpu_available = lambda: True
-    parser.check_version = lambda *_args, **_kwargs: None
+    vars(parser)["is_torch_bf16_gpu_available"] = lambda: True
+    vars(parser)["check_version"] = lambda *_args, **_kwargs: None
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """Whether fp8tune refuses what LLaMA-Factory refuses, and knows where FP8 is on.
 
 ``python -m benchmarks.llamafactory.verdicts 0.9.5 PYTHON --count 400 --seed 1`` draws
-configs (``generate.py``), lets LLaMA-Factory itself judge them with PYTHON, which has it
-(``judge.py``), and compares: rejected or not, and FP8 modules or not. ``--output FILE``
-keeps the verdicts as JSON lines (gzip), ``--verdicts FILE`` compares with those that were
-kept. fp8tune refuses a config when a rule of the category ``rejected`` fires as an error.
+configs (``generate.py``), lets LLaMA-Factory itself judge them with PYTHON, which has
+it (``judge.py``), and compares: rejected or not, and FP8 modules or not. ``--output
+FILE`` keeps the verdicts as JSON lines (gzip), ``--verdicts FILE`` compares with those
+that were kept. fp8tune refuses a config when a rule of the category ``rejected`` fires
+as an error.
 
-Verdicts that rest on the release of transformers are counted apart, because no config says
-which is installed; whether FP8 is on is compared for the release that was. Exit code 0: all
-others agree; 1: some do not.
+Verdicts that rest on the release of transformers are counted apart, because no config
+says which is installed; whether FP8 is on is compared for the release that was. Exit
+code 0: all others agree; 1: some do not.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each check names the keys to blame and says when values are refused. It gets the file as
 it is written (``f``, absent keys are null) and the values after conversion (``v``), as
-Axolotl's validators before and after pydantic's own checks do. A check that cannot compute
-with the values counts as a refusal where the validator runs before (``f``).
+Axolotl's validators before and after pydantic's own checks do. A check that cannot
+compute with the values counts as a refusal where the validator runs before (``f``).
 
 Source: Axolotl 0.18.0 and 0.19.0, utils/schemas/*.py. What depends on the machine or on
 other packages is left out: GPU, files, plugins of others.
@@ -216,6 +216,26 @@ def _mistral_common(f: Values) -> bool:
     return bool(asked) and f.any(*others, "processor_kwargs")
 
 
+Refused = Callable[[Values, Values], Any]
+
+
+def _set(name: str) -> Refused:
+    """Whether a key has a value that Python takes for true."""
+    return lambda f, _: f[name]
+
+
+def _given(name: str) -> Refused:
+    """Whether a key has a value."""
+    return lambda f, _: f[name] is not None
+
+
+def _no_number(name: str) -> Refused:
+    """Whether a text is no number: the conversion raises ``ValueError``."""
+    return lambda _, v: (
+        isinstance(v[name], str) and bool(v[name]) and float(v[name]) is None
+    )
+
+
 CHECKS = (
     Check(
         "fp8_config",
@@ -251,13 +271,10 @@ CHECKS = (
         lambda f, _: _sharegpt(f),
     ),
     *(
-        Check(name, "it has been removed", lambda f, _, name=name: f[name])
+        Check(name, "it has been removed", _set(name))
         for name in (*UNSLOTH, *REMOVED_SWITCHES)
     ),
-    *(
-        Check(name, "it has been removed", lambda f, _, name=name: f[name] is not None)
-        for name in REMOVED
-    ),
+    *(Check(name, "it has been removed", _given(name)) for name in REMOVED),
     Check(
         "push_dataset_to_hub",
         "it needs `hf_use_auth_token: true`",
@@ -270,7 +287,7 @@ CHECKS = (
     ),
     Check(
         "eval_sample_packing eval_table_size sample_packing",
-        "with `sample_packing` and `eval_table_size`, `eval_sample_packing` has to be false",
+        "with `sample_packing` and `eval_table_size` it has to be false",
         lambda f, _: (
             f["sample_packing"]
             and f["eval_table_size"]
@@ -284,7 +301,7 @@ CHECKS = (
     ),
     Check(
         "batch_size micro_batch_size gradient_accumulation_steps",
-        "two of `micro_batch_size`, `gradient_accumulation_steps` and `batch_size` have to"
+        "two of `micro_batch_size`, `gradient_accumulation_steps`, `batch_size` have to"
         " be set",
         lambda f, _: (
             sum(
@@ -514,7 +531,7 @@ CHECKS = (
     ),
     Check(
         "optimizer",
-        "Q-GaLore excludes adapters and DeepSpeed, and needs FSDP2 with `use_orig_params`",
+        "Q-GaLore excludes adapters and DeepSpeed, and needs `use_orig_params`",
         lambda f, _: (
             f["optimizer"] == "q_galore_adamw8bit"
             and (
@@ -690,8 +707,8 @@ CHECKS = (
     ),
     Check(
         "selective_checkpointing",
-        "it needs `gradient_checkpointing` with `use_reentrant: false`, and offloads nothing"
-        " but hidden states",
+        "it needs `gradient_checkpointing` with `use_reentrant: false`, and offloads"
+        " nothing but hidden states",
         lambda f, v: (
             v["selective_checkpointing"]
             and (
@@ -746,7 +763,7 @@ CHECKS = (
     ),
     Check(
         "relora",
-        "ReLoRA needs `jagged_restart_steps` and an adapter, and excludes FSDP and DeepSpeed",
+        "ReLoRA needs `jagged_restart_steps` and an adapter, without FSDP or ZeRO",
         lambda _, v: (
             v["relora"]
             and (
@@ -817,8 +834,8 @@ CHECKS = (
     ),
     Check(
         "attn_implementation",
-        f"it is one of {', '.join(ATTENTION + NEWER_ATTENTION)}, or a path of a kernel on"
-        " the hub",
+        f"it is one of {', '.join(ATTENTION + NEWER_ATTENTION)}, or a path of a kernel"
+        " on the hub",
         lambda f, _: _unknown_attention(f, newer=True),
         only="0.19.0",
     ),
@@ -927,17 +944,10 @@ CHECKS = (
         ),
     ),
     *(
-        Check(name, "it is a number", lambda _, v, name=name: _no_number(v[name]))
+        Check(name, "it is a number", _no_number(name))
         for name in ("learning_rate", "loraplus_lr_embedding")
     ),
 )
-
-
-def _no_number(value: Any) -> bool:
-    """Whether a text is no number; raises ``ValueError`` too."""
-    return (
-        isinstance(value, str) and bool(value) and not isinstance(float(value), float)
-    )
 
 
 def refusals(

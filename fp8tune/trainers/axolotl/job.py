@@ -1,11 +1,12 @@
 """An Axolotl config as a job: what its keys mean beyond their values.
 
-Every public function is a field of the job or a fact of this trainer; its parameters name
-what it reads.
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads.
 
 Source: Axolotl 0.18.0 and 0.19.0, core/builders/*.py, core/trainers/base.py,
-loaders/patch_manager.py, utils/config/__init__.py. ``python -m benchmarks.axolotl.verdicts``
-compares ``fp8_on`` with the modules that the trainer converts.
+loaders/patch_manager.py, utils/config/__init__.py. ``python -m
+benchmarks.axolotl.verdicts`` compares ``fp8_on`` with the modules that the trainer
+converts.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def preference_trainer(
 ) -> bool:
     """Whether one of TRL's trainers runs, not Axolotl's own.
 
-    Those lack the method that turns FP8 on (core/trainers/base.py). Unknown where a plugin
-    or the config brings a class of its own.
+    Those lack the method that turns FP8 on (core/trainers/base.py). Unknown where a
+    plugin or the config brings a class of its own.
     """
     if rl or reward_model or process_reward_model:
         return True
@@ -56,8 +57,8 @@ def other_precision(bf16_on: bool, fp16: Any) -> str:
 def fp8_lost(fp8: Any, preference_trainer: bool, other_precision: str) -> bool:
     """Whether FP8 is asked for and never turned on.
 
-    TRL's trainers hand the mixed precision of their arguments to Accelerate. Where that is
-    none, Accelerate reads the variable that Axolotl sets, and FP8 is on.
+    TRL's trainers hand the mixed precision of their arguments to Accelerate. Where that
+    is none, Accelerate reads the variable that Axolotl sets, and FP8 is on.
     """
     return bool(fp8) and preference_trainer and other_precision != "fp32"
 
@@ -123,6 +124,6 @@ def ac(job: Job) -> str:
     return Words("full" if mine or sharded else "none")
 
 
-def compile(torch_compile: Any) -> bool:
-    """Whether the model is compiled: auto is, with every torch that Axolotl requires."""
+def compile(torch_compile: Any) -> bool:  # noqa: A001
+    """Whether the model is compiled: auto is, with each torch that Axolotl takes."""
     return torch_compile == "auto" or bool(torch_compile)

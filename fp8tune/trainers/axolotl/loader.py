@@ -1,8 +1,8 @@
 """How Axolotl reads a config: yaml.safe_load, then pydantic classes.
 
-The classes drop every key that they do not know, at the top and in tables; a plugin that
-``plugins`` lists brings keys of its own. Values are converted in pydantic's lax mode. Then
-validators check how they fit together (``checks.py``).
+The classes drop every key that they do not know, at the top and in tables; a plugin
+that ``plugins`` lists brings keys of its own. Values are converted in pydantic's lax
+mode. Then validators check how they fit together (``checks.py``).
 
 Source: Axolotl 0.18.0 and 0.19.0, cli/config.py, utils/config/__init__.py; ``python -m
 benchmarks.axolotl.verdicts`` compares this with the trainer.
@@ -48,7 +48,7 @@ class Loader:
         self.hints = Hints(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
-        """The config as the trainer holds it, with what it refuses, drops or misreads."""
+        """The config as the trainer holds it, and what it refuses or drops."""
         run = _Run(self, raw)
         run.table(run.keys, _with_version(raw), ())
         run.check()
@@ -215,7 +215,7 @@ class _Run:
 
 
 def _with_version(raw: dict[str, Any]) -> dict[str, Any]:
-    """The file with the version of FSDP that stands in ``fsdp_config``, if only there."""
+    """The file with FSDP's version at the top, where ``fsdp_config`` has it."""
     if raw.get("fsdp_version") or not isinstance(raw.get("fsdp_config"), dict):
         return raw
     return raw | {"fsdp_version": hoisted_version(Values(raw))}

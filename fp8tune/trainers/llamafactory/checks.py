@@ -5,7 +5,8 @@ trainer does: where the trainer ends with a TypeError because a number is a text
 check raises one too, and counts as a refusal.
 
 Sources: LLaMA-Factory 0.9.4 and 0.9.5, hparams/*.py; transformers 4.57.6 and 5.6.0,
-training_args.py. What depends on the machine is left out: packages, files, GPUs, DeepSpeed.
+training_args.py. What depends on the machine is left out: packages, files, GPUs,
+DeepSpeed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Values = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """Keys to blame, the reason, and when their values are refused; maybe what to do."""
+    """Keys to blame, the reason, when their values are refused; maybe what to do."""
 
     keys: str
     reason: str
@@ -41,6 +42,20 @@ def texts(value: Any) -> Any:
 def _stripped(name: str) -> Callable[[Values], bool]:
     """Whether the trainer cannot split a value at its commas."""
     return lambda v: v[name] is not None and not v[name].split(",")
+
+
+def _neither_4_nor_8(name: str) -> Callable[[Values], bool]:
+    return lambda v: v[name] not in (None, 8, 4)
+
+
+def _unless(name: str, key: str, value: str) -> Callable[[Values], Any]:
+    """Whether a switch is on although another key has not the value that it needs."""
+    return lambda v: v[key] != value and v[name]
+
+
+def _quantised(name: str) -> Callable[[Values], Any]:
+    """Whether a switch is on with quantised weights."""
+    return lambda v: v["quantization_bit"] is not None and v[name]
 
 
 def _steps(v: Values, name: str, strategy: str) -> bool:
@@ -138,7 +153,7 @@ CHECKS = (
     ),
     Check(
         "interleave_probs mix_strategy",
-        "`interleave_probs` needs an interleaving `mix_strategy` and one number for each data set",
+        "it needs an interleaving `mix_strategy` and one number for each data set",
         _interleaved,
     ),
     Check(
@@ -172,7 +187,7 @@ CHECKS = (
         lambda v: not v["lora_alpha"] and (v["lora_rank"] * 2) is None,
     ),
     *(
-        Check(name, "it is 4 or 8", lambda v, name=name: v[name] not in (None, 8, 4))
+        Check(name, "it is 4 or 8", _neither_4_nor_8(name))
         for name in ("ref_model_quantization_bit", "reward_model_quantization_bit")
     ),
     Check(
@@ -182,7 +197,7 @@ CHECKS = (
     ),
     Check(
         "reward_model_type finetuning_type",
-        "the reward model is an adapter, so that PPO has to train an adapter of that type",
+        "the reward model is an adapter, so PPO has to train an adapter of that type",
         lambda v: (
             v["stage"] == "ppo"
             and v["reward_model_type"] in ("lora", "oft")
@@ -233,7 +248,7 @@ CHECKS = (
         Check(
             f"{name} finetuning_type",
             NOT_LORA.format(f"`{name}`"),
-            lambda v, name=name: v["finetuning_type"] != "lora" and v[name],
+            _unless(name, "finetuning_type", "lora"),
         )
         for name in ("use_rslora", "use_dora", "pissa_init")
     ),
@@ -241,7 +256,7 @@ CHECKS = (
         Check(
             f"{name} stage",
             f"`{name}` is only for `stage: sft`",
-            lambda v, name=name: v["stage"] != "sft" and v[name],
+            _unless(name, "stage", "sft"),
         )
         for name in (
             "predict_with_generate",
@@ -327,7 +342,7 @@ CHECKS = (
         Check(
             f"{name} quantization_bit",
             f"quantised weights exclude `{name}`",
-            lambda v, name=name: v["quantization_bit"] is not None and v[name],
+            _quantised(name),
         )
         for name in ("pissa_init", "resize_vocab")
     ),
@@ -416,7 +431,9 @@ CHECKS = (
         ),
     ),
 )
-"""All checks of both releases; keys that a release lacks have no value and do not count."""
+"""All checks of both releases; keys that a release lacks have no value and do not
+count.
+"""
 
 
 def refusals(values: Values) -> Iterator[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """A LLaMA-Factory config as a job: what its keys mean beyond their values.
 
-Every public function is a field of the job or a fact of this trainer; its parameters name
-what it reads.
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads.
 
 Source: LLaMA-Factory 0.9.4 and 0.9.5, train/fp8_utils.py, train/sft/trainer.py,
 train/pt/trainer.py, model/model_utils/checkpointing.py. ``python -m
@@ -37,8 +37,8 @@ def fp8_asked(fp8: Any) -> bool:
 def fp8_read(fp8_asked: bool, stage: Any, trainer_version: str) -> bool:
     """Whether the stage's trainer reads the switch: in 0.9.4 no trainer gets it.
 
-    There it is one of the arguments of the model, which train/*/workflow.py does not hand
-    to the trainers (https://github.com/hiyouga/LLaMA-Factory/pull/9705).
+    There it is one of the arguments of the model, which train/*/workflow.py does not
+    hand to the trainers (https://github.com/hiyouga/LLaMA-Factory/pull/9705).
     """
     return fp8_asked and stage in READERS and trainer_version != "0.9.4"
 
@@ -96,7 +96,7 @@ def ac(disable_gradient_checkpointing: Any, gradient_checkpointing: Any) -> str:
     return Words("none" if off else "full")
 
 
-def compile(
+def compile(  # noqa: A001
     torch_compile: Any, torch_compile_backend: Any, torch_compile_mode: Any
 ) -> bool:
     """Whether the model is compiled; a backend or mode turns it on too."""

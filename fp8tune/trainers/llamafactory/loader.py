@@ -1,8 +1,8 @@
 """How LLaMA-Factory reads a config: OmegaConf, then HfArgumentParser.parse_dict.
 
-All keys stand at the top. An unknown one is refused (unless ALLOW_EXTRA_ARGS is set). No
-value is converted to the type of its key: ``fp8: "false"`` is a text, and so true. Then
-the argument classes check what they compute with (``checks.py``).
+All keys stand at the top. An unknown one is refused (unless ALLOW_EXTRA_ARGS is set).
+No value is converted to the type of its key: ``fp8: "false"`` is a text, and so true.
+Then the argument classes check what they compute with (``checks.py``).
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py; ``python -m
 benchmarks.llamafactory.verdicts`` compares this with the trainer.
