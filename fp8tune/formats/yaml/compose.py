@@ -37,6 +37,8 @@ MAX_SLOW = 1 << 16
 """Longest text that the Python parser reads too [characters]; 0.5 s."""
 
 _BOM = "\ufeff"
+_ODD = ("\t", _BOM)
+"""What the C parser allows in more places, or reads as something else."""
 _MANY_ENTRIES = re.compile(r"(?:[-?:][ \t]++){16}")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -59,7 +61,7 @@ def compose(data: bytes) -> tuple[str, bool, Any]:
     text = text.removeprefix(_BOM)
     _check_depth(text)
     try:
-        if "\t" in text and len(text) <= MAX_SLOW:  # often allowed by the C parser
+        if len(text) <= MAX_SLOW and any(sign in text for sign in _ODD):
             return text, bom, _composed(text, yaml.SafeLoader)
         return text, bom, _composed(text, _LOADER)
     except yaml.YAMLError as error:
