@@ -33,6 +33,12 @@ FOLDER = ROOT / "fp8tune" / "trainers" / "axolotl"
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str", Any: "Any"}
 
+LEGACY = (
+    *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
+    *("sdp_attention", "eager_attention"),
+)
+"""Deprecated switches, which are dropped before their values are checked."""
+
 UNIONS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys whose entries are of one of several classes: which one depends on other keys."""
 
@@ -153,6 +159,8 @@ class Classes:
                 keys[alias] = spec
 
     def _key(self, key: str, field: Any) -> Spec:
+        if key in LEGACY:
+            return {"type": "Any"}
         if key in UNIONS:
             optional = " | None" if _may_be_none(field.annotation) else ""
             return {"type": f"list[Dataset]{optional}"}
@@ -190,7 +198,8 @@ class Classes:
             return f"{kind}[{', '.join(plain)}]"
         if isinstance(annotation, type) and issubclass(annotation, Enum):
             values = [each.value for each in annotation]
-            if not all(isinstance(value, (str, int)) for value in values):
+            own = annotation.__module__.startswith("axolotl")
+            if not own or not all(isinstance(value, (str, int)) for value in values):
                 return "Any"  # a validator converts texts to it
             allowed += values
             return "Literal"

@@ -114,6 +114,8 @@ def _key(annotation: Any, field: Any) -> Spec:
         spec["default"] = default
     if allowed:
         spec["allowed"] = allowed
+    if isinstance(default, bool) and spec["type"].startswith("str"):
+        spec["type"] = "Any"  # a switch or a text
     return spec
 
 

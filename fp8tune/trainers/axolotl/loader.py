@@ -121,7 +121,7 @@ class _Run:
     def value(self, spec: Key, raw: Any, path: Path, name: str) -> None:
         """Load one value."""
         if raw is None and spec.optional:
-            self.values[name] = None
+            self.values[name] = raw
             return
         kinds = spec.base.split(" | ")
         inner = next((k for k in kinds if k in self.schema.classes), "")
@@ -140,6 +140,8 @@ class _Run:
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
         else:
             self.values[name] = value
+            if isinstance(raw, bool) and not isinstance(value, bool):
+                self.fault("boolean-for-number", path, value=raw, result=value)
 
     def misfit(self, spec: Key, raw: Any, path: Path) -> None:
         """Note a value that is of none of the types of its key."""
@@ -198,7 +200,9 @@ class _Run:
         elif plugin:
             facts["hint"] = f"it is a key of {plugin}: add that to `plugins`"
         elif len(self.faults) < HINTS:
-            facts["hint"] = self.hints.for_key(path, keys)
+            inner = path[0] not in self.schema.sections  # it may be a switch too
+            place = (*path[:1], 0, name) if len(path) == 2 and inner else path
+            facts["hint"] = self.hints.for_key(place, keys)
             facts |= key_meant(facts["hint"], path, keys)
         strict = path[:-1] == ("fp8_config",)
         kind = "unknown-key" if strict else "ignored-key"

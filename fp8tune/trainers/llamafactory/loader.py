@@ -10,8 +10,10 @@ benchmarks.llamafactory.verdicts`` compares this with the trainer.
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -37,7 +39,7 @@ MEGATRON = (
 
 ENUMS = (
     *("eval_strategy", "logging_strategy", "save_strategy", "hub_strategy"),
-    *("lr_scheduler_type", "optim"),
+    *("lr_scheduler_type", "optim", "ray_storage_filesystem"),
 )
 """Keys of which only the listed values are taken; others are not checked."""
 
@@ -78,9 +80,13 @@ class Loader:
     def _value(self, name: str, spec: Key, value: Any) -> list[Fault]:
         """What is wrong with one value."""
         if spec.base == "bool" and isinstance(value, str):
-            kind = "read-as-true" if value else "read-as-false"
-            return [Fault(kind, (name,), {"key": name, "value": value})]
-        listed = not spec.allowed or value is None or value in spec.allowed
+            facts = {"key": name, "value": value}
+            kind = "read-as-true" if value else "not-converted"
+            return [Fault(kind, (name,), facts | {"type": spec.kind})]
+        if spec.base in ("int", "float") and isinstance(value, (bool, str)):
+            return [_no_number(name, spec, value)]
+        null = value is None and (name not in ENUMS or spec.optional)
+        listed = not spec.allowed or null or value in spec.allowed
         if listed or name == "fp8_backend":  # a rule of its own says what follows
             return []
         hint = self.hints.for_value(spec, value)
@@ -99,6 +105,20 @@ def _refused(values: dict[str, Any], raw: dict[str, Any]) -> list[Fault]:
         facts = {"key": key, "reason": reason, "hint": hint}
         faults.append(Fault("refused-settings", (key,), facts))
     return faults
+
+
+def _no_number(name: str, spec: Key, value: bool | str) -> Fault:
+    """A number that is written as something else, and stays that."""
+    facts = {"key": name, "value": value}
+    if isinstance(value, bool):
+        facts["result"] = int(value)
+        return Fault("boolean-for-number", (name,), facts)
+    facts |= {"type": spec.kind}
+    with suppress(ValueError):
+        number = int(value) if spec.base == "int" else float(value)
+        if math.isfinite(number):
+            facts["meant"] = number
+    return Fault("not-converted", (name,), facts)
 
 
 def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
