@@ -99,11 +99,6 @@ def grad_accum(
     return max(1, int(batch_size) // int(micro_batch_size))
 
 
-def learning_rate(job: Job) -> float:
-    """Peak learning rate, also where it is written as a text."""
-    return float(job["learning_rate_written"])
-
-
 def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:
     """Whether FSDP shards the model."""
     return bool(fsdp or fsdp_config)
