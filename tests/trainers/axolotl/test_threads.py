@@ -1,7 +1,7 @@
 """Reports of users: the config that they gave, rebuilt, gets the finding.
 
-The second is open between the two: FP8 refuses the efficient loading, and without it FSDP1
-gave NaN.
+Between the last two keys users are caught: FP8 refuses the efficient loading, and
+without it a run under FSDP gave NaN.
 """
 
 # axolotl#2926: FP8 gains 10 to 15 % only without FSDP's activation checkpointing

@@ -1,5 +1,7 @@
 """Reports of users: the config that they gave, rebuilt, gets the finding."""
 
+import pytest
+
 from fp8tune.job import Unknown
 
 # LlamaFactory#9500: FP8 training silently falls back to BF16
@@ -35,9 +37,7 @@ def test_what_decides_is_the_release_of_transformers(job):
     torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
     precisions = [job(torchao, transformers=release)["precision"] for release in (4, 5)]
     assert precisions == ["fp8", "bf16"]
-    try:
-        raise AssertionError(job(torchao)["precision"])
-    except Unknown as unknown:
-        assert unknown.args == ("transformers",)
+    with pytest.raises(Unknown, match="transformers"):
+        job(torchao)["precision"]
     assert job(SILENT_BF16)["precision"] == "fp8"
     assert job(SILENT_BF16, "0.9.4")["precision"] == "bf16"
