@@ -169,7 +169,7 @@ def test_the_modules_are_found():
 
 
 READERS = ("formats.yaml", "formats.json")
-"""Readers of formats that a package of their own reads; ``formats.parse`` finds them."""
+"""Readers that need a package of their own; ``formats.parse`` finds them."""
 
 
 def test_what_lint_needs_imports_nothing_heavy():
