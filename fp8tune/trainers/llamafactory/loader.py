@@ -126,7 +126,7 @@ def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
     faults = []
     for release, names in _releases().get(version, {}).items():
         other = "4" if release == "5" else "5"
-        facts = {"release": release, "other": other}
+        facts = {"package": "transformers", "release": release, "other": other}
         mine = (name for name in names if name in raw)
         faults += [Fault("key-of-one-release", (n,), {"key": n, **facts}) for n in mine]
     return faults

@@ -20,7 +20,7 @@ def job():
         document.read_as(known.about.reads)
         loaded = known.load(document.values)
         if transformers:
-            loaded.values["transformers"] = transformers
+            loaded.values["transformers_release"] = transformers
         return known.job(loaded, Target())
 
     return build

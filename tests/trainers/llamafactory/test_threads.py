@@ -35,7 +35,10 @@ def test_llama_factory_9500(found):
 
 def test_what_decides_is_the_release_of_transformers(job):
     torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
-    precisions = [job(torchao, transformers=release)["precision"] for release in (4, 5)]
+    precisions = [
+        job(torchao, transformers=release)["precision"]
+        for release in ("4.57.6", "5.6.0")
+    ]
     assert precisions == ["fp8", "bf16"]
     with pytest.raises(Unknown, match="transformers"):
         job(torchao)["precision"]
