@@ -86,12 +86,14 @@ class About:
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
         self.data: str = data.get("data", "")
+        self.packages: list[str] = data.get("packages", [])
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
-        self.learned: list[str] = data.get("learned", [])
         self.harmless: list[str] = data.get("harmless", [])
+        rest = [name for name in self.tables if name not in self.harmless]
+        self.learned: list[str] = data.get("learned", rest)
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
