@@ -1,0 +1,36 @@
+"""The fields of a job that follow from several overrides.
+
+Source: src/megatron/bridge/training/mixed_precision.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Words, known
+
+RECIPES = {
+    "tensorwise": "te-current",
+    "delayed": "te-delayed",
+    "blockwise": "te-block",
+    "mxfp8": "te-mxfp8",
+}
+
+
+def precision(
+    mixed_precision_fp8: Any,
+    mixed_precision_bf16: Any = None,
+    mixed_precision_fp16: Any = None,
+    model_transformer_impl: Any = None,
+) -> str:
+    """Precision of the linears: FP8 only with layers of Transformer Engine."""
+    if mixed_precision_fp8 and model_transformer_impl in (None, "transformer_engine"):
+        return Words("fp8")
+    names = (("bf16", mixed_precision_bf16), ("fp16", mixed_precision_fp16))
+    known("precision", mixed_precision_bf16)
+    return Words(next((name for name, on in names if on), "fp32"))
+
+
+def ac_modes() -> tuple[str, ...]:
+    """AC modes that wrap some module, including none."""
+    return ("none", "selective", "full")
