@@ -29,9 +29,16 @@ CLASSES = {
     "compile": ("CompileConfig",),
     "checkpoint": ("CheckpointingConfig",),
     "step_scheduler": ("StepSchedulerConfig", "StepScheduler"),
-    "distributed": ("FSDP2Config", "MegatronFSDPConfig", "DDPConfig"),
+    "distributed": (),
 }
 """The sections whose keys matter, and the classes that they are given to."""
+
+STRATEGIES = {
+    "fsdp2": "FSDP2Config",
+    "megatron_fsdp": "MegatronFSDPConfig",
+    "ddp": "DDPConfig",
+}
+"""The classes that take the other keys of ``distributed``, by its ``strategy``."""
 
 TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
 OPEN = "Open"
@@ -84,6 +91,8 @@ def lines(version: str, folder: Path, words: dict[str, Any]) -> Iterator[str]:
         yield f"{field} = {toml(key)}"
     yield ""
     yield "[variants]"
+    chosen = toml({name: name.capitalize() for name in STRATEGIES})
+    yield f'Distributed = {{ key = "strategy", default = "fsdp2", classes = {chosen} }}'
     yield ""
     yield f"[classes.{OPEN}]"
     for name in words["classes"]:
@@ -93,16 +102,22 @@ def lines(version: str, folder: Path, words: dict[str, Any]) -> Iterator[str]:
             yield f"{key} = {toml(spec)}"
     classes = dict(config_classes(folder))
     for section, names in CLASSES.items():
-        known = [classes[name] for name in names if name in classes]
-        keys = {}
-        for each in known if section == "distributed" else known[:1]:
-            keys |= each
-        yield ""
-        yield f"[classes.{section.capitalize()}]"
-        said = words["keys"].get(section, {})
-        for key, spec in (words["more"].get(section, {}) | keys).items():
-            doc = {"doc": said[key]} if key in said else {}
-            yield f"{key} = {toml(spec | doc)}"
+        keys = next((classes[name] for name in names if name in classes), {})
+        more = words["more"].get(section, {})
+        for key, allowed in words["allowed"].get(section, {}).items():
+            keys[key]["allowed"] = allowed
+        yield from written(section, more | keys, words["keys"].get(section, {}))
+    for strategy, name in STRATEGIES.items():
+        yield from written(strategy, classes[name], words["keys"]["distributed"])
+
+
+def written(name: str, keys: dict[str, Any], said: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of one class."""
+    yield ""
+    yield f"[classes.{name.capitalize()}]"
+    for key, spec in keys.items():
+        doc = {"doc": said[key]} if key in said else {}
+        yield f"{key} = {toml(spec | doc)}"
 
 
 def sections(folder: Path, words: dict[str, Any]) -> list[str]:
@@ -120,7 +135,7 @@ def sections(folder: Path, words: dict[str, Any]) -> list[str]:
 
 def config_classes(folder: Path) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """Yield the keys of each config class, by the class's name."""
-    wanted = {name for names in CLASSES.values() for name in names}
+    wanted = {*STRATEGIES.values(), *(n for names in CLASSES.values() for n in names)}
     for path in sorted((folder / "nemo_automodel" / "components").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if not any(f"class {name}" in text for name in wanted):

@@ -31,9 +31,14 @@ def fp8_skips(fp8_filter_fqns: Any) -> tuple[str, ...]:
     return tuple(map(str, fp8_filter_fqns or ()))
 
 
+NAMES = "layers", "lm_head"
+"""What is in the names of all linears: those of the blocks, and the head."""
+
+
 def float8_linears(fp8_enabled: bool, fp8_skips: tuple[str, ...]) -> bool:
     """Whether linears are converted: unless a filter is in every name."""
-    return fp8_enabled and "" not in fp8_skips
+    skipped = [any(part in name for part in fp8_skips) for name in NAMES]
+    return fp8_enabled and not all(skipped)
 
 
 def emulated(fp8_emulate: bool) -> bool:

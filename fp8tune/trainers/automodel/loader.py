@@ -85,10 +85,10 @@ class _Run:
             else:
                 self.section(name)
         for section, name in self.schema.sections.items():
-            keys = self.schema.classes[name]
+            table = raw.get(section)
+            keys = self.schema.classes[self.variant(name, table)]
             if not keys:
                 continue
-            table = raw.get(section)
             if table is None and section in STRICT + IGNORED:
                 table = {}
             if isinstance(table, dict):
@@ -98,6 +98,14 @@ class _Run:
                 self.faults.append(Fault("section-not-a-table", (section,), facts))
         self.fp8()
         self.te(raw)
+
+    def variant(self, name: str, table: Any) -> str:
+        """Return the class of a section, where one of its keys chooses it."""
+        choice = self.schema.variants.get(name)
+        if choice is None:
+            return name
+        key = table.get(choice.key) if isinstance(table, dict) else None
+        return choice.classes.get(str(key or choice.default).lower(), name)
 
     def section(self, name: str) -> None:
         """Note a section that nothing reads, if it is nearly the name of another."""
@@ -146,15 +154,7 @@ class _Run:
         v["compile.enabled"] = bool(v["compile.enabled"])
         if not v["fp8.enabled"]:
             return
-        recipe = v["fp8.recipe_name"]
-        spec = self.schema.classes["Fp8"]["recipe_name"]
-        if recipe is not None and recipe not in spec.allowed:
-            hint = self.hints.for_value(spec, recipe)
-            facts = {"key": "fp8.recipe_name", "value": recipe, "hint": hint}
-            facts |= {"allowed": spec.allowed, **value_meant(hint, recipe)}
-            fault = Fault("value-not-allowed", ("fp8", "recipe_name"), facts)
-            self.faults.append(fault)
-            del v["fp8.recipe_name"]
+        self.one_of("Fp8", "fp8.recipe_name", v["fp8.recipe_name"])
         filters = v["fp8.filter_fqns"]
         if isinstance(filters, str) and filters:
             facts = {"key": "fp8.filter_fqns", "value": filters}
@@ -182,15 +182,23 @@ class _Run:
                 "was provided",
                 "add `pipeline: {}` to `distributed`",
             )
-        strategy = self.values.get("distributed.strategy")
-        allowed = self.schema.classes["Distributed"]["strategy"].allowed
-        if self.strict and str(strategy).lower() not in allowed:
-            spec = self.schema.classes["Distributed"]["strategy"]
-            hint = self.hints.for_value(spec, strategy)
-            facts = {"key": "distributed.strategy", "value": strategy, "hint": hint}
-            facts |= {"allowed": allowed, **value_meant(hint, strategy)}
-            path = ("distributed", "strategy")
-            self.faults.append(Fault("value-not-allowed", path, facts))
+        if self.strict:
+            strategy = str(v["distributed.strategy"]).lower()
+            self.one_of("Distributed", "distributed.strategy", strategy)
+            key = "checkpoint.model_save_format"
+            self.one_of("Checkpoint", key, v[key])
+
+    def one_of(self, name: str, key: str, value: Any) -> None:
+        """Note a value that is not one of those allowed, and forget it."""
+        path: Path = tuple(key.split("."))
+        spec = self.schema.classes[name][str(path[-1])]
+        if value in spec.allowed or (value is None and spec.optional):
+            return
+        hint = self.hints.for_value(spec, value)
+        facts = {"key": key, "value": value, "hint": hint, "allowed": spec.allowed}
+        facts |= value_meant(hint, value)
+        self.faults.append(Fault("value-not-allowed", path, facts))
+        del self.values[key]
 
     def refused(self, path: Path, reason: str, hint: str) -> None:
         """Note settings that are refused together."""
