@@ -106,6 +106,8 @@ def lines(version: str, folder: Path, words: dict[str, Any]) -> Iterator[str]:
         more = words["more"].get(section, {})
         for key, allowed in words["allowed"].get(section, {}).items():
             keys[key]["allowed"] = allowed
+        for key, default in words["defaults"].get(section, {}).items():
+            keys[key].setdefault("default", default)
         yield from written(section, more | keys, words["keys"].get(section, {}))
     for strategy, name in STRATEGIES.items():
         yield from written(strategy, classes[name], words["keys"]["distributed"])

@@ -108,7 +108,7 @@ class _Run:
         self.faults.append(Fault("ignored-key", path, {**facts, "hint": hint, **meant}))
 
     def precision(self, raw: dict[str, Any]) -> None:
-        """Resolve a name, or the defaults of the class that is named."""
+        """Resolve the name of a mixed precision."""
         said = raw.get(PRECISION)
         keys = self.schema.classes[self.schema.section_class(PRECISION)]
         defaults = {name: spec.default for name, spec in keys.items()}
@@ -118,14 +118,12 @@ class _Run:
                 self.unknown_recipe(said)
                 return
             fixed = defaults | self.recipes[name]
-        elif isinstance(said, dict) and TARGET in said:
-            fixed = defaults | {k: v for k, v in said.items() if k in keys}
-        else:
-            fixed = {}
-            self.values[f"{PRECISION}.named"] = False
-        if fixed:
-            self.values[f"{PRECISION}.named"] = True
             self.values |= {f"{PRECISION}.{name}": v for name, v in fixed.items()}
+        else:  # what a mapping leaves out comes from the recipe
+            fixed = {}
+        if isinstance(said, dict) and TARGET not in said:
+            facts = {"key": PRECISION}
+            self.faults.append(Fault("precision-without-target", (PRECISION,), facts))
         if PRECISION not in raw or said is not None:
             self.copied(raw, fixed)
 
@@ -171,7 +169,7 @@ class _Run:
             for name, key in NEEDED_BY_CHECKS.items()
             if key in self.values
         }
-        for fault in refusals(known):
+        for fault in refusals({**known, "use_torch_fsdp2": False}):
             key = NEEDED_BY_CHECKS[fault.path[0]]  # type: ignore[index]
             path: Path = tuple(key.split("."))
             facts = {**fault.facts, "key": key, "hint": ""}
