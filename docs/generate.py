@@ -167,10 +167,10 @@ def rule_text(page: RulePage) -> Iterator[str]:
     yield page.why
     if page.bad:
         yield "## Example"
-        yield _fence(page.bad[0].config, "toml")
+        yield _fence(page.bad[0].config, page.format)
         yield f"Lint prints:\n\n{_fence(page.bad[0].finding)}"
     if page.good:
-        yield f"It prints nothing for:\n\n{_fence(page.good[0], 'toml')}"
+        yield f"It prints nothing for:\n\n{_fence(page.good[0], page.format)}"
     if page.fixes:
         yield "## Fix"
         yield "\n".join(_fix(fix) for fix in page.fixes)

@@ -84,7 +84,7 @@ def command(
       fp8tune compare train.toml train.tuned.toml
       fp8tune compare fp8.log bf16-seed1.log bf16-seed2.log bf16-seed3.log
     """
-    configs = [path for path in paths if path.endswith(".toml")]
+    configs = [path for path in paths if path.endswith((".toml", ".yaml", ".yml"))]
     if configs and len(configs) < len(paths):
         other = next(path for path in paths if path not in configs)
         raise Failure(

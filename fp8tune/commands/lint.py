@@ -143,7 +143,7 @@ def command(
     script: str,
     **asked: Any,
 ) -> int:
-    """Check train configs: files, folders (searched for TOML files), or - for stdin.
+    """Check train configs: files, folders (searched for them), or - for stdin.
 
     Exit code 0: no finding at or above --fail-on. 1: at least one. 2: fp8tune could
     not do its work. OVERRIDES are the trainer's own arguments, as on its command line.

@@ -1,12 +1,48 @@
-"""The formats of configs: bytes to a document. Today there is TOML."""
+"""The formats of configs: bytes to a document, by the ending of the file's name.
+
+A reader is imported for the first file of its format. All but TOML's are looked up by
+name: ``formats/NAME/document.py`` has ``parse``.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.toml.document import parse as parse_toml
 
+if TYPE_CHECKING:
+    from types import ModuleType
 
-def parse(data: bytes) -> ConfigDocument:
+TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON"}
+"""The formats, and how people write their names."""
+
+ENDINGS = {
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".hjson": "json",
+}
+"""The format of a file by the ending of its name."""
+
+
+def format_of(path: str) -> str:
+    """The format of a file by its name; TOML where the name does not say."""
+    dot = path.rfind(".")
+    return ENDINGS.get(path[dot:].lower(), "toml") if dot >= 0 else "toml"
+
+
+def parse(data: bytes, path: str) -> ConfigDocument:
     """Read the bytes of a config; raises ``InvalidText`` and ``Unreadable``."""
-    return parse_toml(data)
+    name = format_of(path)
+    document: ConfigDocument
+    document = parse_toml(data) if name == "toml" else _reader(name).parse(data)
+    return document
+
+
+def _reader(name: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module(f"fp8tune.formats.{name}.document")

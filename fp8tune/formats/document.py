@@ -7,7 +7,7 @@ protocol.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -29,17 +29,29 @@ class Position(NamedTuple):
 
 
 class InvalidText(Exception):
-    """The bytes are not of the format, with the position and the parser's reason."""
+    """The bytes are not of the format, with the position and the parser's reason.
 
-    def __init__(self, reason: str, position: Position, text: str) -> None:
+    ``format`` names the format; ``hint`` says what to write, if that is known.
+    """
+
+    format = ""
+
+    def __init__(
+        self, reason: str, position: Position, text: str, hint: str = ""
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.position = position
         self.text = text
+        self.hint = hint
 
 
 class Unreadable(Exception):
     """The file is refused: too large, or nested too deeply."""
+
+
+class NoReader(Unreadable):
+    """The format needs a package that is not installed; says what to type."""
 
 
 class Spans(NamedTuple):
@@ -54,6 +66,18 @@ class Spans(NamedTuple):
     keys: dict[Path, Span]
     values: dict[Path, Span]
     names: dict[Path, list[Span]]
+
+
+class Repeated(NamedTuple):
+    """A key that stands in one table again: where it does, and where it did before.
+
+    The later value holds, unless the trainer's loader refuses the file.
+    """
+
+    path: Path
+    span: Span
+    first: Span
+    refused: bool
 
 
 class Lines:
@@ -91,6 +115,21 @@ class ConfigDocument(Protocol):
     text: str
     values: dict[str, Any]
     bom: bool
+
+    @property
+    def format(self) -> str:
+        """The format's name: ``toml``, ``yaml`` or ``json``."""
+
+    @property
+    def repeated(self) -> Sequence[Repeated]:
+        """Keys that stand in one table more than once."""
+
+    def read_as(self, loader: str) -> None:
+        """Change ``values`` to what a trainer's loader makes of the scalars.
+
+        ``loader`` is what the trainer ``reads`` its configs with. Raises ``Unreadable``
+        where only a run can tell.
+        """
 
     @property
     def spans(self) -> Spans:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fp8tune.formats import parse
 from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Target
-from fp8tune.lint.directive import read_directive
+from fp8tune.lint.directive import directive_of
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.trainers.faults import Loaded
@@ -52,14 +52,14 @@ def read_config(
     """
     data = read(path)
     try:
-        document = parse(data)
+        document = parse(data, path)
     except InvalidText as error:
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    directive = read_directive(document.text)
+    directive = directive_of(document)
     names = (whose, directive.trainer, settings.trainer)
-    kind = chosen(document.values, names, explicit=True)
+    kind = chosen(document, names, explicit=True)
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
     known, target = trainer(kind.trainer), settings.complete(target)

@@ -26,13 +26,16 @@ class Label(NamedTuple):
     """One span of a finding, and its label.
 
     If the value comes from the command line, ``argument`` is that argument, and
-    ``region`` is the key in the file, else its section, else line 1.
+    ``region`` is the key in the file, else its section, else line 1. If the span is in
+    another file of the job, ``path`` is that file and ``line`` the line that it is on.
     """
 
     key: str
     region: Region
     text: str
     argument: Marked | None = None
+    path: str = ""
+    line: str = ""
 
 
 class Change(NamedTuple):
@@ -110,6 +113,7 @@ class Report(NamedTuple):
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not checked
     - ``told``: the trainer's version, ``torchtitan==0.2.2``, if only the keys show it
+    - ``beside``: reports on the other files of the job
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 
@@ -129,3 +133,4 @@ class Report(NamedTuple):
     gaps: dict[str, tuple[str, str]] = {}
     fail_on: str = "error"
     told: str = ""
+    beside: tuple["Report", ...] = ()

@@ -9,7 +9,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.formats.document import Span
+from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Target
 from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
@@ -65,8 +65,31 @@ class Directive(NamedTuple):
         return target
 
 
+def directive_of(document: ConfigDocument) -> Directive:
+    """Read the header comments of a config in any format."""
+    text = document.text
+    if document.format == "toml" or not speaks(text):
+        return read_directive(text)
+    return read_directive(_alone(document))
+
+
+def _alone(document: ConfigDocument) -> str:
+    """Return the text with blanks for everything but comments on their own lines.
+
+    What looks like a comment or a table may be part of a string.
+    """
+    text = document.text
+    blank = re.sub(r"[^\r\n]", " ", text)
+    parts, end = [], 0
+    for start, stop in document.comments():
+        if not text[text.rfind("\n", 0, start) + 1 : start].strip():
+            parts += [blank[end:start], text[start:stop]]
+            end = stop
+    return "".join([*parts, blank[end:]])
+
+
 def read_directive(text: str) -> Directive:
-    """Read the header comments of a config."""
+    """Read the header comments of a TOML config."""
     if not speaks(text):
         return Directive()
     table = re.search(_TABLE, text)

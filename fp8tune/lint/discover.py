@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import NamedTuple
 
-from fp8tune.formats import MAX_BYTES
+from fp8tune.formats import ENDINGS, MAX_BYTES
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+
+_ENDINGS = tuple(ENDINGS)
 
 
 class Found(NamedTuple):
@@ -44,7 +46,7 @@ def discover(paths: tuple[str, ...]) -> Iterator[Found]:
 
 
 def _folder(path: str) -> Iterator[str]:
-    """The TOML files below a folder: its own, then those of its folders."""
+    """The files of a config's format below a folder: its own, then its folders'."""
     waiting = [path]
     while waiting:
         folder = waiting.pop()
@@ -57,7 +59,7 @@ def _folder(path: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
                     inside.append(entry.path)
-            elif entry.name.endswith(".toml") and not os.path.isdir(entry.path):
+            elif entry.name.endswith(_ENDINGS) and not os.path.isdir(entry.path):
                 yield os.path.normpath(entry.path)
         waiting += reversed(inside)
 

@@ -10,11 +10,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.formats import parse
+from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
-from fp8tune.lint.directive import Directive, read_directive
+from fp8tune.lint.directive import Directive, directive_of
+from fp8tune.lint.mark import speaks
 from fp8tune.lint.places import Places, marked
 from fp8tune.lint.rule_parts import At
 from fp8tune.lint.rules import Rule
@@ -23,7 +24,7 @@ from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
+from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -56,17 +57,23 @@ def check(
     (``compare``). ``overrides`` are the arguments that the trainer gets behind the
     config. Raises ``Unreadable``.
     """
+    form = format_of(path)
+    if form != "toml" and not (explicit or only):
+        text = data.decode(errors="replace")
+        named = form == "yaml" and speaks(text)
+        if not (named or may_be_config(text, explicit=False, form=form)):
+            return Report(path, [], skipped=f"{TITLES[form]} without a trainer's keys")
     try:
-        document = parse(data)
+        document = parse(data, path)
     except InvalidText as error:
-        if only or usual or may_be_config(error.text, explicit=explicit):
-            from fp8tune.lint import invalid_toml
+        if only or usual or may_be_config(error.text, explicit=explicit, form=form):
+            from fp8tune.lint import unparsed
 
-            return invalid_toml.report(path, error, rules)
-        return Report(path, [], skipped="not TOML")
-    directive = read_directive(document.text)
+            return unparsed.report(path, error, rules)
+        return Report(path, [], skipped=f"not {TITLES[form]}")
+    directive = directive_of(document)
     names = (only, directive.trainer, usual)
-    kind = chosen(document.values, names, explicit=explicit)
+    kind = chosen(document, names, explicit=explicit)
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
     known = trainer(kind.trainer)
@@ -86,7 +93,8 @@ def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Rep
     unknown = next((d for d in report.diagnostics if d.rule in keys), None)
     if unknown is None:
         return report
-    other = recognise(document.values, explicit=True).trainer
+    form = document.format
+    other = recognise(document.values, explicit=True, form=form).trainer
     name = other.partition("==")[0]
     if not other or name == known.name:
         return report
@@ -367,9 +375,13 @@ def _filled(template: Template, scope: Any) -> str:
 
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
-    if document.bom:
+    if document.bom and document.format != "yaml":
         from fp8tune.formats.edits import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
+    for path, span, first, refused in document.repeated:
+        kind = "duplicate-key-refused" if refused else "duplicate-key"
+        line = document.lines.position(first[0]).line
+        yield Fault(kind, path, {"key": dotted(path), "line": line}, span)
     for problem, span in directive.problems:
         yield Fault("bad-directive", (), {"reason": Prose(problem[:400])}, span)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fp8tune.formats import parse
+from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import InvalidText, Lines
 from fp8tune.job import Target
 from fp8tune.lint.compare import conflicts
@@ -53,14 +53,20 @@ def plain_config(example: Example) -> str:
     return _MARKS.sub("", example.config)
 
 
+def name_of(example: Example) -> str:
+    """Return a file name of the example's format."""
+    return f"example.{example.format}"
+
+
 def lint_example(example: Example, against: Rules) -> Report:
     """Return the report on an example, with its second config if it has one."""
     text = plain_config(example).encode()
     arguments = example.arguments
-    report = check("example.toml", text, against, Target(), overrides=arguments)
+    report = check(name_of(example), text, against, Target(), overrides=arguments)
     if not example.beside:
         return report
-    other = check("beside.toml", example.beside.encode(), against, Target())
+    beside = f"beside.{example.format}"
+    other = check(beside, example.beside.encode(), against, Target())
     others = conflicts([report, other]).get(report.path)
     return check(report.path, text, against, Target(), others=others)
 
@@ -87,11 +93,11 @@ def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
     before = plain_config(example)
     after = fixed_bytes(before.encode(), [found]).decode()
     try:
-        parse(after.encode())
+        parse(after.encode(), name_of(example))
     except InvalidText as error:
-        yield f"becomes no TOML: {error.reason}"
+        yield f"becomes no {TITLES[example.format]}: {error.reason}"
         return
-    report = check("example.toml", after.encode(), against, Target())
+    report = check(name_of(example), after.encode(), against, Target())
     if any(other.rule == found.rule for other in report.diagnostics):
         yield "still fires after its fix"
     elif example.fixed != after:

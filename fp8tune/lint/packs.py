@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
 from fp8tune.formats.toml.strings import offset_in_string
@@ -74,8 +75,15 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "fixed": "text",
         "beside": "text",
         "arguments": "list",
+        "format": "format",
     },
-    "good": {"config": "text", "also": "list", "beside": "text", "arguments": "list"},
+    "good": {
+        "config": "text",
+        "also": "list",
+        "beside": "text",
+        "arguments": "list",
+        "format": "format",
+    },
     "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""
@@ -86,6 +94,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("a string", lambda value: isinstance(value, str)),
     "list": ("an array of names", lambda value: _texts(value)),
     "names": ("an array of names", lambda value: _texts(value) and bool(value)),
+    "format": (f"one of {', '.join(TITLES)}", lambda value: value in [*TITLES]),
     "table": (
         "a table of names and expressions; write dotted names in quotes",
         lambda value: isinstance(value, dict) and _texts([*value.values()]),

@@ -90,7 +90,10 @@ def apply_fixes(data: bytes, look: Look, *, unsafe: bool) -> Rewritten:
 
 
 UNIGNORABLE = frozenset(
-    ("invalid-toml", "bad-ignore", "unknown-ignore", "unused-ignore", "expired-ignore")
+    (
+        *("invalid-toml", "invalid-yaml", "invalid-json"),
+        *("bad-ignore", "unknown-ignore", "unused-ignore", "expired-ignore"),
+    )
 )
 """Rules whose findings no comment can silence."""
 
@@ -103,10 +106,13 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
     if not chosen:
         return Rewritten(data, report)
-    document = parse(data)
+    document = parse(data, report.path)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
-    if parse(after).values != document.values:
+    try:
+        if document.read(text) != document.values:
+            return Rewritten(data, report)
+    except InvalidText:  # JSON has no comments
         return Rewritten(data, report)
     seen = look(after)
     left = _tally(seen.diagnostics)
@@ -160,7 +166,7 @@ def _seen(
     """Return the file after these fixes and its report; ``None`` if they break it."""
     try:
         data = fixed_bytes(now.data, chosen)
-        parse(data)
+        parse(data, now.report.path)
         return data, look(data)
     except (CannotEdit, InvalidText, Unreadable):
         return None
@@ -214,7 +220,9 @@ def _worse(
     if not all(found.fix and found.fix.reads_on for found in chosen):
         hidden = all(found.fix and found.fix.safety == "safe" for found in chosen)
         return bool(new) and not (hidden and after.total() <= before.total())
-    written = set(_names(parse(data).values)) - set(_names(parse(now.data).values))
+    path = report.path
+    before_names = set(_names(parse(now.data, path).values))
+    written = set(_names(parse(data, path).values)) - before_names
     return any(key.rpartition(".")[2] in written for _, key in new)
 
 
@@ -253,7 +261,8 @@ def _names(values: dict[str, Any]) -> Iterator[str]:
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
     """Return the bytes of a file after the fixes of some findings."""
-    document = parse(data)
+    chosen = list(chosen)
+    document = parse(data, chosen[0].path if chosen else "")
     edits = {
         Edit(change.start, change.end, change.text)
         for found in chosen

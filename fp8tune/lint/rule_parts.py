@@ -23,7 +23,7 @@ class Example(NamedTuple):
 
     ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
     a second config of the same run, for a rule on two files. ``arguments`` are the
-    trainer's overrides.
+    trainer's overrides. ``format`` is that of all these texts.
     """
 
     config: str
@@ -31,6 +31,7 @@ class Example(NamedTuple):
     fixed: str = ""
     beside: str = ""
     arguments: tuple[str, ...] = ()
+    format: str = "toml"
 
 
 def at(entry: dict[str, Any]) -> At:
@@ -44,12 +45,13 @@ def at(entry: dict[str, Any]) -> At:
     )
 
 
-def example(entry: dict[str, Any]) -> Example:
-    """Read an example from its table in the file."""
+def example(entry: dict[str, Any], form: str) -> Example:
+    """Read an example from its table in the file; it may name a format but ``form``."""
     return Example(
         entry["config"],
         entry.get("also", []),
         entry.get("fixed", ""),
         entry.get("beside", ""),
         tuple(entry.get("arguments", ())),
+        entry.get("format", form),
     )

@@ -163,12 +163,17 @@ class Rule:
     @property
     def bad(self) -> list[Example]:
         """Configs that the rule fires on."""
-        return [example(entry) for entry in self.data.get("bad", [])]
+        return [example(entry, self._format) for entry in self.data.get("bad", [])]
 
     @property
     def good(self) -> list[Example]:
         """Configs that the rule is silent on."""
-        return [example(entry) for entry in self.data.get("good", [])]
+        return [example(entry, self._format) for entry in self.data.get("good", [])]
+
+    @property
+    def _format(self) -> str:
+        """The format of examples that name none: the first of the rule's trainer."""
+        return trainers()[self.trainers[0]].formats[0] if self.trainers else "toml"
 
     @property
     def parts(self) -> tuple[str, ...]:

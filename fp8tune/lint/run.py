@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fp8tune.formats.document import Unreadable
+from fp8tune.formats import format_of
+from fp8tune.formats.document import NoReader, Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import BadTarget, asked
@@ -156,6 +157,12 @@ def _run(files: list[Found], runner: _Runner) -> Result:
     return Result(reports, unread, rules=runner.fired(reports))
 
 
+def _is_other(report: Report) -> bool:
+    """Whether a file that was found is not worth a word: most YAML is no config."""
+    silent = report.skipped and format_of(report.path) != "toml"
+    return bool(silent) and report.text is None
+
+
 class _Runner:
     def __init__(self, options: Options, others: Mapping[str, dict[str, str]]) -> None:
         self.options = options
@@ -201,6 +208,8 @@ class _Runner:
         except Unreadable as error:
             if found.explicit:
                 return None, f"{found.path}: {error}"
+            if format_of(found.path) != "toml" and not isinstance(error, NoReader):
+                return None, ""
             return Report(found.path, [], skipped=str(error)), ""
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
@@ -211,7 +220,7 @@ class _Runner:
 
             return None, f"{found.path}: {bug(error)}"
         if report is None or not (report.skipped and found.explicit):
-            return report, ""
+            return (None if report and _is_other(report) else report), ""
         reason = f"no train config of a known trainer: {report.skipped}"
         kept = None if report.text is None else report  # stdin is passed through
         return kept, f"{report.path}: {reason}"

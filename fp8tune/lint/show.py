@@ -91,8 +91,9 @@ def save(path: str, text: str) -> None:
     """
     from fp8tune import atomic
 
-    if path.endswith(".toml"):
-        raise Problem(f"{path}: findings go to no .toml file, to spare the configs")
+    if path.endswith((".toml", ".yaml", ".yml")):
+        ending = path[path.rfind(".") :]
+        raise Problem(f"{path}: findings go to no {ending} file, to spare the configs")
     data = text.encode("utf-8", "backslashreplace")
     try:
         atomic.write(path, data, like=path if os.path.exists(path) else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region
@@ -33,8 +34,8 @@ class Painter:
             f"{found.severity}[{found.rule}]", _BOLD, _LEVEL[found.severity]
         )
         line, column = found.region[:2]
-        in_file = [x.region.line for x in found.labels if x.argument is None]
-        gutter = len(str(max(in_file, default=0)))
+        lines_shown = [x.region.line for x in found.labels if x.argument is None]
+        gutter = len(str(max(lines_shown, default=0)))
         place = f"{line}:{column}" if found.labels[0].argument is None else COMMAND_LINE
         arrow = self.paint(f"{' ' * gutter}-->", _BLUE)
         text = [
@@ -64,7 +65,7 @@ class Painter:
         self, found: Diagnostic, lines: dict[int, str], gutter: int
     ) -> Iterator[str]:
         previous = 0
-        in_file = [label for label in found.labels if label.argument is None]
+        in_file = [x for x in found.labels if x.argument is None and not x.path]
         for number in sorted({label.region.line for label in in_file}):
             if previous and number > previous + 1:
                 yield self.paint("...", _BLUE)
@@ -76,6 +77,11 @@ class Painter:
             yield self.paint("...", _BLUE)
         for label, text in typed:
             yield from self._line(found, text, [label], gutter)
+        for label in filter(operator.attrgetter("path"), found.labels):
+            line, column = label.region[:2]
+            arrow = self.paint(f"{' ' * gutter}-->", _BLUE)
+            yield f"{arrow} {plain(label.path)}:{line}:{column}"
+            yield from self._line(found, label.line, [label], gutter, line)
 
     def _line(
         self,

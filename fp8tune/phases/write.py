@@ -57,9 +57,9 @@ def phase_configs(plan: Plan, folder: str) -> Iterator[PhaseConfig]:
     """
     config = plan.config
     name = os.path.basename(config.path)
-    stem = name.removesuffix(".toml")
+    stem, ending = os.path.splitext(name)
     for phase, settings in zip(plan.phases, plan.settings, strict=True):
-        path = os.path.join(folder, f"{stem}.{phase.name}.toml")
+        path = os.path.join(folder, f"{stem}.{phase.name}{ending}")
         head = _head(plan, phase, name)
         yield _linted(plan, phase, path, _text(plan, settings, head))
 
@@ -78,9 +78,9 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
     try:
         edited = apply(document.text, document.set_values(changes))
-        changed = parse(edited.encode())
+        changed = parse(edited.encode(), plan.config.path)
         text = _commented(changed, settings, head)
-        if parse(text.encode()).values != changed.values:
+        if changed.read(text) != changed.values:
             raise CannotEdit("a key is on a line that begins inside a string")
         _check(plan, text, settings)
     except (CannotEdit, InvalidText) as error:
@@ -107,7 +107,7 @@ def _commented(document: ConfigDocument, settings: Sequence[Setting], head: str)
 def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
     """Raise ``CannotPlan`` unless the trainer reads the text as it is meant."""
     config = plan.config
-    loaded = config.trainer.load(parse(text.encode()).values, config.overrides)
+    loaded = config.trainer.load(config.document.read(text), config.overrides)
     wanted: dict[str, Any] = {s.key: s.value for s in settings}
     for key, value in (config.loaded.values | wanted).items():
         # a key that the loader cannot judge beside an imported module is missing
@@ -126,7 +126,7 @@ def _linted(plan: Plan, phase: Phase, path: str, data: bytes) -> PhaseConfig:
     findings = list(_new(plan, path, data))
     meant = [found for found in findings if found.rule in SHORT]
     if meant:
-        document = parse(data)
+        document = parse(data, path)
         words = f" -- phase {of}"
         text = apply(document.text, with_ignores(document, meant, words))
         data = f"{chr(0xFEFF) * document.bom}{text}".encode()

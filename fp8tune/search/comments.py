@@ -178,7 +178,7 @@ def stale_comments(
     path: str, after: bytes, changes: Sequence[ChangedKey]
 ) -> Iterator[str]:
     """Yield a line for each comment of the tuned config that may no longer be true."""
-    document = parse(after)
+    document = parse(after, path)
     lines = {
         change.key: document.lines.position(keys[0])[0]
         for change in changes

@@ -121,7 +121,7 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
     wrong = [finding for finding in found if finding.rule in PREDICTED]
     if not wrong:
         return data
-    document = parse(data)
+    document = parse(data, path)
     words = f" -- {MEASURED} {record.peak_gib:.1f} of {record.capacity_gib:.1f} GiB"
     text = apply(document.text, with_ignores(document, wrong, words))
     return f"{chr(0xFEFF) * document.bom}{text}".encode()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.formats import parse
+from fp8tune.formats import format_of, parse
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
@@ -121,8 +121,10 @@ def _configs() -> Iterator[str]:
         settings = settings_for(os.path.dirname(os.path.abspath(path)))
         if path.endswith(TUNED) or matches(path, settings.folder, settings.exclude):
             continue
+        if format_of(path) != "toml":  # a search writes TOML
+            continue
         try:
-            kind = recognise(parse(read(path)).values)
+            kind = recognise(parse(read(path), path).values)
         except (CannotRead, InvalidText, Unreadable):
             continue
         if kind.trainer and not kind.fragment:

@@ -24,7 +24,7 @@ def with_overrides(
     Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
     values that TOML cannot hold; ``InvalidText`` and ``Unreadable``.
     """
-    document = parse(data)
+    document = parse(data, path)
     loaded = known.load(document.values, overrides)
     words = shlex.join(overrides)
     wrong = next((f.argument.text for f in loaded.faults if f.argument), "")
@@ -35,7 +35,7 @@ def with_overrides(
         text = _written(document, loaded)
     except CannotEdit as error:
         raise CannotSearch(f"cannot write {words} into {path}: {error}") from None
-    after = known.load(parse(text.encode()).values)
+    after = known.load(document.read(text))
     if after.values != loaded.values:
         raise CannotSearch(f"{path} cannot hold {words}: write it into the file first")
     return f"{chr(0xFEFF) * document.bom}{text}".encode()

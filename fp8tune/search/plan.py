@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
-from fp8tune.formats import parse
+from fp8tune.formats import TITLES, parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.claims.contradiction import titled_gpus
-from fp8tune.lint.directive import Directive, read_directive
+from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.settings import settings_for
 from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
@@ -108,16 +108,19 @@ def read_config(
     fill its gaps. If the number of GPUs is still unknown, it is the product of the
     parallel degrees, else ``world_size``.
     """
-    document = parse(data)
+    document = parse(data, path)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    directive = read_directive(document.text)
+    directive = directive_of(document)
     if name and (wrong := misnamed(name)):
         raise CannotSearch(wrong)
     names = (name, directive.trainer, settings.trainer)
-    kind = chosen(document.values, names, explicit=True)
+    kind = chosen(document, names, explicit=True)
     if not kind.trainer:
         what = f"{path}: {kind.description}"
         raise CannotSearch(f"{what}; search takes configs of {titles()}")
+    if document.format != "toml":
+        reason = f"search writes TOML, not {TITLES[document.format]}"
+        raise CannotSearch(f"{path}: {reason}: use fp8tune lint and estimate")
     known = trainer(kind.trainer)
     loaded = known.load(document.values)
     target = directive.complete(settings.complete(target))
@@ -344,7 +347,7 @@ def world_size_warning(config: TrainConfig) -> str:
     target = config.job.target
     if target.world_size_origin:
         return ""
-    document = parse(config.data)
+    document = parse(config.data, config.path)
     gpus, line = titled_gpus(document, config.trainer, config.loaded, Directive())
     if gpus <= target.world_size:
         return ""

@@ -168,6 +168,7 @@ def _trainer_runner(
             config.trainer,
             config.data,
             config.job.target,
+            path=config.path,
             device=options.device,
             data_missing=config.job.find("data_missing") or "",
         )

@@ -53,8 +53,10 @@ class About:
     ``versions`` are those that have a schema, the oldest first; a trainer with one
     ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
-    has none. ``modules`` say the fields of its job, each replacing those before it.
-    ``own`` is set for a trainer that a user describes in a file.
+    has none. ``formats`` are those of its configs, ``reads`` is what reads them where
+    that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``modules`` say the fields of its job, each replacing those before it. ``own`` is
+    set for a trainer that a user describes in a file.
     """
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
@@ -66,6 +68,8 @@ class About:
         self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
+        self.formats: list[str] = data.get("formats", ["toml"])
+        self.reads: str = data.get("reads", "pyyaml")
         self.data: str = data.get("data", "")
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")

@@ -30,6 +30,8 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
+    "invalid-yaml": ("reason", "hint"),
+    "duplicate-key": ("key", "line"),
     "byte-order-mark": (),
     "unknown-key": (
         *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),

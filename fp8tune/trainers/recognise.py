@@ -1,4 +1,4 @@
-"""Whose config a TOML file is, by the tables and keys that a trainer knows."""
+"""Whose config a file is, by the tables and keys that a trainer knows."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import re
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune.formats import TITLES
+from fp8tune.formats.document import ConfigDocument
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import About, path_of, trainers
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -14,11 +16,16 @@ EXPLICIT, FOUND = 3, 2
 """One in so many keys or tables must be a trainer's: of a file that the user named,
 and of another."""
 
-_HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
+_TABLES = {
+    "toml": r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)",
+    "yaml": r"""(?m)^["']?([A-Za-z_][\w-]*)["']?[ \t]*:""",
+    "json": r"""([A-Za-z_][\w-]*)["']?[ \t]*:""",
+}
+"""What may be the name of a table or a key at the root, by the format."""
 
 
 class Kind(NamedTuple):
-    """What a TOML file is: ``trainer`` is empty when it is no train config.
+    """What a file is: ``trainer`` is empty when it is no train config.
 
     Else it names the version too, as ``torchtitan==0.2.2``, where there are several.
     """
@@ -30,7 +37,7 @@ class Kind(NamedTuple):
 
 @cache
 def foreign() -> dict[str, set[str]]:
-    """Kinds of TOML files that are no trainer's, by their top-level tables."""
+    """Kinds of files that are no trainer's, by their top-level tables."""
     try:
         from fp8tune._index import FOREIGN
     except ImportError:  # in a checkout
@@ -49,14 +56,15 @@ def foreign_parsed() -> dict[str, list[str]]:
     return found
 
 
-def may_be_config(text: str, *, explicit: bool) -> bool:
+def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     """Whether a text that does not parse, or is not parsed, may be a train config.
 
     A file that the user named may be one unless it has tables of another kind of
     file and none of a trainer; another file needs two of a trainer's tables.
     """
-    names = set(re.findall(_HEADER, text))
-    mine = max(len(names.intersection(a.tables)) for a in trainers().values())
+    names = set(re.findall(_TABLES[form], text))
+    readers = (about for about in trainers().values() if form in about.formats)
+    mine = max((len(names.intersection(a.tables)) for a in readers), default=0)
     return mine > 1 or (
         explicit
         and (mine > 0 or not any(names & tables for tables in foreign().values()))
@@ -64,15 +72,19 @@ def may_be_config(text: str, *, explicit: bool) -> bool:
 
 
 def recognise(
-    values: dict[str, Any], *, explicit: bool = False, only: str = ""
+    values: dict[str, Any],
+    *,
+    explicit: bool = False,
+    only: str = "",
+    form: str = "toml",
 ) -> Kind:
-    """Distinguish train configs from model fragments and other TOML files.
+    """Distinguish train configs from model fragments and other files.
 
     A file that the user named counts as a config if a third of its keys or tables
     are a trainer's, another one if half are. Of several trainers and versions it is
     of the one that knows most of its keys, then of its tables: of equals the newest
     version, and the first trainer. ``only`` names the trainer where its version alone
-    is open.
+    is open; else those are asked that read files of the format ``form``.
     """
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
@@ -81,9 +93,10 @@ def recognise(
     if describes_trainer(values):
         return Kind("", False, "a description of a trainer (--trainer reads it)")
     share = EXPLICIT if explicit else FOUND
-    ranked = list(_ranked(values, only))
+    asked = _by_name(only, form)
+    ranked = list(_ranked(values, asked, only))
     if not ranked:
-        return _without_tables(values, explicit=explicit, only=only)
+        return _without_tables(values, asked, explicit=explicit)
     best = max(ranked, key=lambda match: (match.known, match.tables))
     known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
@@ -134,15 +147,14 @@ class _Match:
         return enough and (self.known > 0 or named)
 
 
-def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
+def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
     A schema is read only if its trainer may know more keys than all before it.
     """
     most = (-1, 0)
-    abouts = _by_name(only)
-    abouts.sort(key=lambda about: _at_most(values, about), reverse=True)
-    for about in abouts:
+    most_first = sorted(abouts, key=lambda a: _at_most(values, a), reverse=True)
+    for about in most_first:
         if values.keys().isdisjoint(about.tables):
             continue
         for name in about.among(only or about.name):
@@ -154,9 +166,11 @@ def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
                 yield match
 
 
-def _by_name(only: str) -> list[About]:
+def _by_name(only: str, form: str) -> list[About]:
     known = trainers()
-    return [known[only.partition("==")[0]]] if only else list(known.values())
+    if only:
+        return [known[only.partition("==")[0]]]
+    return [about for about in known.values() if form in about.formats]
 
 
 def _at_most(values: dict[str, Any], about: About) -> tuple[int, int]:
@@ -166,9 +180,11 @@ def _at_most(values: dict[str, Any], about: About) -> tuple[int, int]:
     return keys, len(mine)
 
 
-def _without_tables(values: dict[str, Any], *, explicit: bool, only: str) -> Kind:
+def _without_tables(
+    values: dict[str, Any], abouts: list[About], *, explicit: bool
+) -> Kind:
     """What a file is that has no table of a trainer: misspelt, or keys alone."""
-    for about in _by_name(only) if values else ():
+    for about in abouts if values else ():
         for candidate in map(trainer, about.ids):
             if explicit and _misspelt(candidate, values):
                 return Kind(candidate.id, False, f"a {about.title} config")
@@ -201,21 +217,35 @@ def version_of(name: str, values: dict[str, Any]) -> str:
 
     The newest of those that know most of its keys.
     """
-    open_ = trainers()[name.partition("==")[0]].among(name)
-    ranked = list(_ranked(values, name)) if len(open_) > 1 else []
+    about = trainers()[name.partition("==")[0]]
+    open_ = about.among(name)
+    ranked = list(_ranked(values, [about], name)) if len(open_) > 1 else []
     if not ranked:
         return open_[0]
     best = max(ranked, key=lambda match: (match.known, match.tables))
     return best.trainer.id
 
 
-def chosen(values: dict[str, Any], names: Iterable[str], *, explicit: bool) -> Kind:
+def chosen(document: ConfigDocument, names: Iterable[str], *, explicit: bool) -> Kind:
     """Whose config a file is: of the first of ``names`` that is given, else by keys.
 
-    A file that was found is none if it describes a trainer.
+    A file that was found is none if it describes a trainer. The document's values are
+    then those that this trainer's loader reads; raises ``Unreadable`` as ``read_as``.
     """
+    kind = _chosen(document.values, document.format, names, explicit=explicit)
+    if kind.trainer:
+        document.read_as(trainers()[kind.trainer.partition("==")[0]].reads)
+    return kind
+
+
+def _chosen(
+    values: dict[str, Any], form: str, names: Iterable[str], *, explicit: bool
+) -> Kind:
     name = next(filter(None, names), "")
-    if name and (explicit or not describes_trainer(values)):
-        about = trainers()[name.partition("==")[0]]
-        return Kind(version_of(name, values), False, f"a {about.title} config")
-    return recognise(values, explicit=explicit)
+    if not name or (not explicit and describes_trainer(values)):
+        return recognise(values, explicit=explicit, form=form)
+    about = trainers()[name.partition("==")[0]]
+    if form not in about.formats:
+        own = " and ".join(TITLES[each] for each in about.formats)
+        return Kind("", False, f"{about.title} reads {own}, not {TITLES[form]}")
+    return Kind(version_of(name, values), False, f"a {about.title} config")

@@ -33,16 +33,17 @@ def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
     )
 
 
-def with_keys(known: Trainer, data: bytes, keys: Mapping[str, Any]) -> bytes:
+def with_keys(known: Trainer, path: str, data: bytes, keys: Mapping[str, Any]) -> bytes:
     """Return a config's bytes with other values of keys; ``None`` removes a key.
 
     The trainer then reads these values, and all others as before. Raises ``CannotEdit``
     if the layout does not allow it, and ``InvalidText``.
     """
-    document = parse(data)
+    document = parse(data, path)
+    document.read_as(known.about.reads)
     before = known.load(document.values).values
     text = rewritten(document, keys)
-    after = known.load(parse(text.encode()).values)
+    after = known.load(document.read(text))
     for key, value in {**before, **keys}.items():
         removed = key in keys and value is None
         right = key not in after.written if removed else after.values.get(key) == value

@@ -18,6 +18,7 @@ HEAD = 1 << 16
 
 SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "venv"})
 
+_CONFIGS = (".toml", ".yaml", ".yml")
 _TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json|^summary\.md$")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
@@ -45,7 +46,7 @@ def inputs(paths: tuple[str, ...]) -> Inputs:
             found.logs.append(path)
         elif os.path.isdir(path):
             _add_folder(path, found)
-        elif path.endswith(".toml"):
+        elif path.endswith(_CONFIGS):
             raise NoRun(f"{path}: a config, no log; write --config {path}")
         else:
             kind = kind_of(path)
@@ -58,7 +59,7 @@ def _add_folder(folder: str, found: Inputs) -> None:
     before = len(found.logs) + len(found.traces)
     for path in _files(folder):
         name = os.path.basename(path)
-        if name.endswith(".toml"):
+        if name.endswith(_CONFIGS):
             found.configs.append(path)
         elif _TRACE_NAME.search(name):
             found.traces.append(path)

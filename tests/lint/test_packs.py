@@ -201,7 +201,7 @@ def test_shape(tmp_path, old, new, said):
 
 def test_unknown_fault(tmp_path):
     text = reason(tmp_path, GOOD.replace("when = 'tp > 1'", 'fault = "unknown-keys"'))
-    assert text.startswith(":7:1: fault is one of invalid-toml, byte-order-mark, ")
+    assert text.startswith(":7:1: fault is one of invalid-toml, invalid-yaml, ")
     assert text.endswith("; did you mean `unknown-key`?")
 
 

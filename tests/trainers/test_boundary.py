@@ -8,6 +8,7 @@ import pytest
 
 import fp8tune.trainers
 from fp8tune.fields import FIELDS
+from fp8tune.formats.toml.document import Document, parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -173,10 +174,10 @@ def test_the_best_match_of_trainers_and_versions(text, kind):
 
 @pytest.mark.usefixtures("toy")
 def test_a_name_decides_and_the_keys_choose_its_version():
-    old = {"run": {"fp8": True}}
+    old, none = Document("", {"run": {"fp8": True}}, bom=False), parse(b"")
     assert chosen(old, ("", "toy"), explicit=True).trainer == "toy==1.0"
     assert chosen(old, ("toy==2.0", "toy==1.0"), explicit=True).trainer == "toy==2.0"
-    assert chosen({}, ("toy",), explicit=True).trainer == "toy==2.0"
+    assert chosen(none, ("toy",), explicit=True).trainer == "toy==2.0"
     assert chosen(old, ("kempnerforge",), explicit=True).trainer == "kempnerforge"
 
 

@@ -8,7 +8,7 @@ other files positions are scanned when a finding needs them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from fp8tune.formats.document import (
     Lines,
     Path,
     Position,
+    Repeated,
     Span,
     Spans,
     Unreadable,
@@ -43,6 +44,8 @@ _DOTTED = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
 class InvalidToml(InvalidText):
     """The bytes are not TOML, with the position and the parser's reason."""
 
+    format = "toml"
+
 
 class Document:
     """A valid TOML text: its values, and on demand their positions.
@@ -50,6 +53,9 @@ class Document:
     ``bom`` says whether a byte-order mark was removed from the start of ``text``.
     ``spans`` are known from the start if ``plain.py`` read the text.
     """
+
+    format = "toml"
+    repeated: Sequence[Repeated] = ()
 
     def __init__(
         self,
@@ -64,6 +70,9 @@ class Document:
         self.bom = bom
         if spans is not None:
             self.spans = spans
+
+    def read_as(self, loader: str) -> None:
+        """Nothing to change: every trainer reads TOML alike."""
 
     @cached_property
     def spans(self) -> Spans:

@@ -96,6 +96,7 @@ class RulePage(NamedTuple):
     references: list[str]
     myths: list[Myth]
     verdict: Verdict | None
+    format: str
 
 
 def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
@@ -122,6 +123,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         references=rule.references,
         myths=about(rule.name),
         verdict=_verdict(rule, config) if config else None,
+        format=next((each.format for each in rule.bad), "toml"),
     )
 
 

@@ -54,7 +54,8 @@ def _text(found: Diagnostic, where: str) -> Iterator[str]:
     yield f"{where}: {plain(found.message)}"
     for label in found.labels:
         if label.text:
-            yield f"line {label.region.line}: {plain(label.text)}"
+            where = f"{plain(label.path)} " * bool(label.path)
+            yield f"{where}line {label.region.line}: {plain(label.text)}"
     if found.help:
         yield f"help: {plain(found.help)}"
     yield f"why: {plain(found.page) or f'fp8tune explain {found.rule}'}"

@@ -77,7 +77,8 @@ def _case(found: Diagnostic) -> ET.Element:
 def _text(found: Diagnostic) -> Iterator[str]:
     for label in found.labels:
         line, column = label.region[:2]
-        yield f"{from_root(found.path)}:{line}:{column}: {label.text}".rstrip(": ")
+        path = from_root(label.path or found.path)
+        yield f"{path}:{line}:{column}: {label.text}".rstrip(": ")
     if found.help:
         yield f"help: {found.help}"
     yield f"why: {found.page or f'fp8tune explain {found.rule}'}"

@@ -75,9 +75,11 @@ def _finding(found: Diagnostic) -> dict[str, Any]:
 
 
 def _label(label: Label) -> dict[str, Any]:
-    """Return a label, with the argument that sets its value if one does."""
+    """Return a label, with the argument that sets its value or its other file."""
     argument = {"argument": label.argument.text} if label.argument else {}
+    path = {"path": well_formed(label.path)} if label.path else {}
     return {
+        **path,
         "key": label.key,
         **label.region._asdict(),
         "text": label.text,

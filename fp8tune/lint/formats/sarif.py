@@ -92,7 +92,8 @@ def _result(
 
 
 def _location(found: Diagnostic, label: Label) -> dict[str, Any]:
-    place = {"artifactLocation": _artifact(found.path), "region": _region(label.region)}
+    file = _artifact(label.path or found.path)
+    place = {"artifactLocation": file, "region": _region(label.region)}
     location: dict[str, Any] = {"physicalLocation": place}
     if label.key:
         name = {"fullyQualifiedName": label.key, "kind": "property"}

@@ -63,7 +63,7 @@ def _page(rule: Rule, fence: str) -> Iterator[str]:
 
 def _example(example: Example, fence: str) -> str:
     config = plain_config(example).strip("\ufeff\n")
-    return f"{fence}toml\n{config}\n{fence}" if fence else config
+    return f"{fence}{example.format}\n{config}\n{fence}" if fence else config
 
 
 def _flat(text: str) -> str:

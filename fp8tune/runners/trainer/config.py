@@ -19,12 +19,13 @@ class CannotWrite(Exception):
 
 
 class UserConfig(NamedTuple):
-    """The user's config: its bytes, and what the trainer reads in them."""
+    """The user's config: its name, its bytes, and what the trainer reads in them."""
 
     trainer: Trainer
     data: bytes
     loaded: Loaded
     target: Target
+    path: str = "config.toml"
 
     def job(self, knobs: Mapping[str, Any]) -> Job:
         """Return its job with other knobs and the same tokens per step."""
@@ -47,7 +48,7 @@ class UserConfig(NamedTuple):
         keys = {key: value for key, value in keys.items() if key in own}
         try:
             keys = self.changed(knobs) | keys
-            return with_keys(self.trainer, self.data, keys)
+            return with_keys(self.trainer, self.path, self.data, keys)
         except (CannotEdit, InvalidText) as error:
             names = ", ".join(keys)
             raise CannotWrite(f"cannot write {names}: {error}") from None

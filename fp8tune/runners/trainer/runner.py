@@ -151,7 +151,11 @@ class TrainerRunner:
             prefix=SCRATCH, dir=where, ignore_cleanup_errors=True
         ) as folder:
             place = Path(folder)
-            files = Folders(folder, str(place / "config.toml"), str(place / "traces"))
+            files = Folders(
+                folder,
+                str(place / f"config{Path(self.config.path).suffix}"),
+                str(place / "traces"),
+            )
             wanted.is_written = lambda: any(profiles(files.traces))
             if self.setup.synthetic:
                 added = [*added, self.launch.recipe.synthetic]
@@ -238,16 +242,20 @@ def trainer_runner(
     data: bytes,
     target: Target,
     *,
+    path: str = "config.toml",
     device: str = "cuda",
     data_missing: str = "",
 ) -> TrainerRunner:
     """Return the runner of a trainer for a config; raises ``CannotLaunch``.
 
-    ``data`` are the config's bytes; ``data_missing`` says which of its data files are
-    not here. A config that cannot hold the keys of a trial is refused here, and not by
-    each trial.
+    ``data`` are the config's bytes, ``path`` is its name; ``data_missing`` says which
+    of its data files are not here. A config that cannot hold the keys of a trial is
+    refused here, and not by each trial.
     """
-    config = UserConfig(trainer, data, trainer.load(parse(data).values), target)
+    document = parse(data, path)
+    document.read_as(trainer.about.reads)
+    loaded = trainer.load(document.values)
+    config = UserConfig(trainer, data, loaded, target, path)
     recipe, synthetic = launch.recipe, ""
     if recipe.synthetic != Keys():
         synthetic = data_missing

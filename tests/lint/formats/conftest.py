@@ -53,7 +53,10 @@ def sample(request, write, fp8tune):
 @pytest.fixture
 def examples(write, builtin):
     """The first bad example of every rule as a file; returns their names."""
-    files = {f"{rule.name}.toml": plain_config(rule.bad[0]) for rule in builtin}
+    files = {
+        f"{rule.name}.{rule.bad[0].format}": plain_config(rule.bad[0])
+        for rule in builtin
+    }
     besides = {f"{rule.name}-2.toml": rule.bad[0].beside for rule in builtin}
     files |= {name: text for name, text in besides.items() if text}
     write(files)

@@ -1,4 +1,4 @@
-"""The report on a file that is not TOML, with a hint for words without quotes."""
+"""The report on a file that does not parse; in TOML, with a hint on missing quotes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _SWITCHES = {
 
 
 def report(path: str, error: InvalidText, rules: Rules) -> Report:
-    """Return the report on a file that is not TOML."""
+    """Return the report on a file that is not of its format."""
     line, column = error.position
     label = Label("", Region(line, column, line, column + 1), "here")
-    hint = Words(unquoted_hint(error))
+    hint = Words(error.hint or unquoted_hint(error))
     scope: Any = {"fault.reason": Words(error.reason), "fault.hint": hint}
     diagnostics = [
         rules.diagnostic(
             path, rule, rule.message.fill(scope), rule.help.fill(scope), (label,)
         )
-        for rule in rules.by_fault.get("invalid-toml", ())
+        for rule in rules.by_fault.get(f"invalid-{error.format}", ())
     ]
     lines = error.text.split("\n")
     text = lines[line - 1].rstrip("\r") if line <= len(lines) else ""

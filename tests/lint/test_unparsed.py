@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.formats.toml.document import InvalidToml, parse
-from fp8tune.lint.invalid_toml import unquoted_hint
+from fp8tune.lint.unparsed import unquoted_hint
 from tests.each import each
 
 

@@ -1,0 +1,1 @@
+"""YAML text to values, exact source positions, and edited text."""
