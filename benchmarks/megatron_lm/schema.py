@@ -26,6 +26,7 @@ TYPES = {int: "int", float: "float", str: "str", bool: "bool"}
 OURS = {
     "program": ("str", "The Python file that the script runs."),
     "launcher": ("list[str]", "The words before it: torchrun or srun, and options."),
+    "unknown": ("dict[str, str]", "Why the values of some flags are not known."),
     "unresolved": ("list[str]", "Words of the command that only a run resolves."),
 }
 """Keys of the document that are no flags (``fp8tune/formats/bash``)."""

@@ -15,7 +15,7 @@ from fp8tune.formats.toml.document import parse as parse_toml
 if TYPE_CHECKING:
     from types import ModuleType
 
-TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON"}
+TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON", "bash": "bash"}
 """The formats, and how people write their names."""
 
 ENDINGS = {
@@ -24,6 +24,10 @@ ENDINGS = {
     ".yml": "yaml",
     ".json": "json",
     ".hjson": "json",
+    ".sh": "bash",
+    ".sbatch": "bash",
+    ".slurm": "bash",
+    ".bash": "bash",
 }
 """The format of a file by the ending of its name."""
 

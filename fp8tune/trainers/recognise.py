@@ -20,6 +20,7 @@ _TABLES = {
     "toml": r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)",
     "yaml": r"""(?m)^["']?([A-Za-z_][\w-]*)["']?[ \t]*:""",
     "json": r"""([A-Za-z_][\w-]*)["']?[ \t]*:""",
+    "bash": r"(?<!\S)--([a-z][\w-]*)",
 }
 """What may be the name of a table or a key at the root, by the format."""
 
@@ -63,6 +64,8 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     file and none of a trainer; another file needs two of a trainer's tables.
     """
     names = set(re.findall(_TABLES[form], text))
+    if form == "bash":
+        names = {name.replace("-", "_") for name in names}
     readers = (about for about in trainers().values() if form in about.formats)
     mine = max((len(names.intersection(a.tables)) for a in readers), default=0)
     return mine > 1 or (
@@ -132,7 +135,7 @@ class _Match:
             else:
                 self.total += 1
                 self.known += keys is not None
-        self.tables = len(trainer.schema.sections.keys() & values.keys())
+        self.tables = len(trainer.section_keys.keys() & values.keys())
         self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:

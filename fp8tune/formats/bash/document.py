@@ -2,9 +2,9 @@
 
 The script is read, never run. Keys are the flags of the command with the most flags,
 ``--num-layers`` as ``num_layers``: a flag alone is ``True``, one value is a number or
-text, several are an array. What is known only at run time is ``None``, and
-``unresolved`` lists the words that may stand for more flags. ``program`` is the Python
-file, ``launcher`` has the words before it.
+text, several are an array. What is known only at run time is ``None``, with the reason
+in ``unknown``; ``unresolved`` lists the words that may stand for more flags.
+``program`` is the Python file, ``launcher`` has the words before it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fp8tune.formats.document import (
     Lines,
     Path,
     Position,
+    Repeated,
     Span,
     Spans,
     Unreadable,
@@ -48,16 +49,33 @@ class _Call(NamedTuple):
     flags: dict[str, list[Word]]
     loose: list[Word]
     launcher: list[str]
+    twice: list[str]
 
 
 class Document:
     """A script that starts one training run."""
+
+    format = "bash"
 
     def __init__(self, text: str, *, bom: bool = False) -> None:
         self.text = text
         self.bom = bom
         call = _call(text)
         self.values: dict[str, Any] = _values(call) if call else {}
+        self._twice = call.twice if call else []
+
+    @property
+    def repeated(self) -> list[Repeated]:
+        """Flags that the command has more than once; the last one holds."""
+        found = []
+        for key in self._twice:
+            places = self.spans.names.get((key,), [])
+            if len(places) > 1:
+                found.append(Repeated((key,), places[-1], places[-2], refused=False))
+        return found
+
+    def read_as(self, loader: str) -> None:
+        """Leave the values as they are: argparse reads text."""
 
     @cached_property
     def lines(self) -> Lines:
@@ -75,6 +93,9 @@ class Document:
         text = self.text
         for start, end in self.comments():
             text = text[:start] + " " * (end - start) + text[end:]
+        place = text.rfind(str(self.values.get("program", "")))
+        if self.values and place >= 0:
+            spans.values["program",] = (place, place + len(self.values["program"]))
         for found in _WRITTEN.finditer(text):
             path: Path = (_key(found[0]),)
             if path[0] not in self.values:
@@ -234,17 +255,21 @@ def _python_call(command: Command) -> _Call | None:
         return None
     flags: dict[str, list[Word]] = {}
     loose: list[Word] = []
+    twice: list[str] = []
     into = loose
     for word in words[number + 1 :]:
         flag, equals, value = word.text.partition("=")
         if _FLAG.fullmatch(flag):
-            into = flags[_key(flag)] = []
+            key = _key(flag)
+            twice += [key] * (key in flags)
+            into = flags[key] = []
             if equals:
                 into.append(word._replace(text=value))
         elif word.text[:1] != "-" or _NEGATIVE.match(word.text):
             into.append(word)
     program = texts[number].rpartition("/")[2]
-    return _Call(program, flags, loose, texts[:number]) if flags or loose else None
+    found = _Call(program, flags, loose, texts[:number], twice)
+    return found if flags or loose else None
 
 
 def _values(call: _Call) -> dict[str, Any]:
@@ -254,17 +279,21 @@ def _values(call: _Call) -> dict[str, Any]:
     hide other flags then.
     """
     values: dict[str, Any] = {"program": call.program, "launcher": call.launcher}
-    unresolved = [word for word in call.loose if word.unknown]
+    unresolved = _reasons(call.loose)
+    unknown = {}
     for key, words in call.flags.items():
         known = [None if word.unknown else _number(word.text) for word in words]
-        unresolved += [word for word in words[1:] if word.unknown]
+        unresolved += _reasons(words[1:])
         values[key] = known[0] if len(known) == 1 else known or True
-    values["unresolved"] = [
-        f"{word.unknown.text} {word.unknown.reason}"
-        for word in unresolved
-        if word.unknown
-    ]
-    return values
+        if reasons := _reasons(words[:1]):
+            unknown[key] = reasons[0]
+    return {**values, "unknown": unknown, "unresolved": unresolved}
+
+
+def _reasons(words: list[Word]) -> list[str]:
+    """Return the unknown pieces of words, and why they are unknown."""
+    pieces = (word.unknown for word in words)
+    return [f"{piece.text} {piece.reason}" for piece in pieces if piece]
 
 
 def _number(text: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
 
 
@@ -68,6 +68,17 @@ def precompute_asked(fp8_precompute_float8_dynamic_scale_for_fsdp: bool) -> bool
     return fp8_precompute_float8_dynamic_scale_for_fsdp
 
 
+def fp8_set_up_only(job: Job) -> bool:
+    """Whether FP8 has settings, and no switch."""
+    mine = [key for key in job.written if key.startswith("fp8.")]
+    return bool(mine) and "fp8.enabled" not in mine
+
+
+def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
+    """Whether the file says how batches are put together."""
+    return dataloader_collate_fn
+
+
 def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:
     """Transformer Engine's recipe by Automodel's name."""
     if not isinstance(model_backend_te_fp8_recipe, str):
@@ -101,16 +112,16 @@ def strategy(distributed_strategy: Any) -> str:
 
 
 def compile_idle(
-    trainer_version: str, family: bool, compile_enabled: bool, strategy: str
+    compile_enabled: bool, trainer_version: str, family: bool, strategy: str
 ) -> bool:
     """Whether ``compile.enabled`` is ignored: since 0.4.0 with FSDP2."""
     return compile_enabled and family and strategy == "fsdp2" and trainer_version != LENIENT
 
 
 def compile(  # noqa: A001
-    family: bool,
     compile_enabled: bool,
     compile_idle: bool,
+    family: bool,
     strategy: str,
     tp: int,
     distributed_enable_compile: Any = None,

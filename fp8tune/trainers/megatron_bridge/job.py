@@ -9,13 +9,6 @@ from typing import Any
 
 from fp8tune.job import Words, known
 
-RECIPES = {
-    "tensorwise": "te-current",
-    "delayed": "te-delayed",
-    "blockwise": "te-block",
-    "mxfp8": "te-mxfp8",
-}
-
 
 def precision(
     mixed_precision_fp8: Any,
@@ -29,6 +22,21 @@ def precision(
     names = (("bf16", mixed_precision_bf16), ("fp16", mixed_precision_fp16))
     known("precision", mixed_precision_bf16)
     return Words(next((name for name, on in names if on), "fp32"))
+
+
+def te_format(mixed_precision_fp8: Any) -> str:
+    """FP8 format of Transformer Engine; empty without FP8."""
+    return Words(mixed_precision_fp8 or "")
+
+
+def te_recipe(mixed_precision_fp8_recipe: Any) -> str:
+    """Transformer Engine's recipe, by Megatron's name."""
+    return Words(mixed_precision_fp8_recipe)
+
+
+def local_layers(model_transformer_impl: Any) -> bool:
+    """Whether layers are Megatron's own, which have no FP8."""
+    return model_transformer_impl == "local"
 
 
 def ac_modes() -> tuple[str, ...]:

@@ -118,6 +118,10 @@ class _Run:
                 self.unknown_recipe(said)
                 return
             fixed = defaults | self.recipes[name]
+            if "current" in name and fixed["fp8_recipe"] != "tensorwise":
+                facts = {"key": PRECISION, "value": said}
+                fault = Fault("recipe-named-otherwise", (PRECISION,), facts)
+                self.faults.append(fault)
             self.values |= {f"{PRECISION}.{name}": v for name, v in fixed.items()}
         else:  # what a mapping leaves out comes from the recipe
             fixed = {}

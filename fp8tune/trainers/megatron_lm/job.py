@@ -9,16 +9,13 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known
 
-RECIPES = {
-    "tensorwise": "te-current",
-    "delayed": "te-delayed",
-    "blockwise": "te-block",
-    "mxfp8": "te-mxfp8",
-    "custom": "te-custom",
-}
-"""Transformer Engine's recipe, as jobs of every trainer name it."""
+HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
+"""Flags of delayed scaling alone."""
+
+OTHER_FP8 = ("fp8_recipe", "fp8_interval", "no_fp8_wgrad", "first_last_layers_bf16")
+BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
 def precision(
@@ -30,9 +27,44 @@ def precision(
     return Words("bf16" if bf16 else "fp16" if fp16 else "fp32")
 
 
-def fp8_recipe_kind(fp8_recipe: str) -> str:
-    """Transformer Engine's recipe."""
-    return Words(RECIPES[fp8_recipe])
+def te_format(fp8_format: Any) -> str:
+    """FP8 format of Transformer Engine; empty without FP8."""
+    return Words(fp8_format or "")
+
+
+def te_recipe(fp8_recipe: str) -> str:
+    """Transformer Engine's recipe, by Megatron's name."""
+    return Words(fp8_recipe)
+
+
+def local_layers(transformer_impl: str) -> bool:
+    """Whether layers are Megatron's own, which have no FP8."""
+    return transformer_impl == "local"
+
+
+def fp8_flags(job: Job) -> int:
+    """How many flags are given that only matter with FP8."""
+    return len(job.written & {*HISTORY, *OTHER_FP8})
+
+
+def history_flags(job: Job) -> int:
+    """How many flags of delayed scaling are given."""
+    return len(job.written & set(HISTORY))
+
+
+def bf16_layer_flags(job: Job) -> int:
+    """How many numbers of layers in bf16 are given."""
+    return len(job.written & set(BF16_LAYERS))
+
+
+def unresolved_words(unresolved: list[str]) -> str:
+    """The words of the command that may be more flags, and why they are open."""
+    return Words(", ".join(dict.fromkeys(unresolved))[:400])
+
+
+def global_batch(global_batch_size: Any) -> int:
+    """Sequences of one optimizer step; all micro-batches of one round by default."""
+    return int(known("global_batch", global_batch_size))
 
 
 def declared_gpus(launcher: list[str]) -> int:
@@ -109,19 +141,6 @@ def ffn_matrices(swiglu: bool, quick_geglu: bool) -> int:
     return 3 if swiglu or quick_geglu else 2
 
 
-def vocab_size(
-    vocab_size: Any,
-    padded_vocab_size: Any,
-    make_vocab_size_divisible_by: int,
-    tensor_model_parallel_size: int,
-) -> int:
-    """Rows of the embedding, padded as tokenizer.py does."""
-    if padded_vocab_size:
-        return int(padded_vocab_size)
-    unit = make_vocab_size_divisible_by * tensor_model_parallel_size
-    return math.ceil(known("vocab_size", vocab_size) / unit) * unit
-
-
 def tied_embeddings(untie_embeddings_and_output_weights: bool) -> bool:
     """Whether head and embedding share one weight."""
     return not untie_embeddings_and_output_weights
@@ -158,8 +177,8 @@ def ac_modes() -> tuple[str, ...]:
 
 
 def compile() -> bool:  # noqa: A001
-    """Whether the model is compiled: Transformer Engine's kernels are fused already."""
-    return False
+    """Whether the model is compiled: unknown, and Transformer Engine's kernels fuse."""
+    raise Unknown("compile")
 
 
 def fp8_converts_head(fp8_output_proj: bool) -> bool:

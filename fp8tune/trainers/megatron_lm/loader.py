@@ -26,6 +26,9 @@ from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS = 200
 
+OURS = ("program", "launcher", "unknown", "unresolved")
+"""Keys of the document that are no flags."""
+
 PROGRAMS = ("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py")
 """Programs that take no flags beyond those of the schema and of ``flags.toml``."""
 
@@ -56,10 +59,19 @@ class Loader:
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the arguments as Megatron-LM holds them, and what it refuses."""
         keys = self.schema.top_keys
-        hidden = bool(raw.get("unresolved")) or any(map(raw.__contains__, REPLACED))
+        unresolved = [*raw.get("unresolved", ())]
+        unresolved += [
+            reason
+            for name, reason in raw.get("unknown", {}).items()
+            if name in keys and keys[name].base == "bool"  # it takes no value
+        ]
+        hidden = bool(unresolved) or any(map(raw.__contains__, REPLACED))
         values, faults = {}, []
         for name, value in raw.items():
             spec = keys.get(name)
+            if name in OURS:
+                values[name] = value
+                continue
             if spec is None:
                 faults += self._unknown(name, raw)
                 continue
@@ -68,7 +80,6 @@ class Loader:
             except Wrong as wrong:
                 faults.append(self._fault(spec, name, value, wrong))
                 continue
-            hidden = hidden or (spec.base == "bool" and value is None)
             if taken is not None:
                 values[name] = taken
         written = raw.keys() & keys.keys()
@@ -78,7 +89,9 @@ class Loader:
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
             faults += _missing(raw)
+        values["unresolved"] = unresolved
         faults += refusals(values)
+        _pad(values)
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 
     def _unknown(self, name: str, raw: dict[str, Any]) -> Iterator[Fault]:
@@ -130,6 +143,17 @@ def _taken(spec: Key, value: Any) -> Any:
     if spec.allowed and value not in spec.allowed:
         raise Wrong("value-not-allowed", allowed=spec.allowed)
     return value
+
+
+def _pad(values: dict[str, Any]) -> None:
+    """Pad the vocabulary, as the tokenizer does; unknown if only that says its size."""
+    whole, words = values.get("padded_vocab_size"), values.pop("vocab_size", None)
+    parts = ("make_vocab_size_divisible_by", "tensor_model_parallel_size")
+    if isinstance(whole, int):
+        values["vocab_size"] = whole
+    elif isinstance(words, int) and all(values.get(part) for part in parts):
+        unit = values[parts[0]] * values[parts[1]]
+        values["vocab_size"] = -(-words // unit) * unit
 
 
 def _missing(raw: dict[str, Any]) -> Iterator[Fault]:
