@@ -33,6 +33,7 @@ MODEL: dict[str, tuple[str, ...]] = {
     "tensor_model_parallel_sise": ("2",),
 }
 
+
 def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield overrides, the same for the same seed."""
     draw = random.Random(seed)  # noqa: S311
@@ -52,7 +53,9 @@ def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield {"id": f"{seed}-{number}", "yaml": text}
 
 
-def fields(draw: random.Random, choices: dict[str, tuple[str, ...]], share: float) -> str:
+def fields(
+    draw: random.Random, choices: dict[str, tuple[str, ...]], share: float
+) -> str:
     """Return the lines of a section."""
     rare = ("fp8_format", "fp8_reciepe", "tensor_model_parallel_sise")
     return "".join(

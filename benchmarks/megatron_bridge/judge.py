@@ -31,7 +31,11 @@ PACKAGES = ("megatron.bridge", "megatron.bridge.training", "megatron.bridge.mode
 """Packages whose ``__init__`` imports Transformer Engine: only their folders are used."""
 
 
-BASES = ("bf16_mixed", "object:bf16_mixed", "object:bf16_with_fp8_current_scaling_mixed")
+BASES = (
+    "bf16_mixed",
+    "object:bf16_mixed",
+    "object:bf16_with_fp8_current_scaling_mixed",
+)
 """A recipe holds a name, as most that ship do, or the object itself."""
 
 SKIPPED = r"Key '(\w+)' in overrides not found"

@@ -26,7 +26,15 @@ OFF = None
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "fp8-format": (OFF, "e4m3", "hybrid", "hybrid", "e5m2", "E4M3"),
-    "fp8-recipe": (OFF, "delayed", "tensorwise", "blockwise", "mxfp8", "custom", "rowwise"),
+    "fp8-recipe": (
+        OFF,
+        "delayed",
+        "tensorwise",
+        "blockwise",
+        "mxfp8",
+        "custom",
+        "rowwise",
+    ),
     "fp8-amax-history-len": (OFF, 1, 1024, 16.5),
     "fp8-amax-compute-algo": (OFF, "max", "most_recent", "mean"),
     "fp8-param-gather": (OFF, ON),
@@ -48,7 +56,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "use-torch-fsdp2": (OFF, ON),
     "use-megatron-fsdp": (OFF, ON),
     "megatron-fsdp-version": (OFF, 1, 2, 3),
-    "ckpt-format": (OFF, "torch", "torch_dist", "torch_dcp", "fsdp_dtensor", "safetensors"),
+    "ckpt-format": (
+        OFF,
+        "torch",
+        "torch_dist",
+        "torch_dcp",
+        "fsdp_dtensor",
+        "safetensors",
+    ),
     "no-gradient-accumulation-fusion": (OFF, ON),
     "untie-embeddings-and-output-weights": (OFF, ON),
     "optimizer": (OFF, "adam", "sgd", "adamw"),
@@ -104,7 +119,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 SHARDING: tuple[dict[str, Any], ...] = (
     {},
     {"use-distributed-optimizer": ON},
-    {"use-distributed-optimizer": ON, "overlap-grad-reduce": ON, "overlap-param-gather": ON},
+    {
+        "use-distributed-optimizer": ON,
+        "overlap-grad-reduce": ON,
+        "overlap-param-gather": ON,
+    },
     {
         "use-torch-fsdp2": ON,
         "no-gradient-accumulation-fusion": ON,

@@ -49,7 +49,10 @@ def error(arguments: Any, config: dict[str, Any]) -> str:
     sys.argv = ["pretrain_gpt.py", *flags]
     said = io.StringIO()
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(said),
+        ):
             args = arguments.parse_args()
             arguments.validate_args(args)
             arguments.core_transformer_config_from_args(args)

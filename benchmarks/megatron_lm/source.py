@@ -20,9 +20,7 @@ from typing import Any
 COMMIT = "d98e8a64ddf34856e74b24714e3bedb2f5a39553"
 """The commit that was read: main of 2026-08-22, core 0.20.0 before its release."""
 
-TAGS = tuple(
-    f"core_v0.{minor}.0" for minor in (8, 9, 12, 13, 14, 15, 16, 17, 18, 19)
-)
+TAGS = tuple(f"core_v0.{minor}.0" for minor in (8, 9, 12, 13, 14, 15, 16, 17, 18, 19))
 """Releases whose flags are known too, by name alone."""
 
 
@@ -51,7 +49,7 @@ def flags(checkout: Path) -> dict[str, argparse.Action]:
         parser = add_modelopt_args(parser)
     return {
         flag[2:]: action
-        for action in parser._actions  # noqa: SLF001
+        for action in parser._actions
         for flag in action.option_strings
         if flag.startswith("--")
     }

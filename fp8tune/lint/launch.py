@@ -12,11 +12,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from fp8tune.job import Target
+from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
 from fp8tune.formats.bash.words import BadScript
+from fp8tune.job import Target
 from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.discover import read
-from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import Trainer, trainer

@@ -115,7 +115,12 @@ def compile_idle(
     compile_enabled: bool, trainer_version: str, family: bool, strategy: str
 ) -> bool:
     """Whether ``compile.enabled`` is ignored: since 0.4.0 with FSDP2."""
-    return compile_enabled and family and strategy == "fsdp2" and trainer_version != LENIENT
+    return (
+        compile_enabled
+        and family
+        and strategy == "fsdp2"
+        and trainer_version != LENIENT
+    )
 
 
 def compile(  # noqa: A001
@@ -133,7 +138,9 @@ def compile(  # noqa: A001
     layers = distributed_enable_compile or (
         tp > 1 and distributed_enable_async_tensor_parallel
     )
-    return bool((compile_enabled and not compile_idle) or (layers and strategy == "fsdp2"))
+    return bool(
+        (compile_enabled and not compile_idle) or (layers and strategy == "fsdp2")
+    )
 
 
 def tp(distributed_tp_size: Any) -> int:
@@ -181,7 +188,9 @@ def seq_len(
     packed_sequence_packed_sequence_size: Any = None, dataset_seq_len: Any = None
 ) -> int:
     """Tokens of a sequence, where they are packed or made up."""
-    return int(known("seq_len", packed_sequence_packed_sequence_size or dataset_seq_len))
+    return int(
+        known("seq_len", packed_sequence_packed_sequence_size or dataset_seq_len)
+    )
 
 
 def lengths_vary(
@@ -199,7 +208,10 @@ def lengths_vary(
 
 
 def grad_accum(
-    step_scheduler_global_batch_size: Any, micro_batch: int, dp_shard: int, dp_replicate: int
+    step_scheduler_global_batch_size: Any,
+    micro_batch: int,
+    dp_shard: int,
+    dp_replicate: int,
 ) -> int:
     """Micro-batches per optimizer step."""
     ranks = dp_shard * dp_replicate
@@ -226,4 +238,6 @@ def saves_safetensors(
     checkpoint_enabled: Any, checkpoint_model_save_format: Any, family: bool
 ) -> bool:
     """Whether the model is saved as safetensors."""
-    return bool(family and checkpoint_enabled and checkpoint_model_save_format == "safetensors")
+    return bool(
+        family and checkpoint_enabled and checkpoint_model_save_format == "safetensors"
+    )

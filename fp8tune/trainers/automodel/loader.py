@@ -135,9 +135,7 @@ class _Run:
             if name not in table and spec.base not in self.schema.classes:
                 self.values[dotted((*path, name))] = spec.default
 
-    def unknown(
-        self, kind: str, path: Path, table: str, keys: Iterable[str]
-    ) -> None:
+    def unknown(self, kind: str, path: Path, table: str, keys: Iterable[str]) -> None:
         """Note a key that nothing reads, or that is refused."""
         near = closest(str(path[-1]), keys)
         hint = f"did you mean `{near}`?" if near else ""
@@ -168,7 +166,7 @@ class _Run:
             self.refused(
                 (*key.split("."),),
                 "te_fp8 requires at least one TE backend (linear or experts)",
-                'set `linear: te` or `experts: te` in `model.backend`',
+                "set `linear: te` or `experts: te` in `model.backend`",
             )
         degrees = self.values.get("distributed.pp_size") or 1
         pipeline = isinstance(raw.get("distributed"), dict) and raw["distributed"].get(

@@ -57,7 +57,10 @@ def _layers(v: Values) -> int:
     """Return the layers as the pipeline counts them."""
     if v["hybrid_layer_pattern"] or v["encoder_num_layers"]:
         raise KeyError("num_layers")
-    extra = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+    extra = (
+        "account_for_embedding_in_pipeline_split",
+        "account_for_loss_in_pipeline_split",
+    )
     return int(v["num_layers"]) + sum(v[name] for name in extra)
 
 
@@ -110,31 +113,39 @@ def _recomputes(v: Values, *modules: str) -> bool:
 FP8 = (
     Check(
         "first_last_layers_bf16",
-        lambda v: _fp8(v) and v["first_last_layers_bf16"] and v["fp8_recipe"] == "delayed",
+        lambda v: (
+            _fp8(v) and v["first_last_layers_bf16"] and v["fp8_recipe"] == "delayed"
+        ),
         "Delayed scaling does not support first / last layer in BF16",
         "choose `--fp8-recipe tensorwise`, or remove `--first-last-layers-bf16`",
     ),
     Check(
         "num_layers_at_start_in_bf16",
-        lambda v: _fp8(v)
-        and v["first_last_layers_bf16"]
-        and v["fp8_recipe"] != "delayed"
-        and _out_of_stage(v, "num_layers_at_start_in_bf16"),
+        lambda v: (
+            _fp8(v)
+            and v["first_last_layers_bf16"]
+            and v["fp8_recipe"] != "delayed"
+            and _out_of_stage(v, "num_layers_at_start_in_bf16")
+        ),
         "num_layers_at_start_in_bf16 ({num_layers_at_start_in_bf16}) must be between 0 and the "
         "number of layers per pipeline stage",
     ),
     Check(
         "num_layers_at_end_in_bf16",
-        lambda v: _fp8(v)
-        and v["first_last_layers_bf16"]
-        and v["fp8_recipe"] != "delayed"
-        and _out_of_stage(v, "num_layers_at_end_in_bf16"),
+        lambda v: (
+            _fp8(v)
+            and v["first_last_layers_bf16"]
+            and v["fp8_recipe"] != "delayed"
+            and _out_of_stage(v, "num_layers_at_end_in_bf16")
+        ),
         "num_layers_at_end_in_bf16 ({num_layers_at_end_in_bf16}) must be between 0 and the "
         "number of layers per pipeline stage",
     ),
     Check(
         "fp8_recipe",
-        lambda v: _fp8(v) and v["fp8_recipe"] == "custom" and not v["fp8_quantizer_factory"],
+        lambda v: (
+            _fp8(v) and v["fp8_recipe"] == "custom" and not v["fp8_quantizer_factory"]
+        ),
         "fp8_quantizer_factory must be provided when fp8_recipe is 'custom'",
         "add `--fp8-quantizer-factory package.module.function`",
     ),
@@ -177,44 +188,55 @@ FP8 = (
     ),
     Check(
         "recompute_modules",
-        lambda v: _fp8(v)
-        and v["fp8_recipe"] == "delayed"
-        and _recomputes(v, "moe_act", "layernorm"),
+        lambda v: (
+            _fp8(v)
+            and v["fp8_recipe"] == "delayed"
+            and _recomputes(v, "moe_act", "layernorm")
+        ),
         "Delayed scaling does not support moe_act and layernorm recompute for fp8",
         "choose `--fp8-recipe tensorwise`, or recompute other modules",
     ),
     Check(
         "moe_router_padding_for_quantization",
-        lambda v: v["moe_router_padding_for_quantization"]
-        and not _fp8(v)
-        and not v["fp4_format"],
+        lambda v: (
+            v["moe_router_padding_for_quantization"]
+            and not _fp8(v)
+            and not v["fp4_format"]
+        ),
         "fp8/fp4 must be specified when moe_router_padding_for_quantization is True",
         "add `--fp8-format`, or remove this flag",
     ),
     Check(
         "moe_router_padding_for_fp8",
-        lambda v: v["moe_router_padding_for_fp8"] and not _fp8(v) and not v["fp4_format"],
+        lambda v: (
+            v["moe_router_padding_for_fp8"] and not _fp8(v) and not v["fp4_format"]
+        ),
         "fp8/fp4 must be specified when moe_router_padding_for_quantization is True",
         "add `--fp8-format`, or remove this flag",
     ),
     Check(
         "moe_token_dispatcher_type",
         lambda v: (
-            v["moe_router_padding_for_quantization"] or v["moe_router_padding_for_fp8"]
-        )
-        and (_fp8(v) or v["fp4_format"])
-        and v["moe_token_dispatcher_type"] == "allgather",
+            (
+                v["moe_router_padding_for_quantization"]
+                or v["moe_router_padding_for_fp8"]
+            )
+            and (_fp8(v) or v["fp4_format"])
+            and v["moe_token_dispatcher_type"] == "allgather"
+        ),
         "allgather and alltoall_seq dispatcher does not support "
         "moe_router_padding_for_quantization",
         "add `--moe-token-dispatcher-type alltoall`",
     ),
     Check(
         "optimizer_cpu_offload",
-        lambda v: v["optimizer_cpu_offload"]
-        and v["use_precision_aware_optimizer"]
-        and v["fp8_param_gather"]
-        and not v["use_torch_fsdp2"]
-        and v["fp8_recipe"] != "delayed",
+        lambda v: (
+            v["optimizer_cpu_offload"]
+            and v["use_precision_aware_optimizer"]
+            and v["fp8_param_gather"]
+            and not v["use_torch_fsdp2"]
+            and v["fp8_recipe"] != "delayed"
+        ),
         "When `--fp8-param-gather` is enabled, the optimizer cpu offload must be used in "
         "conjunction with `--fp8-recipe delayed`",
         "remove `--fp8-param-gather`, or `--optimizer-cpu-offload`",
@@ -235,8 +257,10 @@ OTHERS = (
     ),
     Check(
         "step_batch_size_schedule",
-        lambda v: v["step_batch_size_schedule"] is not None
-        and v["global_batch_size"] is not None,
+        lambda v: (
+            v["step_batch_size_schedule"] is not None
+            and v["global_batch_size"] is not None
+        ),
         "Cannot specify both --step-batch-size-schedule and --global-batch-size",
     ),
     Check(
@@ -263,10 +287,12 @@ OTHERS = (
     ),
     Check(
         "overlap_param_gather",
-        lambda v: v["overlap_param_gather"]
-        and not v["use_distributed_optimizer"]
-        and not v["use_megatron_fsdp"]
-        and v["optimizer"] != "dist_muon",
+        lambda v: (
+            v["overlap_param_gather"]
+            and not v["use_distributed_optimizer"]
+            and not v["use_megatron_fsdp"]
+            and v["optimizer"] != "dist_muon"
+        ),
         "--overlap-param-gather only supported with distributed optimizer, megatron fsdp, or "
         "dist_muon",
         "add `--use-distributed-optimizer`",
@@ -301,7 +327,9 @@ OTHERS = (
     ),
     Check(
         "use_torch_fsdp2",
-        lambda v: v["use_torch_fsdp2"] and v["ckpt_format"] not in ("torch_dist", "torch_dcp"),
+        lambda v: (
+            v["use_torch_fsdp2"] and v["ckpt_format"] not in ("torch_dist", "torch_dcp")
+        ),
         "--use-torch-fsdp2 requires --ckpt-format torch_dist or torch_dcp",
     ),
     Check(
@@ -335,9 +363,11 @@ OTHERS = (
     ),
     Check(
         "megatron_fsdp_version",
-        lambda v: v["use_megatron_fsdp"]
-        and v["megatron_fsdp_version"] == 2
-        and v["use_distributed_optimizer"],
+        lambda v: (
+            v["use_megatron_fsdp"]
+            and v["megatron_fsdp_version"] == 2
+            and v["use_distributed_optimizer"]
+        ),
         "--megatron-fsdp-version 2 is not compatible with --use-distributed-optimizer",
     ),
     Check(
@@ -376,10 +406,12 @@ OTHERS = (
     ),
     Check(
         "lr_warmup_fraction",
-        lambda v: v["lr_warmup_fraction"] is not None
-        and (
-            (v["train_iters"] and v["lr_warmup_iters"])
-            or (v["train_samples"] and v["lr_warmup_samples"])
+        lambda v: (
+            v["lr_warmup_fraction"] is not None
+            and (
+                (v["train_iters"] and v["lr_warmup_iters"])
+                or (v["train_samples"] and v["lr_warmup_samples"])
+            )
         ),
         "--lr-warmup-fraction and a number of warmup steps exclude each other",
     ),
@@ -390,8 +422,9 @@ OTHERS = (
     ),
     Check(
         "num_attention_heads",
-        lambda v: v["kv_channels"] is None
-        and v["hidden_size"] % v["num_attention_heads"] > 0,
+        lambda v: (
+            v["kv_channels"] is None and v["hidden_size"] % v["num_attention_heads"] > 0
+        ),
         "hidden_size must divide by num_attention_heads, unless --kv-channels is set",
     ),
     Check(
@@ -402,16 +435,20 @@ OTHERS = (
     ),
     Check(
         "num_query_groups",
-        lambda v: v["group_query_attention"]
-        and v["num_query_groups"] % v["tensor_model_parallel_size"] > 0
-        and v["tensor_model_parallel_size"] % v["num_query_groups"] > 0,
+        lambda v: (
+            v["group_query_attention"]
+            and v["num_query_groups"] % v["tensor_model_parallel_size"] > 0
+            and v["tensor_model_parallel_size"] % v["num_query_groups"] > 0
+        ),
         "num_query_groups ({num_query_groups}) must be a multiple or divisor of "
         "tensor_model_parallel_size ({tensor_model_parallel_size})",
     ),
     Check(
         "seq_length",
-        lambda v: v["context_parallel_size"] > 1
-        and v["seq_length"] % (2 * v["context_parallel_size"]) > 0,
+        lambda v: (
+            v["context_parallel_size"] > 1
+            and v["seq_length"] % (2 * v["context_parallel_size"]) > 0
+        ),
         "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1",
     ),
     Check(
@@ -433,43 +470,49 @@ OTHERS = (
     Check(
         "recompute_method",
         lambda v: (
-            v["recompute_granularity"] == "selective" or v["recompute_activations"]
-        )
-        and v["recompute_method"] is not None,
+            (v["recompute_granularity"] == "selective" or v["recompute_activations"])
+            and v["recompute_method"] is not None
+        ),
         "recompute method is not yet supported for selective recomputing granularity",
         "remove `--recompute-method`",
     ),
     Check(
         "recompute_granularity",
-        lambda v: v["recompute_granularity"] == "full"
-        and not v["recompute_activations"]
-        and v["recompute_method"] is None,
+        lambda v: (
+            v["recompute_granularity"] == "full"
+            and not v["recompute_activations"]
+            and v["recompute_method"] is None
+        ),
         'Using recompute_granularity: full so recompute_method must be "block" or "uniform"',
         "add `--recompute-method uniform --recompute-num-layers 1`",
     ),
     Check(
         "recompute_granularity",
-        lambda v: v["recompute_granularity"] == "full"
-        and not v["recompute_activations"]
-        and v["recompute_method"] is not None
-        and v["recompute_num_layers"] is None,
+        lambda v: (
+            v["recompute_granularity"] == "full"
+            and not v["recompute_activations"]
+            and v["recompute_method"] is not None
+            and v["recompute_num_layers"] is None
+        ),
         "When using recompute_granularity: full recompute_num_layers must be given",
         "add `--recompute-num-layers 1`",
     ),
     Check(
         "recompute_num_layers",
         lambda v: (
-            v["recompute_granularity"] == "selective" or v["recompute_activations"]
-        )
-        and v["recompute_method"] is None
-        and v["recompute_num_layers"] is not None,
+            (v["recompute_granularity"] == "selective" or v["recompute_activations"])
+            and v["recompute_method"] is None
+            and v["recompute_num_layers"] is not None
+        ),
         "When using recompute_granularity: selective recompute_num_layers must be None",
         "remove `--recompute-num-layers`",
     ),
     Check(
         "tp_comm_overlap",
-        lambda v: v["tp_comm_overlap"]
-        and not (v["sequence_parallel"] and v["tensor_model_parallel_size"] > 1),
+        lambda v: (
+            v["tp_comm_overlap"]
+            and not (v["sequence_parallel"] and v["tensor_model_parallel_size"] > 1)
+        ),
         "Tensor parallel communication/GEMM overlap can happen only when sequence parallelism is "
         "enabled",
         "add `--sequence-parallel`",
@@ -481,7 +524,9 @@ OTHERS = (
     ),
     Check(
         "expert_model_parallel_size",
-        lambda v: v["num_experts"] and v["num_experts"] % v["expert_model_parallel_size"] > 0,
+        lambda v: (
+            v["num_experts"] and v["num_experts"] % v["expert_model_parallel_size"] > 0
+        ),
         "Number of experts should be a multiple of expert model parallel_size",
     ),
     Check(

@@ -18,9 +18,7 @@ OTHER_FP8 = ("fp8_recipe", "fp8_interval", "no_fp8_wgrad", "first_last_layers_bf
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
-def precision(
-    bf16: bool, fp16: bool, fp8_format: Any, transformer_impl: str
-) -> str:
+def precision(bf16: bool, fp16: bool, fp8_format: Any, transformer_impl: str) -> str:
     """Precision of the linears: FP8 only with layers of Transformer Engine."""
     if fp8_format and transformer_impl == "transformer_engine":
         return Words("fp8")

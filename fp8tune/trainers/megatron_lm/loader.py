@@ -83,9 +83,7 @@ class Loader:
             if taken is not None:
                 values[name] = taken
         written = raw.keys() & keys.keys()
-        unset = {
-            name: spec.default for name, spec in keys.items() if name not in raw
-        }
+        unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
             faults += _missing(raw)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.bash.shell import HOLE, Shell
+from fp8tune.formats.bash.words import BadScript
 from tests.each import each
 
 
