@@ -32,6 +32,10 @@ ENDINGS = {
 """The format of a file by the ending of its name."""
 
 
+ABOUT_SCRIPT = ("program", "launcher", "unknown", "unresolved")
+"""Keys of a bash document that are no flags (``formats/bash/document.py``)."""
+
+
 def format_of(path: str) -> str:
     """The format of a file by its name; TOML where the name does not say."""
     dot = path.rfind(".")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from fp8tune.formats import TITLES
+from fp8tune.formats import ABOUT_SCRIPT, TITLES
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import About, path_of, trainers
@@ -89,6 +89,8 @@ def recognise(
     version, and the first trainer. ``only`` names the trainer where its version alone
     is open; else those are asked that read files of the format ``form``.
     """
+    if form == "bash":
+        values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
         if hits > 1 or (hits and hits == len(values)):

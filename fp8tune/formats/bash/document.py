@@ -49,7 +49,7 @@ class _Call(NamedTuple):
     flags: dict[str, list[Word]]
     loose: list[Word]
     launcher: list[str]
-    twice: list[str]
+    lost: list[str]
 
 
 class Document:
@@ -62,13 +62,13 @@ class Document:
         self.bom = bom
         call = _call(text)
         self.values: dict[str, Any] = _values(call) if call else {}
-        self._twice = call.twice if call else []
+        self._lost = call.lost if call else []
 
     @property
     def repeated(self) -> list[Repeated]:
-        """Flags that the command has more than once; the last one holds."""
+        """Flags that the command has again with another value, which holds."""
         found = []
-        for key in self._twice:
+        for key in self._lost:
             places = self.spans.names.get((key,), [])
             if len(places) > 1:
                 found.append(Repeated((key,), places[-1], places[-2], refused=False))
@@ -255,20 +255,22 @@ def _python_call(command: Command) -> _Call | None:
         return None
     flags: dict[str, list[Word]] = {}
     loose: list[Word] = []
-    twice: list[str] = []
+    twice: list[tuple[str, list[Word]]] = []
     into = loose
     for word in words[number + 1 :]:
         flag, equals, value = word.text.partition("=")
         if _FLAG.fullmatch(flag):
             key = _key(flag)
-            twice += [key] * (key in flags)
+            if key in flags:
+                twice.append((key, flags[key]))
             into = flags[key] = []
             if equals:
                 into.append(word._replace(text=value))
         elif word.text[:1] != "-" or _NEGATIVE.match(word.text):
             into.append(word)
     program = texts[number].rpartition("/")[2]
-    found = _Call(program, flags, loose, texts[:number], twice)
+    lost = [key for key, words in twice if words != flags[key]]
+    found = _Call(program, flags, loose, texts[:number], lost)
     return found if flags or loose else None
 
 

@@ -129,12 +129,14 @@ def compile(  # noqa: A001
     family: bool,
     strategy: str,
     tp: int,
+    fp8_enabled: bool,
+    model_backend_te_fp8: bool = False,
     distributed_enable_compile: Any = None,
     distributed_enable_async_tensor_parallel: Any = None,
 ) -> bool:
     """Whether the model, or each of its layers, is compiled."""
-    if not family:
-        raise Unknown("compile")
+    if not family or (model_backend_te_fp8 and not fp8_enabled):
+        raise Unknown("compile")  # Transformer Engine's kernels fuse their casts
     layers = distributed_enable_compile or (
         tp > 1 and distributed_enable_async_tensor_parallel
     )

@@ -110,7 +110,7 @@ class _Run:
     def section(self, name: str) -> None:
         """Note a section that nothing reads, if it is nearly the name of another."""
         near = closest(name, (*self.schema.sections, *self.schema.top_keys))
-        if near and near not in self.written:
+        if near and near not in self.written and name[:1] != "_":
             self.unknown("ignored-key", (name,), "a recipe", self.schema.sections)
 
     def table(self, keys: dict[str, Key], table: dict[str, Any], path: Path) -> None:

@@ -40,6 +40,11 @@ def local_layers(transformer_impl: str) -> bool:
     return transformer_impl == "local"
 
 
+def other_quantization(job: Job, fp4_format: Any) -> bool:
+    """Whether FP4, or a file of recipes by module, stands in for FP8."""
+    return bool(fp4_format) or "te_precision_config_file" in job.written
+
+
 def fp8_flags(job: Job) -> int:
     """How many flags are given that only matter with FP8."""
     return len(job.written & {*HISTORY, *OTHER_FP8})

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
@@ -26,10 +27,8 @@ from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS = 200
 
-OURS = ("program", "launcher", "unknown", "unresolved")
-"""Keys of the document that are no flags."""
 
-PROGRAMS = ("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py")
+PROGRAMS = ("pretrain_gpt.py",)
 """Programs that take no flags beyond those of the schema and of ``flags.toml``."""
 
 REPLACED = ("yaml_cfg", "use_checkpoint_args")
@@ -69,7 +68,7 @@ class Loader:
         values, faults = {}, []
         for name, value in raw.items():
             spec = keys.get(name)
-            if name in OURS:
+            if name in ABOUT_SCRIPT:
                 values[name] = value
                 continue
             if spec is None:
@@ -86,7 +85,7 @@ class Loader:
         unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
-            faults += _missing(raw)
+            faults += _missing(raw) if raw.get("program") in PROGRAMS else ()
         values["unresolved"] = unresolved
         faults += refusals(values)
         _pad(values)
