@@ -31,7 +31,7 @@ def main() -> int:
     sys.path.insert(0, sys.argv[1])
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(sys.stderr):
-        fp8 = import_module("nemo_automodel.components.quantization.fp8")
+        fp8: Any = import_module("nemo_automodel.components.quantization.fp8")
     fp8._has_cuda_capability = lambda *least: least <= HOPPER
     for line in sys.stdin:
         config = json.loads(line)

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.megatron_lm.source import module
 
 PACKAGES = ("megatron.bridge", "megatron.bridge.training", "megatron.bridge.models")
-"""Packages whose ``__init__`` imports Transformer Engine: only their folders are used."""
+"""Packages whose ``__init__`` imports Transformer Engine: their folders alone."""
 
 
 BASES = (

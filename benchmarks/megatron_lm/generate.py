@@ -1,4 +1,4 @@
-"""Flags of Megatron-LM to compare verdicts on: a run that starts, and mistakes in it."""
+"""Flags of Megatron-LM to compare verdicts on: a run that starts, and mistakes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from benchmarks.torchtitan.schema import toml
 
 FOLDER = ROOT / "fp8tune" / "trainers" / "megatron_lm"
 WORDS = Path(__file__).parent / "words.toml"
-TYPES = {int: "int", float: "float", str: "str", bool: "bool"}
+TYPES: dict[Any, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 OURS = {
     "program": ("str", "The Python file that the script runs."),
     "launcher": ("list[str]", "The words before it: torchrun or srun, and options."),

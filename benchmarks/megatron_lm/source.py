@@ -30,7 +30,7 @@ def module(checkout: Path) -> Any:
 
     os.environ.setdefault("NO_VCS_VERSION", "1")
     if not hasattr(typing, "override"):  # Python 3.11
-        typing.override = typing_extensions.override
+        setattr(typing, "override", typing_extensions.override)  # noqa: B010
     sys.path.insert(0, str(checkout))
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
+from fp8tune.formats.bash.shell import Command, Shell, Word
 from fp8tune.formats.bash.words import BadScript, comment_spans
 from fp8tune.formats.document import (
     InvalidText,
@@ -31,9 +31,6 @@ from fp8tune.formats.edits import CannotEdit, Edit
 
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
-
-MAX_NESTED = 3
-"""Deepest ``bash -c`` within ``bash -c`` that is read."""
 
 _FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
@@ -137,8 +134,10 @@ class Document:
             elif path in self.spans.values and value is not True:
                 yield Edit(*self.spans.values[path], str(value))
             elif path not in self.spans.keys:
-                words = (_flag(str(path[0])), *([str(value)] * (value is not True)))
-                yield Edit(*[self._last_end()] * 2, " " + " ".join(words))
+                end, flag = self._last_end(), _flag(str(path[0]))
+                yield Edit(
+                    end, end, f" {flag}" if value is True else f" {flag} {value}"
+                )
             elif value is not True or self.values[str(path[0])] is not True:
                 raise CannotEdit("the value is not written behind its flag")
 
@@ -178,11 +177,11 @@ class Document:
             end += 1
         return Edit(start, end, "")
 
-    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:  # noqa: ARG002
         """Raise ``CannotEdit``: flags have no tables."""
         raise CannotEdit("flags have no tables")
 
-    def add_header(self, path: Path, section: str) -> Edit:
+    def add_header(self, path: Path, section: str) -> Edit:  # noqa: ARG002
         """Raise ``CannotEdit``: flags have no tables."""
         raise CannotEdit("flags have no tables")
 
@@ -208,8 +207,9 @@ def _call(text: str) -> _Call | None:
     """Return the run that a script starts; raises ``Unreadable`` for several."""
     calls: list[_Call] = []
     try:
-        for command in Shell([], {}).commands(text):
-            for inner in nested(command):
+        shell = Shell([], {})
+        for command in shell.commands(text):
+            for inner in shell.nested(command):
                 call = _python_call(inner)
                 if call and call not in calls:
                     calls.append(call)
@@ -220,30 +220,6 @@ def _call(text: str) -> _Call | None:
     if len(large) > 1:
         raise Unreadable("the script starts several runs: name one in a script alone")
     return large[0] if large else None
-
-
-def nested(command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
-    """Yield the command, or those in the text that it passes to ``bash -c``."""
-    words = command.words
-    for number, word in enumerate(words[:-2]):
-        shell = word.text.rpartition("/")[2] in ("bash", "sh")
-        option = words[number + 1].text
-        if shell and re.fullmatch("-[a-z]*c", option) and depth:
-            inner = Shell([], {})
-            inner.folder = command.folder
-            text = words[number + 2]
-            for each in inner.commands(text.text):
-                whole = [*words[:number], *_with_holes(each.words, text)]
-                yield from nested(Command(whole, command.line, each.folder), depth - 1)
-            return
-    yield command
-
-
-def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
-    """Yield the words of a text; its unknown parts stay unknown in them."""
-    for word in words:
-        hole = HOLE in word.text and not word.unknown
-        yield word._replace(unknown=outer.unknown) if hole else word
 
 
 def _python_call(command: Command) -> _Call | None:

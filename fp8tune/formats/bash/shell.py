@@ -27,6 +27,9 @@ MAX_LENGTH = 1 << 16
 MAX_EXPANDED = 1 << 20
 """The most that all expansions of a script give [characters]."""
 
+MAX_NESTED = 3
+"""Deepest ``bash -c`` within ``bash -c`` that is read."""
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _OPENS = ("if", "while", "until", "case", "for", "select", "{")
 _CLOSES = ("fi", "done", "esac", "}")
@@ -144,6 +147,24 @@ class Shell:
         for command in self._statements(text):
             if all(block.runs is not False for block in self.blocks):
                 yield from self._run(command)
+
+    def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
+        """Yield the command, or those in the text that it passes to ``bash -c``."""
+        words = command.words
+        for number, word in enumerate(words[:-2]):
+            shell = word.text.rpartition("/")[2] in ("bash", "sh")
+            option = words[number + 1].text
+            if shell and re.fullmatch("-[a-z]*c", option) and depth:
+                inner = Shell([], {})
+                inner.variables = dict(self.variables)
+                inner.folder = command.folder
+                text = words[number + 2]
+                for each in inner.commands(text.text):
+                    whole = [*words[:number], *_with_holes(each.words, text)]
+                    after = Command(whole, command.line, each.folder)
+                    yield from self.nested(after, depth - 1)
+                return
+        yield command
 
     def _statements(self, text: str) -> Iterator[list[Token]]:
         """Yield the tokens of each simple command; block keywords are applied."""
@@ -404,6 +425,13 @@ class Shell:
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value
+
+
+def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
+    """Yield the words of a text; its unknown parts stay unknown in them."""
+    for word in words:
+        hole = HOLE in word.text and not word.unknown
+        yield word._replace(unknown=outer.unknown) if hole else word
 
 
 def _truth(words: list[Word]) -> bool | None:

@@ -220,7 +220,7 @@ def grad_accum(
     steps, rest = divmod(step_scheduler_global_batch_size, micro_batch * ranks)
     if rest or not steps:
         raise Unknown("grad_accum.rest")
-    return steps
+    return int(steps)
 
 
 def ac(distributed_activation_checkpointing: Any) -> str:

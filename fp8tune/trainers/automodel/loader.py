@@ -34,7 +34,7 @@ KNOWN = (
     "BenchmarkingRecipeForNextTokenPrediction",
     "FinetuneRecipeForVLM",
 )
-"""Recipes that build their model from ``fp8`` and ``compile``; others do it their way."""
+"""Recipes that build their model from ``fp8`` and ``compile``; others differ."""
 
 WORDS = {"none": None, "None": None} | dict.fromkeys(("true", "True"), True)
 WORDS |= dict.fromkeys(("false", "False"), False)
@@ -176,8 +176,8 @@ class _Run:
         if late and isinstance(degrees, int) and degrees > 1 and pipeline is None:
             self.refused(
                 ("distributed", "pp_size"),
-                "pp_size > 1 enables pipeline parallelism but no `distributed.pipeline` block "
-                "was provided",
+                "pp_size > 1 enables pipeline parallelism but no "
+                "`distributed.pipeline` block was provided",
                 "add `pipeline: {}` to `distributed`",
             )
         if self.strict:

@@ -36,7 +36,7 @@ def te_recipe(mixed_precision_fp8_recipe: Any) -> str:
 
 def local_layers(model_transformer_impl: Any) -> bool:
     """Whether layers are Megatron's own, which have no FP8."""
-    return model_transformer_impl == "local"
+    return bool(model_transformer_impl == "local")
 
 
 def ac_modes() -> tuple[str, ...]:

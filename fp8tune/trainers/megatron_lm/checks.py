@@ -61,7 +61,7 @@ def _layers(v: Values) -> int:
         "account_for_embedding_in_pipeline_split",
         "account_for_loss_in_pipeline_split",
     )
-    return int(v["num_layers"]) + sum(v[name] for name in extra)
+    return int(v["num_layers"]) + int(sum(v[name] for name in extra))
 
 
 VIRTUAL = (
@@ -82,7 +82,7 @@ def _stage_refused(v: Values) -> bool:
     if v[VIRTUAL[1]] is not None or v[VIRTUAL[2]] is not None or _uneven(v):
         return False
     if v[own] is None:
-        return _layers(v) % stages > 0
+        return bool(_layers(v) % stages)
     return bool(_layers(v) % stages or _layers(v) // stages % v[own])
 
 
@@ -127,7 +127,8 @@ FP8 = (
             and v["fp8_recipe"] != "delayed"
             and _out_of_stage(v, "num_layers_at_start_in_bf16")
         ),
-        "num_layers_at_start_in_bf16 ({num_layers_at_start_in_bf16}) must be between 0 and the "
+        "num_layers_at_start_in_bf16 ({num_layers_at_start_in_bf16}) must be "
+        "between 0 and the "
         "number of layers per pipeline stage",
     ),
     Check(
@@ -138,7 +139,8 @@ FP8 = (
             and v["fp8_recipe"] != "delayed"
             and _out_of_stage(v, "num_layers_at_end_in_bf16")
         ),
-        "num_layers_at_end_in_bf16 ({num_layers_at_end_in_bf16}) must be between 0 and the "
+        "num_layers_at_end_in_bf16 ({num_layers_at_end_in_bf16}) must be between "
+        "0 and the "
         "number of layers per pipeline stage",
     ),
     Check(
@@ -158,7 +160,8 @@ FP8 = (
     Check(
         "fp8_param_gather",
         lambda v: v["fp8_param_gather"] and not _shards_parameters(v),
-        "--fp8-param-gather only supported with distributed optimizer, torch fsdp2, megatron "
+        "--fp8-param-gather only supported with distributed optimizer, torch "
+        "fsdp2, megatron "
         "fsdp, or inference mode",
         "add `--use-distributed-optimizer`",
     ),
@@ -182,7 +185,9 @@ FP8 = (
     ),
     Check(
         "fp4_param_gather",
-        lambda v: v["fp4_param_gather"] and not v["fp4_format"],
+        lambda v: (
+            v["fp4_param_gather"] and not v["fp4_format"] and not v["use_torch_fsdp2"]
+        ),
         "--fp4-param-gather must be used together with --fp4-format",
         "remove `--fp4-param-gather`",
     ),
@@ -222,7 +227,7 @@ FP8 = (
                 or v["moe_router_padding_for_fp8"]
             )
             and (_fp8(v) or v["fp4_format"])
-            and v["moe_token_dispatcher_type"] == "allgather"
+            and "allgather" in v["moe_token_dispatcher_type"]
         ),
         "allgather and alltoall_seq dispatcher does not support "
         "moe_router_padding_for_quantization",
@@ -237,7 +242,8 @@ FP8 = (
             and not v["use_torch_fsdp2"]
             and v["fp8_recipe"] != "delayed"
         ),
-        "When `--fp8-param-gather` is enabled, the optimizer cpu offload must be used in "
+        "When `--fp8-param-gather` is enabled, the optimizer cpu offload must be "
+        "used in "
         "conjunction with `--fp8-recipe delayed`",
         "remove `--fp8-param-gather`, or `--optimizer-cpu-offload`",
     ),
@@ -272,12 +278,14 @@ OTHERS = (
     Check(
         "num_layers",
         _stage_refused,
-        "the layers must divide by the pipeline stages, and those of a stage by virtual stages",
+        "the layers must divide by the pipeline stages, and those of a stage by "
+        "virtual stages",
     ),
     Check(
         "pipeline_model_parallel_size",
         _virtual_without_pipeline,
-        "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1",
+        "When interleaved schedule is used, pipeline-model-parallel size should "
+        "be greater than 1",
     ),
     Check(
         "pipeline_model_parallel_size",
@@ -293,7 +301,8 @@ OTHERS = (
             and not v["use_megatron_fsdp"]
             and v["optimizer"] != "dist_muon"
         ),
-        "--overlap-param-gather only supported with distributed optimizer, megatron fsdp, or "
+        "--overlap-param-gather only supported with distributed optimizer, "
+        "megatron fsdp, or "
         "dist_muon",
         "add `--use-distributed-optimizer`",
     ),
@@ -449,7 +458,8 @@ OTHERS = (
             v["context_parallel_size"] > 1
             and v["seq_length"] % (2 * v["context_parallel_size"]) > 0
         ),
-        "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1",
+        "seq-length should be a multiple of 2 * context-parallel-size if "
+        "context-parallel-size > 1",
     ),
     Check(
         "encoder_seq_length",
@@ -464,7 +474,8 @@ OTHERS = (
     Check(
         "max_position_embeddings",
         lambda v: v["max_position_embeddings"] < v["seq_length"],
-        "max_position_embeddings ({max_position_embeddings}) must be greater than or equal to "
+        "max_position_embeddings ({max_position_embeddings}) must be greater "
+        "than or equal to "
         "seq_length ({seq_length})",
     ),
     Check(
@@ -483,7 +494,8 @@ OTHERS = (
             and not v["recompute_activations"]
             and v["recompute_method"] is None
         ),
-        'Using recompute_granularity: full so recompute_method must be "block" or "uniform"',
+        'Using recompute_granularity: full so recompute_method must be "block" '
+        'or "uniform"',
         "add `--recompute-method uniform --recompute-num-layers 1`",
     ),
     Check(
@@ -513,7 +525,8 @@ OTHERS = (
             v["tp_comm_overlap"]
             and not (v["sequence_parallel"] and v["tensor_model_parallel_size"] > 1)
         ),
-        "Tensor parallel communication/GEMM overlap can happen only when sequence parallelism is "
+        "Tensor parallel communication/GEMM overlap can happen only when "
+        "sequence parallelism is "
         "enabled",
         "add `--sequence-parallel`",
     ),

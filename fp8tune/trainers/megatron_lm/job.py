@@ -113,7 +113,7 @@ def grad_accum(
     steps, rest = divmod(global_batch_size, micro_batch_size * dp_ranks)
     if rest or not steps:
         raise Unknown("grad_accum.rest")
-    return steps
+    return int(steps)
 
 
 def kv_heads(

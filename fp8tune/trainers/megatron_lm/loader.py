@@ -65,7 +65,8 @@ class Loader:
             if name in keys and keys[name].base == "bool"  # it takes no value
         ]
         hidden = bool(unresolved) or any(map(raw.__contains__, REPLACED))
-        values, faults = {}, []
+        values: dict[str, Any] = {}
+        faults: list[Fault] = []
         for name, value in raw.items():
             spec = keys.get(name)
             if name in ABOUT_SCRIPT:
@@ -92,7 +93,7 @@ class Loader:
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 
     def _unknown(self, name: str, raw: dict[str, Any]) -> Iterator[Fault]:
-        """Yield a fault for a flag that no release has, of a program without its own."""
+        """Yield a fault for a flag that no release has."""
         if raw.get("program") not in PROGRAMS:
             return
         names = _names()
