@@ -201,7 +201,7 @@ class _Run:
     def refused(self, path: Path, reason: str, hint: str) -> None:
         """Note settings that are refused together."""
         facts = {"key": dotted(path), "reason": Prose(reason), "hint": Prose(hint)}
-        self.faults.append(Fault("refused-settings", path, facts))
+        self.faults.append(Fault("refused-arguments", path, facts))
 
 
 def translated(value: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Words, known
+from fp8tune.job import Job, Words, known
 
 
 def precision(
@@ -37,6 +37,11 @@ def te_recipe(mixed_precision_fp8_recipe: Any) -> str:
 def local_layers(model_transformer_impl: Any) -> bool:
     """Whether layers are Megatron's own, which have no FP8."""
     return bool(model_transformer_impl == "local")
+
+
+def adapters(job: Job) -> bool:
+    """Whether the file sets up LoRA or another adapter."""
+    return "peft" in job.written
 
 
 def ac_modes() -> tuple[str, ...]:

@@ -60,6 +60,12 @@ def bf16_layer_flags(job: Job) -> int:
     return len(job.written & set(BF16_LAYERS))
 
 
+def moments_dtype(exp_avg_dtype: str, exp_avg_sq_dtype: str) -> str:
+    """Dtype of Adam's moments; the lower one."""
+    both = {exp_avg_dtype, exp_avg_sq_dtype}
+    return Words(next((d for d in ("fp8", "bf16", "fp16") if d in both), "fp32"))
+
+
 def unresolved_words(unresolved: list[str]) -> str:
     """The words of the command that may be more flags, and why they are open."""
     return Words(", ".join(dict.fromkeys(unresolved))[:400])

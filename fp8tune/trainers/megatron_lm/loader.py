@@ -58,12 +58,7 @@ class Loader:
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the arguments as Megatron-LM holds them, and what it refuses."""
         keys = self.schema.top_keys
-        unresolved = [*raw.get("unresolved", ())]
-        unresolved += [
-            reason
-            for name, reason in raw.get("unknown", {}).items()
-            if name in keys and keys[name].base == "bool"  # it takes no value
-        ]
+        unresolved = _unresolved(raw, keys)
         hidden = bool(unresolved) or any(map(raw.__contains__, REPLACED))
         values: dict[str, Any] = {}
         faults: list[Fault] = []
@@ -111,6 +106,16 @@ class Loader:
             hint = self.hints.for_value(spec, value)
             facts |= {"hint": hint, **value_meant(hint, value)}
         return Fault(wrong.kind, (name,), facts)
+
+
+def _unresolved(raw: dict[str, Any], keys: dict[str, Key]) -> list[str]:
+    """Return what may be more flags: words behind those that take no value too."""
+    words, unknown = raw.get("unresolved"), raw.get("unknown")
+    found = [*words] if isinstance(words, list) else []
+    for name, reason in unknown.items() if isinstance(unknown, dict) else ():
+        if name in keys and keys[name].base == "bool":
+            found.append(reason)
+    return found
 
 
 def _names() -> frozenset[str]:
