@@ -168,8 +168,17 @@ def test_the_modules_are_found():
     assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
 
 
+READERS = ("formats.yaml", "formats.json")
+"""Readers that need a package of their own; ``formats.parse`` finds them by name."""
+
+
 def test_what_lint_needs_imports_nothing_heavy():
-    light = [m for m in MODULES if any(inside(m, room) for room in LIGHT)]
+    light = [
+        module
+        for module in MODULES
+        if any(inside(module, room) for room in LIGHT)
+        and not any(inside(module, room) for room in READERS)
+    ]
     heavy = {m: {name.split(".")[0] for name in imports(m)} & HEAVY for m in light}
     assert {module: names for module, names in heavy.items() if names} == {}
 
@@ -202,6 +211,17 @@ def test_only_what_is_of_toml_alone_knows_the_format_of_configs():
         and not inside(module, "formats.toml")
     }
     assert users == {*TOML_ITSELF, "fp8tune.formats"}
+
+
+def test_the_other_formats_are_known_by_their_names_alone():
+    users = [
+        module
+        for module in MODULES
+        for room in READERS
+        if any(inside(name, room) for name in imports(module))
+        and not inside(module, room)
+    ]
+    assert users == []
 
 
 def test_only_what_runs_real_trials_knows_the_runners():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fp8tune.formats.document import ConfigDocument
+from fp8tune.formats.document import ConfigDocument, NoReader
 from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.toml.document import parse as parse_toml
 
@@ -53,4 +53,10 @@ def parse(data: bytes, path: str) -> ConfigDocument:
 def _reader(name: str) -> ModuleType:
     from importlib import import_module
 
-    return import_module(f"fp8tune.formats.{name}.document")
+    try:
+        return import_module(f"fp8tune.formats.{name}.document")
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        reason = "reading YAML needs PyYAML: pip install PyYAML"
+        raise NoReader(reason) from None

@@ -47,6 +47,18 @@ class Own:
         self.run = run
 
 
+class PartAbout:
+    """A section of a trainer's keys that has a file of its own.
+
+    The values of the keys ``named_by`` are the path of that file, or, with ``file``, of
+    the folder that holds it by this name.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.named_by: list[str] = data.get("named_by", [])
+        self.file: str = data.get("file", "")
+
+
 class About:
     """A trainer before its schema is read; the fields are explained in docs/guides.
 
@@ -81,6 +93,8 @@ class About:
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.phases: dict[str, Any] = data.get("phases", {})
+        parts: dict[str, dict[str, Any]] = data.get("part", {})
+        self.parts = {name: PartAbout(part) for name, part in parts.items()}
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
 

@@ -84,23 +84,34 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
     start, end = _span(document, path)
     if "\n" in text[start:end]:
         raise CannotEdit("a value of several lines")
-    removal = _removal(document, path)
-    value, above = text[start:end], ""
-    rest = _REST.match(text, end)
-    line = _line_start(text, removal.start)
-    if rest and not text[line : removal.start].strip() and removal.end > start:
-        if rest[2]:
-            value = text[start : rest.end(2)]
-            removal = Edit(line, rest.end(), removal.text)
-        if not removal.text and not _is_first(document, path):
-            place = _above(text, line)
-            above = text[place:line]
-            removal = removal._replace(start=place)
     table = _existing(document, to)
+    target = document.tree.nodes[table]
+    removal, value, above = _removal(document, path), text[start:end], ""
+    if not (isinstance(target, yaml.MappingNode) and target.flow_style):
+        removal, value, above = _with_comments(document, path, removal)
     new = _Section()
     _put(new, to[len(table) :], _Written(value))
     added = _add(document, table, new, above=above.splitlines())
     return _checked(document, [removal, added], wanted)
+
+
+def _with_comments(
+    document: Document, path: Path, removal: Edit
+) -> tuple[Edit, str, str]:
+    """Return a removal that takes a key's comments along, its value, and those above.
+
+    Above the first key of a table may be what is said of the whole table.
+    """
+    text, (start, end) = document.text, document.spans.values[path]
+    line, rest = _line_start(text, removal.start), _REST.match(text, end)
+    if rest is None or text[line : removal.start].strip() or removal.text:
+        return removal, text[start:end], ""
+    if rest[2]:
+        removal = Edit(line, rest.end(), "")
+    first, _ = document.tree.nodes[path[:-1]].value[0]
+    place = line if first.value == path[-1] else _above(text, line)
+    value = text[start : rest.end(2) if rest[2] else end]
+    return removal._replace(start=min(place, removal.start)), value, text[place:line]
 
 
 def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edit]:
@@ -149,10 +160,16 @@ def _put(values: Any, path: Path, value: Any) -> None:
     for part in path[:-1]:
         if isinstance(values, dict) and values.get(part) is None:
             values[part] = type(values)()
-        values = values[part]
-    if isinstance(values, dict) and not isinstance(path[-1], str):
-        raise CannotEdit("an item of a list")
+        values = values[part] if _has_room(values, part) else None
+    if not _has_room(values, path[-1]):
+        raise CannotEdit(f"there is no table for `{path[-1]}`")
     values[path[-1]] = value if isinstance(value, _Written) else _copy(value)
+
+
+def _has_room(values: Any, part: str | int) -> bool:
+    if isinstance(values, dict):
+        return isinstance(part, str)
+    return isinstance(values, list) and part in range(len(values))
 
 
 def _span(document: Document, path: Path) -> Span:
@@ -286,7 +303,10 @@ def _removal(document: Document, path: Path) -> Edit:
     if len(names) != 1:
         raise CannotEdit("no key of its own")
     table = document.tree.nodes[path[:-1]]
-    index = [key.value for key, _ in table.value].index(path[-1])
+    own = [key.value for key, _ in table.value]
+    if path[-1] not in own:
+        raise CannotEdit("a key that << brings")
+    index = own.index(path[-1])
     start = table.value[index][0].start_mark.index
     end = max(value[1], names[0][1])
     _without_comments(document, start, end)
@@ -316,12 +336,6 @@ def _removal_in_flow(document: Document, table: Any, index: int) -> Edit:
         start = end_of(pairs[index - 1])
     _without_comments(document, start, end)
     return Edit(start, end, "")
-
-
-def _is_first(document: Document, path: Path) -> bool:
-    """Return whether a key is the first of its table, whose comments are above it."""
-    first, _ = document.tree.nodes[path[:-1]].value[0]
-    return bool(first.value == path[-1])
 
 
 def _above(text: str, line: int) -> int:

@@ -13,9 +13,11 @@ from fp8tune.formats.yaml import scalars
 from fp8tune.formats.yaml.compose import MAX_DEPTH, TOO_DEEP, InvalidYaml, refusal
 
 MAX_VALUES = 1 << 17
-"""Most values that aliases may stand for; each is counted as often as it is used."""
+"""Most values of a file; what an alias stands for is counted each time."""
 
-_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*+(?:\s++|(?=[,\]}])|\Z))++")
+_PROPERTIES = re.compile(
+    r"(?:(?:&[\w-]++|!<[^>\s]*+>|![\w;/?:@&=+$,.!~*'()\[\]%-]*+)(?:\s++|(?=[,\]}])|\Z))++"
+)
 _LINE = re.compile("[^\r\n\x85\u2028\u2029]*+")
 _OTHER_TYPES = ("binary", "omap", "pairs", "set")
 
@@ -48,7 +50,7 @@ class Reader:
         else:
             found = self._collection(node, depth + 1)
         if found[1] > MAX_VALUES:
-            raise Unreadable(f"its aliases stand for more than {MAX_VALUES} values")
+            raise Unreadable(f"more than {MAX_VALUES} values: not a train config")
         self._open.discard(id(node))
         self._read[id(node)] = found
         return found
@@ -118,12 +120,8 @@ class Reader:
 
 def properties(text: str, node: Any) -> str:
     """Return the anchor and tag that are written before a node."""
-    start: int = node.start_mark.index
-    if text[start : start + 1] not in ("&", "!"):
-        return ""
-    found = _PROPERTIES.match(text, start)
-    assert found is not None
-    return found[0]
+    found = _PROPERTIES.match(text, node.start_mark.index)
+    return found[0] if found else ""
 
 
 class Tree:

@@ -49,7 +49,7 @@ def read_scalar(node: Any, loader: str, *, tagged: bool) -> Any:
     Raises ``ValueError`` as the loader does, ``OddTag``.
     """
     tag = node.tag
-    if loader == "omegaconf" and node.style is None and not tagged:
+    if loader == "omegaconf" and not (node.style or tagged):
         tag = _omegaconf_tag(tag, node.value)
     return node.value if tag == STRING else _read(tag, node.value)
 

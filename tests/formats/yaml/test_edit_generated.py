@@ -1,0 +1,157 @@
+"""Edits of generated documents: the values change as asked, and nothing else."""
+
+import copy
+
+import yaml
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
+from fp8tune.formats.yaml.document import parse
+from fp8tune.formats.yaml.edit import move_key, remove_key, rename_key, set_values
+from tests.formats.yaml.writer import documents
+
+SLOWLY = settings(
+    max_examples=100,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+NAMES = st.sampled_from(["zz", "a", "b", "on", "x y", "1"])
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=8),
+    st.sampled_from(
+        ["5e-5", "yes", "012", "a: b", "# x", "- a", "12:30", "2026-01-01"]
+    ),
+    st.lists(st.one_of(st.integers(), st.text("ab,]# '\"", max_size=4)), max_size=3),
+)
+
+
+def walk(values, path=()):
+    items = values.items() if isinstance(values, dict) else enumerate(values)
+    for key, value in items:
+        yield (*path, key), value
+        if isinstance(value, (dict, list)):
+            yield from walk(value, (*path, key))
+
+
+def loaded(text):
+    """What the trainer reads, where keys are strings as ours are."""
+    values = yaml.safe_load(text)
+    assume(all(isinstance(key, (str, int)) for path, _ in walk(values) for key in path))
+    return copy.deepcopy(yaml.safe_load(yaml.dump(values, Dumper=_NoAliases)))
+
+
+class _NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data):
+        return True
+
+
+def at(values, path):
+    for part in path:
+        values = values[part]
+    return values
+
+
+def draw_path(data, values, *, keys=False):
+    paths = [p for p, _ in walk(values) if not keys or isinstance(p[-1], str)]
+    assume(paths)
+    return data.draw(st.sampled_from(paths))
+
+
+def tried(text, edit, *arguments):
+    """The values after an edit, unless it is refused; every other byte stays."""
+    document = parse(text.encode())
+    try:
+        made = edit(document, *arguments)
+        edits = in_order([made] if isinstance(made, Edit) else made)
+    except CannotEdit:
+        assume(False)
+    after = apply(document.text, edits)
+    check_the_rest(document, edits, after)
+    return yaml.safe_load(after)
+
+
+def check_the_rest(document, edits, after):
+    """No comment is lost."""
+    before = [document.text[slice(*span)] for span in document.comments()]
+    left = [after[slice(*span)] for span in parse(after.encode()).comments()]
+    assert sorted(left) == sorted(before)
+
+
+@SLOWLY
+@given(documents())
+def test_values_are_those_of_safe_load(text):
+    document = parse(text.encode())
+    assert document.values == yaml.safe_load(text)
+    spans = document.spans
+    for path, span in spans.keys.items():
+        assert yaml.safe_load(text[slice(*span)]) == path[-1]
+    scalars = (p for p, v in walk(document.values) if not isinstance(v, (dict, list)))
+    for path in scalars:
+        written = text[slice(*spans.values[path])]
+        if written[:1] not in ("|", ">"):
+            assert yaml.safe_load(written) == at(document.values, path)
+
+
+@SLOWLY
+@given(documents(), VALUES, st.data())
+def test_a_value_that_is_set_is_the_only_change(text, value, data):
+    expected = loaded(text)
+    path = draw_path(data, expected)
+    at(expected, path[:-1])[path[-1]] = value
+    said = tried(text, lambda document: set_values(document, {path: value}))
+    assert said == expected
+
+
+@SLOWLY
+@given(documents(), NAMES, VALUES, st.data())
+def test_a_key_that_is_added_is_the_only_change(text, name, value, data):
+    expected = loaded(text)
+    tables = [(), *(p for p, v in walk(expected) if isinstance(v, dict) or v is None)]
+    table = data.draw(st.sampled_from(tables))
+    path = (*table, *data.draw(st.sampled_from([(), ("new",)])), name)
+    place = expected
+    for part in path[:-1]:
+        if isinstance(place, dict) and place.get(part) is None:
+            place[part] = {}
+        place = place[part]
+        assume(isinstance(place, (dict, list)))
+    assume(isinstance(place, dict) and name not in place)
+    place[name] = value
+    said = tried(text, lambda document: set_values(document, {path: value}))
+    assert said == expected
+
+
+@SLOWLY
+@given(documents(), NAMES, st.data())
+def test_a_name_that_is_given_is_the_only_change(text, name, data):
+    expected = loaded(text)
+    path = draw_path(data, expected, keys=True)
+    table = at(expected, path[:-1])
+    table[name] = table.pop(path[-1])
+    assert tried(text, rename_key, path, name) == expected
+
+
+@SLOWLY
+@given(documents(), st.data())
+def test_a_key_that_is_removed_is_the_only_change(text, data):
+    expected = loaded(text)
+    path = draw_path(data, expected, keys=True)
+    del at(expected, path[:-1])[path[-1]]
+    assert tried(text, remove_key, path) == expected
+
+
+@SLOWLY
+@given(documents(), NAMES, st.data())
+def test_a_key_that_is_moved_is_the_only_change(text, name, data):
+    expected = loaded(text)
+    path = draw_path(data, expected, keys=True)
+    tables = [(), *(p for p, v in walk(expected) if isinstance(v, dict))]
+    table = data.draw(st.sampled_from([t for t in tables if t[: len(path)] != path]))
+    value = at(expected, path[:-1]).pop(path[-1])
+    at(expected, table)[name] = value
+    assert tried(text, move_key, path, (*table, name)) == expected
