@@ -87,8 +87,9 @@ class About:
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
-        self.learned: list[str] = data.get("learned", [])
         self.harmless: list[str] = data.get("harmless", [])
+        rest = [name for name in self.tables if name not in self.harmless]
+        self.learned: list[str] = data.get("learned", rest)
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})

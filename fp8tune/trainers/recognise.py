@@ -137,7 +137,10 @@ class _Match:
             else:
                 self.total += 1
                 self.known += keys is not None
-        self.tables = len(trainer.section_keys.keys() & values.keys())
+        tops = {*trainer.schema.sections}
+        if "toml" not in trainer.about.formats:  # their keys stand above all tables
+            tops |= {*trainer.schema.top_keys}
+        self.tables = len(tops & values.keys())
         self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:
