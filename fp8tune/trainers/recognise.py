@@ -158,7 +158,8 @@ class _Match:
 def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
-    A schema is read only if its trainer may know more keys than all before it.
+    A schema is read only if its trainer may know more keys than all before it. Files
+    in TOML have a table; those of other formats may have keys alone.
     """
     most = (-1, 0)
     most_first = sorted(abouts, key=lambda a: _at_most(values, a), reverse=True)
@@ -169,7 +170,7 @@ def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[
             if _at_most(values, about) <= most:
                 break
             match = _Match(values, trainer(name))
-            if match.tables:
+            if match.tables or (match.known and "toml" not in about.formats):
                 most = max(most, (match.known, match.tables))
                 yield match
 
