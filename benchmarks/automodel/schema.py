@@ -40,7 +40,6 @@ STRATEGIES = {
 }
 """The classes that take the other keys of ``distributed``, by its ``strategy``."""
 
-TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
 OPEN = "Open"
 """The class of sections whose keys are the arguments of what ``_target_`` names."""
 
@@ -173,18 +172,14 @@ def keys(node: ast.ClassDef) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def spec(annotation: ast.expr, value: ast.expr | None) -> dict[str, Any]:
-    """Return the type and the default of a field; tables where it is another class."""
+    """Return the default of a field, and what it may be; no type is checked."""
     text = ast.unparse(annotation)
     allowed = re.findall(r"'(\w+)'", text) if "Literal[" in text else []
-    first = re.sub(r"Optional\[(.*)\]", r"\1 | None", text).split(" | ")[0].strip()
-    kind = TYPES.get(first, "str" if allowed else "any")
-    if first.lower().startswith("list["):
-        kind = "list[str]"
     optional = "None" in text or "Optional" in text
-    found: dict[str, Any] = {"type": kind + " | None" * optional}
+    found: dict[str, Any] = {"type": "any" + " | None" * optional}
     if isinstance(value, ast.Constant) and isinstance(value.value, int | float | str):
         found["default"] = value.value
-    if allowed and kind == "str":
+    if allowed:
         found["allowed"] = allowed
     return found
 

@@ -79,6 +79,12 @@ def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
     return dataloader_collate_fn
 
 
+def te_recipe(te_recipe_name: str) -> str:
+    """Transformer Engine's recipe; current scaling for any other name."""
+    known_names = ("block", "mxfp8")
+    return Words(te_recipe_name if te_recipe_name in known_names else "current")
+
+
 def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:
     """Transformer Engine's recipe by Automodel's name."""
     if not isinstance(model_backend_te_fp8_recipe, str):

@@ -36,6 +36,14 @@ KNOWN = (
 )
 """Recipes that build their model from ``fp8`` and ``compile``; others differ."""
 
+SWITCHES = (
+    "fp8.enabled",
+    "fp8.enable_fsdp_float8_all_gather",
+    "fp8.precompute_float8_dynamic_scale_for_fsdp",
+    "fp8.emulate",
+    "compile.enabled",
+)
+
 WORDS = {"none": None, "None": None} | dict.fromkeys(("true", "True"), True)
 WORDS |= dict.fromkeys(("false", "False"), False)
 LENIENT = "0.3.0"
@@ -146,10 +154,8 @@ class _Run:
     def fp8(self) -> None:
         """What is read of ``fp8`` if it is on; switches are read by their truth."""
         v = self.values
-        for name, spec in self.schema.classes["Fp8"].items():
-            if spec.base == "bool":
-                v[f"fp8.{name}"] = bool(v[f"fp8.{name}"])
-        v["compile.enabled"] = bool(v["compile.enabled"])
+        for name in SWITCHES:
+            v[name] = bool(v[name])
         if not v["fp8.enabled"]:
             return
         self.one_of("Fp8", "fp8.recipe_name", v["fp8.recipe_name"])
@@ -201,7 +207,7 @@ class _Run:
     def refused(self, path: Path, reason: str, hint: str) -> None:
         """Note settings that are refused together."""
         facts = {"key": dotted(path), "reason": Prose(reason), "hint": Prose(hint)}
-        self.faults.append(Fault("refused-arguments", path, facts))
+        self.faults.append(Fault("refused-settings", path, facts))
 
 
 def translated(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Words, known
+from fp8tune.trainers.megatron_lm.job import RECIPES
 
 
 def precision(
@@ -29,9 +30,10 @@ def te_format(mixed_precision_fp8: Any) -> str:
     return Words(mixed_precision_fp8 or "")
 
 
-def te_recipe(mixed_precision_fp8_recipe: Any) -> str:
-    """Transformer Engine's recipe, by Megatron's name."""
-    return Words(mixed_precision_fp8_recipe)
+def te_recipe(mixed_precision_fp8_recipe: Any, te_format: str) -> str:
+    """Transformer Engine's recipe; unknown without FP8."""
+    recipe = RECIPES.get(mixed_precision_fp8_recipe)
+    return Words(known("te_recipe", te_format and recipe))
 
 
 def local_layers(model_transformer_impl: Any) -> bool:

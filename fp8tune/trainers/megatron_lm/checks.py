@@ -38,7 +38,7 @@ def refusals(values: Values) -> Iterator[Fault]:
                     "reason": Prose(check.reason.format_map(values)),
                     "hint": Prose(check.hint),
                 }
-                yield Fault("refused-arguments", (check.key,), facts)
+                yield Fault("refused-settings", (check.key,), facts)
 
 
 def fp8_refusals(values: Values) -> Iterator[Fault]:

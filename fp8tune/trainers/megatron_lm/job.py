@@ -15,6 +15,14 @@ HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
 """Flags of delayed scaling alone."""
 
 OTHER_FP8 = ("fp8_recipe", "fp8_interval", "no_fp8_wgrad", "first_last_layers_bf16")
+RECIPES = {
+    "delayed": "delayed",
+    "tensorwise": "current",
+    "blockwise": "block",
+    "mxfp8": "mxfp8",
+}
+"""Transformer Engine's recipes by Megatron's names."""
+
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
@@ -30,9 +38,9 @@ def te_format(fp8_format: Any) -> str:
     return Words(fp8_format or "")
 
 
-def te_recipe(fp8_recipe: str) -> str:
-    """Transformer Engine's recipe, by Megatron's name."""
-    return Words(fp8_recipe)
+def te_recipe(fp8_recipe: str, te_format: str) -> str:
+    """Transformer Engine's recipe; unknown without FP8."""
+    return Words(known("te_recipe", te_format and RECIPES.get(fp8_recipe)))
 
 
 def local_layers(transformer_impl: str) -> bool:

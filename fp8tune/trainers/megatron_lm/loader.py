@@ -127,9 +127,9 @@ def _names() -> frozenset[str]:
 def _taken(spec: Key, value: Any) -> Any:
     """Return the value of a flag, ``None`` if it is unknown; raises ``Wrong``."""
     if spec.base == "bool":
-        if value not in (True, None):
+        if not isinstance(value, bool | None):
             raise Wrong("wrong-type", type="a flag without a value")
-        return True
+        return value is not False
     if value is True:
         raise Wrong("wrong-type", type=IN_WORDS.get(spec.base, "a list of words"))
     if value is None:
