@@ -260,7 +260,8 @@ def _values(call: _Call) -> dict[str, Any]:
     unresolved = _reasons(call.loose)
     unknown = {}
     for key, words in call.flags.items():
-        known = [None if word.unknown else _number(word.text) for word in words]
+        known = [None if word.unknown else _number(word.text) for word in words[:1]]
+        known += [_number(word.text) for word in words[1:] if not word.unknown]
         unresolved += _reasons(words[1:])
         values[key] = known[0] if len(known) == 1 else known or True
         if reasons := _reasons(words[:1]):

@@ -210,6 +210,7 @@ class Shell:
         elif word == "elif":
             self._forget()
             block.testing, block.tested, block.negated = True, None, False
+            block.runs = None
         elif word == "!":
             block.negated = True
         self.sign = ""
