@@ -15,7 +15,6 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words
 
-
 OWN_PLUGINS = "axolotl.integrations."
 """What the names of the plugins that Axolotl ships begin with."""
 WITH_TRAINERS = ("diffusion", "hatchery", "kd")
