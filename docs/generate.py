@@ -38,9 +38,11 @@ EVIDENCE = {
         "prime_rl_verdicts",
         "llamafactory_verdicts",
         "axolotl_verdicts",
+        "accelerate_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",
+        "yaml_files",
     ),
     "Runs": (
         "verify_logs",

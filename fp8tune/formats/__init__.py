@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fp8tune.formats.document import ConfigDocument
+from fp8tune.formats.document import ConfigDocument, NoReader
 from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.toml.document import parse as parse_toml
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON"}
+TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON", "bash": "bash"}
 """The formats, and how people write their names."""
 
 ENDINGS = {
@@ -24,8 +24,16 @@ ENDINGS = {
     ".yml": "yaml",
     ".json": "json",
     ".hjson": "json",
+    ".sh": "bash",
+    ".sbatch": "bash",
+    ".slurm": "bash",
+    ".bash": "bash",
 }
 """The format of a file by the ending of its name."""
+
+
+ABOUT_SCRIPT = ("program", "launcher", "unknown", "unresolved")
+"""Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 
 
 def format_of(path: str) -> str:
@@ -45,4 +53,10 @@ def parse(data: bytes, path: str) -> ConfigDocument:
 def _reader(name: str) -> ModuleType:
     from importlib import import_module
 
-    return import_module(f"fp8tune.formats.{name}.document")
+    try:
+        return import_module(f"fp8tune.formats.{name}.document")
+    except ModuleNotFoundError as error:
+        if error.name != "yaml":
+            raise
+        reason = "reading YAML needs PyYAML: pip install PyYAML"
+        raise NoReader(reason) from None

@@ -288,7 +288,7 @@ class _Case:
         covers.
         """
         name = str(missing.args[0])
-        if name in ("gpu", "world_size"):
+        if name in ("gpu", "world_size") or name in self.known.about.missing:
             self.unjudged[rule.name] = name
         elif rule.category in ESTIMATED:
             from fp8tune.facts.gaps import is_gap, reason

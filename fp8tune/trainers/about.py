@@ -69,6 +69,7 @@ class About:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``missing`` are names that a user can give, and what to say where one is needed.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
     """
@@ -96,6 +97,7 @@ class About:
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
+        self.missing: dict[str, str] = data.get("missing", {})
         self.phases: dict[str, Any] = data.get("phases", {})
         parts: dict[str, dict[str, Any]] = data.get("part", {})
         self.parts = {name: PartAbout(part) for name, part in parts.items()}

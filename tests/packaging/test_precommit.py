@@ -108,14 +108,17 @@ def test_manifest(hooks, repository, home):
         ("Cargo.lock", False),
         ("Pipfile", False),
         ("train.toml.j2", False),
-        ("train.yaml", False),
+        ("train.yaml", True),
+        ("train.yml", True),
+        ("ds_config.json", True),
+        ("train.jsonl", False),
         ("train.py", False),
     ],
 )
 def test_files(hooks, path, matches):
     (hook,) = hooks
-    typed = set(hook["types"]) <= tags_from_filename(path)
-    assert (typed and bool(re.search(hook["files"], path))) is matches
+    typed = set(hook["types_or"]) & tags_from_filename(path)
+    assert bool(typed and re.search(hook["files"], path)) is matches
 
 
 def test_passes_and_is_quiet(try_repo):

@@ -9,20 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import yaml
+
 from fp8tune.formats.document import (
     InvalidText,
     Lines,
-    NoReader,
     Position,
     Unreadable,
 )
-
-try:
-    import yaml
-except ImportError:
-    raise NoReader(
-        "YAML needs PyYAML: pip install PyYAML, or fp8tune with the extra 'yaml'"
-    ) from None
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes], as for TOML."""
@@ -35,6 +29,9 @@ MAX_OPENINGS = 1000
 
 MAX_SLOW = 1 << 16
 """Longest text that the Python parser reads too [characters]; 0.5 s."""
+
+MAX_REASON = 200
+"""Longest reason [characters]; it may quote the text."""
 
 _BOM = "\ufeff"
 _ODD = ("\t", _BOM)
@@ -126,8 +123,10 @@ def _invalid(text: str, error: Any) -> InvalidYaml:
         )
         reason = "a control character"
         position = Lines(text).position(bad.start() if bad else 0)
-    if reason.startswith("but found another document"):
+    if reason == "but found another document":
         reason = "a second document begins here, and the trainer reads one"
+    elif reason == "second occurrence":
+        reason = "this anchor is set above"
     return refusal(text, reason, position)
 
 
@@ -141,4 +140,4 @@ def refusal(text: str, reason: str, position: Position) -> InvalidYaml:
         hint = "this looks like a Jinja template: render it first, and lint the result"
     elif "\t" in line:
         hint = "YAML takes no tab here: write spaces"
-    return InvalidYaml(reason, position, text, hint)
+    return InvalidYaml(reason[:MAX_REASON], position, text, hint)

@@ -29,6 +29,9 @@ from fp8tune.formats.yaml.scalars import LOADERS
 if TYPE_CHECKING:
     from fp8tune.formats.edits import Edit
 
+MAX_REPEATED = 100
+"""Most keys that are reported as repeated."""
+
 
 def parse(data: bytes) -> Document:
     """Parse the bytes of a file as ``yaml.safe_load`` does; raises as ``compose``."""
@@ -84,7 +87,7 @@ class Document:
         if not self._repeats:
             return ()
         refused = self.loader == "omegaconf"
-        return [Repeated(*each, refused) for each in self.tree.repeated]
+        return [Repeated(*e, refused) for e in self.tree.repeated[:MAX_REPEATED]]
 
     @cached_property
     def lines(self) -> Lines:

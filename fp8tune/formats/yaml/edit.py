@@ -39,7 +39,8 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
     edits: list[Edit] = []
     added: dict[Path, _Section] = {}
     wanted = _copy(document.values)
-    for path, value in values.items():
+    for path, given in values.items():
+        value = str(given) if isinstance(given, str) else given  # no name of a fact
         _put(wanted, path, value)
         if path in document.spans.values:
             edits += _replaced(document, path, value)
@@ -119,24 +120,24 @@ def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edi
         values = document.read(apply(document.text, edits))
     except (InvalidText, Unreadable) as error:
         raise CannotEdit(f"in this layout: {error}") from None
-    if not _same(values, wanted):
+    if not same(values, wanted):
         raise CannotEdit("in this layout, other values would change too")
     return iter(edits)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Return whether values are equal and of equal types; NaN equals itself."""
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
             and one.keys() == other.keys()
-            and all(_same(one[key], other[key]) for key in one)
+            and all(same(one[key], other[key]) for key in one)
         )
     if isinstance(one, list):
         return (
             isinstance(other, list)
             and len(one) == len(other)
-            and all(map(_same, one, other))
+            and all(map(same, one, other))
         )
     if isinstance(one, str) and isinstance(other, str):
         return one == other  # a fix may write a kind of text
@@ -161,10 +162,16 @@ def _put(values: Any, path: Path, value: Any) -> None:
     for part in path[:-1]:
         if isinstance(values, dict) and values.get(part) is None:
             values[part] = type(values)()
-        values = values[part]
-    if isinstance(values, dict) and not isinstance(path[-1], str):
-        raise CannotEdit("an item of a list")
+        values = values[part] if _has_room(values, part) else None
+    if not _has_room(values, path[-1]):
+        raise CannotEdit(f"there is no table for `{path[-1]}`")
     values[path[-1]] = value if isinstance(value, _Written) else _copy(value)
+
+
+def _has_room(values: Any, part: str | int) -> bool:
+    if isinstance(values, dict):
+        return isinstance(part, str)
+    return isinstance(values, list) and part in range(len(values))
 
 
 def _span(document: Document, path: Path) -> Span:
@@ -192,7 +199,7 @@ def _replaced(document: Document, path: Path, value: Any) -> Iterator[Edit]:
     node, text = document.tree.nodes[path], document.text
     start, end = document.spans.values[path]
     old = _at(document.values, path)
-    if _same(old, value := _copy(value)):
+    if same(old, value := _copy(value)):
         return
     if isinstance(old, list) and isinstance(value, list) and len(old) == len(value):
         for index, item in enumerate(value):

@@ -13,7 +13,7 @@ from fp8tune.formats.yaml import scalars
 from fp8tune.formats.yaml.compose import MAX_DEPTH, TOO_DEEP, InvalidYaml, refusal
 
 MAX_VALUES = 1 << 17
-"""Most values that aliases may stand for; each is counted as often as it is used."""
+"""Most values of a file; what an alias stands for is counted each time."""
 
 _PROPERTIES = re.compile(
     r"(?:(?:&[\w-]++|!<[^>\s]*+>|![\w;/?:@&=+$,.!~*'()\[\]%-]*+)(?:\s++|(?=[,\]}])|\Z))++"
@@ -50,7 +50,7 @@ class Reader:
         else:
             found = self._collection(node, depth + 1)
         if found[1] > MAX_VALUES:
-            raise Unreadable(f"its aliases stand for more than {MAX_VALUES} values")
+            raise Unreadable(f"more than {MAX_VALUES} values: not a train config")
         self._open.discard(id(node))
         self._read[id(node)] = found
         return found

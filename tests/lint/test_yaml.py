@@ -1,0 +1,135 @@
+"""YAML configs, and other YAML and JSON files, in a whole run."""
+
+import sys
+
+from fp8tune.formats import parse
+from fp8tune.lint.claims.prose import Comments
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
+from tests.each import each
+from tests.lint.results import names, printed
+
+CONFIG = """\
+# fp8tune: world-size=8
+model:
+  name: Qwen/Qwen3-0.6B
+optim:
+  lrr: 1.0e-5  # the rate
+note: |
+  # fp8tune: gpu=nosuch
+"""
+OTHERS = {
+    "deploy.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {}\nspec: {}\n",
+    "ci.yml": "on: push\njobs: {}\n",
+    "package.json": '{"dependencies": {}, "scripts": {}}\n',
+    "broken.yaml": "a: [\n",
+    "list.yaml": "- 1\n",
+    "deep.yaml": "a: " + "[" * 100_000,
+    "big.json": " " * (2 << 20),
+    "template.yaml": "{{ x }}\n",
+    "pyproject.toml": "[project]\nname = 'x'\n",
+}
+
+
+def test_other_files_of_a_folder_get_no_word(project):
+    project({**OTHERS, "train.yaml": CONFIG})
+    result = run((".",), Options())
+    assert [(r.path, r.skipped) for r in result.reports] == [
+        ("pyproject.toml", "a Python project file"),
+        ("train.yaml", ""),
+    ]
+    assert result.unread == []
+
+
+@each(
+    ("name", "reason"),
+    [
+        ("deploy.yaml", "no train config of a known trainer: a Kubernetes manifest"),
+        ("ci.yml", "no train config of a known trainer: a GitHub workflow"),
+        ("list.yaml", "no train config: at its top there are no keys"),
+        ("deep.yaml", "nested more than 100 levels deep: not a train config"),
+    ],
+)
+def test_a_named_file_is_told_what_it_is(project, name, reason):
+    project(OTHERS)
+    assert run((name,), Options()).unread == [f"{name}: {reason}"]
+
+
+def test_named_but_excluded_is_as_found(project):
+    project(OTHERS)
+    assert run(tuple(OTHERS), Options(force_exclude=True)).unread == []
+
+
+def test_a_broken_file_that_is_named(project):
+    project(OTHERS)
+    (found,) = run(("template.yaml",), Options()).diagnostics
+    assert (found.rule, found.region[:2]) == ("invalid-yaml", (1, 2))
+    assert found.help.startswith("this looks like a Jinja template")
+
+
+def test_a_config_and_its_comments(project):
+    project({"train.yaml": CONFIG})
+    result = run((".",), Options(select=("rejected", "hygiene")))
+    assert names(result) == [("train.yaml", "unknown-key")] * 2
+    first, second = result.diagnostics
+    assert (first.key, first.region) == ("optim.lrr", (5, 3, 5, 6))
+    assert (second.key, second.region) == ("note", (6, 1, 6, 5))
+    assert first.fix.edits[0].text == "lr"
+
+
+def test_a_comment_contradicts_and_text_does_not(project):
+    said = "max_steps: 50  # 500 steps\n"
+    project({"a.yaml": f"{said}model:\n  name: Qwen/Qwen3-8B\noptim:\n  lr: 1.0\n"})
+    found = run((".",), Options(select=("hygiene",)))
+    assert names(found) == [("a.yaml", "wrong-value-in-comment")]
+    text = b"a: 1  # 2 GPUs\nb: |\n  # 3 GPUs\nc: x#4 GPUs\n# 5 GPUs\n"
+    lines = Comments(parse(text, "a.yaml")).lines()
+    assert [line.text for line in lines] == [" 2 GPUs", " 5 GPUs"]
+
+
+def test_fixes_and_ignores_keep_every_other_byte(project):
+    root = project({"train.yaml": CONFIG.replace("\n", "\r\n")})
+    run((".",), Options(fix=True, unsafe_fixes=True, select=("unknown-key",)))
+    fixed = (root / "train.yaml").read_bytes().decode()
+    assert fixed == CONFIG.replace("lrr:", "lr:").replace("\n", "\r\n")
+    run((".",), Options(add_ignore=True, select=("unknown-key",)))
+    ignored = (root / "train.yaml").read_bytes().decode()
+    comment = "# fp8tune: ignore[unknown-key]\r\nnote:"
+    assert ignored == fixed.replace("note:", comment)
+    assert names(run((".",), Options(select=("unknown-key",)))) == []
+
+
+def test_an_ignore_comment_inside_a_string_ignores_nothing(project):
+    text = (
+        "  # fp8tune: ignore[unknown-key]\n  x: |\n    # fp8tune: ignore[wrong-type]\n"
+    )
+    project({"train.yaml": f"model:\n{text}  name: 1\noptim:\n  lr: 1\n"})
+    result = run((".",), Options(select=("unknown-key", "unused-ignore", "wrong-type")))
+    assert names(result) == [("train.yaml", "wrong-type")]
+
+
+def test_control_characters_are_escaped(project):
+    project({"train.yaml": 'model:\n  "a\\e[31m": 1\n  name: x\n"\\u202e": 1\n'})
+    result = run(("train.yaml",), Options())
+    assert result.reports
+    for form in ("full", "concise", "json", "github"):
+        out, err = printed(result, form)
+        assert not {"\x1b", "\u202e"} & set(out + err)
+
+
+def test_the_trainer_of_another_format(project):
+    project({"a.yaml": "model: {}\n"})
+    (line,) = run(("a.yaml",), Options(trainer="torchtitan")).unread
+    assert line.endswith("torchtitan reads TOML, not YAML")
+
+
+def test_without_pyyaml(project, monkeypatch):
+    for module in [m for m in sys.modules if m.startswith("fp8tune.formats.yaml.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    project({**OTHERS, "train.yaml": CONFIG})
+    reason = "reading YAML needs PyYAML: pip install PyYAML"
+    assert run(("train.yaml",), Options()).unread == [f"train.yaml: {reason}"]
+    found = run((".",), Options())
+    assert found.unread == []
+    assert f"skipped train.yaml: {reason}" in "".join(printed(found))
