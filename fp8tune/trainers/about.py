@@ -124,10 +124,11 @@ def trainers() -> dict[str, About]:
     first is meant: estimates, trials and pages know most of those with TOML configs.
     """
     try:
-        from fp8tune._index import TRAINERS as found
+        from fp8tune._index import TRAINERS
     except ImportError:  # in a checkout
-        found = parsed()
-    every = [About(name, data) for name, data in found]
+        every = [About(name, data) for name, data in parsed()]
+    else:
+        every = [About(name, data) for name, data in TRAINERS]
     every.sort(key=lambda about: "toml" not in about.formats)
     return {about.name: about for about in every}
 

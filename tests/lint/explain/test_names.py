@@ -83,8 +83,8 @@ def test_one_myth_and_all_of_them():
     [
         ("tensor parallel fp8", "fp8-tensor-parallel-gathers-bf16"),
         ("FP8 TENSOR-Parallel", "fp8-tensor-parallel-gathers-bf16"),
-        ("checkpointing", "train.activation_checkpointing"),
-        ("diverge", "fp8-swiglu-beyond-200b-tokens"),
+        ("activation checkpointing", "train.activation_checkpointing"),
+        ("diverge swiglu", "fp8-swiglu-beyond-200b-tokens"),
     ],
 )
 def test_words_find_the_pages_that_have_them(words, first):

@@ -1,5 +1,7 @@
 """Real runs over the samples, and over every bad example of the rules."""
 
+from pathlib import Path
+
 import pytest
 
 from fp8tune.lint.diagnostic import Change, Fix, Region
@@ -59,7 +61,8 @@ def examples(write, builtin):
     }
     besides = {f"{rule.name}-2.toml": rule.bad[0].beside for rule in builtin}
     files |= {name: text for name, text in besides.items() if text}
-    write(files)
+    folder = write(files) / "tests"
+    folder.symlink_to(Path(__file__).parents[2])  # some examples name a model in it
     return list(files)
 
 
