@@ -27,10 +27,13 @@ from tests.each import each
 
 WORDS = trainer("kempnerforge").vocabulary
 RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
+COMPUTED = WORDS.computed.keys() - keys().keys()
+"""Names of KempnerForge's job that are no key of another trainer."""
+
 EVERY = [
     *((name, RulePage) for name in RULES),
     *((name, KeyPage) for name in keys() if name not in FIELDS),
-    *((name, FactPage) for name in sorted({*FACTS, *FIELDS, *WORDS.computed})),
+    *((name, FactPage) for name in sorted({*FACTS, *FIELDS, *COMPUTED})),
     *((myth.name, MythPage) for myth in myths()),
     *((name, ListPage) for name in ("train", "vlm", "slow", "memory", "gpu.")),
     ("myths", MythPage),
