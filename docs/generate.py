@@ -36,9 +36,11 @@ EVIDENCE = {
         "verdicts",
         "torchtitan_verdicts",
         "prime_rl_verdicts",
+        "accelerate_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",
+        "yaml_files",
     ),
     "Runs": (
         "verify_logs",

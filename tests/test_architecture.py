@@ -119,6 +119,7 @@ ALLOWED = {
         "job",
         "atomic",
         "formats",
+        "studies",
     ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
     "runners": (
@@ -169,7 +170,7 @@ def test_the_modules_are_found():
 
 
 READERS = ("formats.yaml", "formats.json")
-"""Readers that need a package of their own; ``formats.parse`` finds them by name."""
+"""Readers that need a package of their own; ``formats.parse`` finds them."""
 
 
 def test_what_lint_needs_imports_nothing_heavy():

@@ -42,7 +42,7 @@ def depends(verdict: Verdict) -> bool:
 
 def values(verdict: Verdict) -> dict[str, Any]:
     """Return what is known beside the config: the release of transformers."""
-    return {"transformers": int(verdict["transformers"].partition(".")[0])}
+    return {"transformers_release": verdict["transformers"]}
 
 
 LLAMAFACTORY = Compared("llamafactory", configs, depends, values)

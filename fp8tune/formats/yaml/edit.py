@@ -120,24 +120,24 @@ def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edi
         values = document.read(apply(document.text, edits))
     except (InvalidText, Unreadable) as error:
         raise CannotEdit(f"in this layout: {error}") from None
-    if not _same(values, wanted):
+    if not same(values, wanted):
         raise CannotEdit("in this layout, other values would change too")
     return iter(edits)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Return whether values are equal and of equal types; NaN equals itself."""
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
             and one.keys() == other.keys()
-            and all(_same(one[key], other[key]) for key in one)
+            and all(same(one[key], other[key]) for key in one)
         )
     if isinstance(one, list):
         return (
             isinstance(other, list)
             and len(one) == len(other)
-            and all(map(_same, one, other))
+            and all(map(same, one, other))
         )
     if isinstance(one, str) and isinstance(other, str):
         return one == other  # a fix may write a kind of text
@@ -199,7 +199,7 @@ def _replaced(document: Document, path: Path, value: Any) -> Iterator[Edit]:
     node, text = document.tree.nodes[path], document.text
     start, end = document.spans.values[path]
     old = _at(document.values, path)
-    if _same(old, value := _copy(value)):
+    if same(old, value := _copy(value)):
         return
     if isinstance(old, list) and isinstance(value, list) and len(old) == len(value):
         for index, item in enumerate(value):

@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 class Comments:
-    """The comments of a valid TOML text."""
+    """The comments of a valid text."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self.document = document
@@ -70,7 +70,8 @@ class Comments:
     @cached_property
     def _tricky(self) -> bool:
         """Whether a string may span several lines."""
-        return '"""' in self.text or "'''" in self.text
+        long_strings = '"""' in self.text or "'''" in self.text
+        return long_strings or self.document.format != "toml"
 
     @cached_property
     def exact(self) -> list[Span]:

@@ -63,9 +63,9 @@ def fp8_lost(fp8: Any, preference_trainer: bool, other_precision: str) -> bool:
     return bool(fp8) and preference_trainer and other_precision != "fp32"
 
 
-def fp8_on(job: Job) -> bool:
+def fp8_on(fp8: Any, fp8_lost: bool) -> bool:
     """Whether linears are converted."""
-    return bool(job["fp8"]) and not job["fp8_lost"]
+    return bool(fp8) and not fp8_lost
 
 
 def precision(fp8_on: bool, other_precision: str) -> str:
@@ -97,11 +97,6 @@ def grad_accum(
     if gradient_accumulation_steps or not batch_size:
         return int(gradient_accumulation_steps or 1)
     return max(1, int(batch_size) // int(micro_batch_size))
-
-
-def learning_rate(job: Job) -> float:
-    """Peak learning rate, also where it is written as a text."""
-    return float(job["learning_rate_written"])
 
 
 def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:

@@ -10,6 +10,7 @@ benchmarks.axolotl.verdicts`` compares this with the trainer.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats.document import Path
@@ -35,6 +36,9 @@ OUTSIDE = ("strict", "axolotl_config_path", *LEGACY_ATTENTION)
 
 NEWER = {"fp8_config": "Axolotl 0.19.0 has it; before, the recipe is tensorwise"}
 """Keys at the top that later releases have, and what follows."""
+
+FLOATS = ("learning_rate", "loraplus_lr_embedding")
+"""Keys whose texts Axolotl converts to numbers itself."""
 
 PREFIX = "fsdp_"
 """What the keys of ``fsdp_config`` may begin with."""
@@ -216,6 +220,10 @@ class _Run:
             keys = names.split()
             key = next((key for key in keys if key in self.raw), keys[0])
             self.fault("refused-settings", (key,), reason=reason, hint=hint)
+        for name in FLOATS:
+            if isinstance(self.values.get(name), str):
+                with suppress(ValueError):
+                    self.values[name] = float(self.values[name])
 
 
 def _with_version(raw: dict[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,14 @@ def is_run(do_train: Any) -> bool:
     return bool(do_train)
 
 
-def transformers() -> int:
-    """First number of the release of transformers; unknown if nothing pins it."""
+def transformers_release() -> str:
+    """Release of transformers; unknown if no file beside the config pins it."""
     raise Unknown("transformers")
+
+
+def transformers(transformers_release: str) -> int:
+    """First number of the release of transformers."""
+    return int(transformers_release.partition(".")[0])
 
 
 def fp8_asked(fp8: Any) -> bool:
@@ -48,17 +53,17 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
-def fp8_on(job: Any) -> bool:
+def fp8_on(fp8_read: bool, fp8_engine: str, transformers: int | None = None) -> bool:
     """Whether linears are converted; unknown where transformers' release decides it.
 
     With transformers 5 the Trainer hands its own mixed precision to Accelerate, so that
     the variable that LLaMA-Factory sets has no effect.
     """
-    if not job["fp8_read"]:
-        return False
-    if job["fp8_engine"] == "te":
-        return True
-    return bool(job["transformers"] < 5)
+    if not fp8_read or fp8_engine == "te":
+        return fp8_read
+    if transformers is None:
+        raise Unknown("transformers")
+    return transformers < 5
 
 
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:

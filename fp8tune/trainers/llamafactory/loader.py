@@ -80,7 +80,7 @@ class Loader:
     def _value(self, name: str, spec: Key, value: Any) -> list[Fault]:
         """What is wrong with one value."""
         if spec.base == "bool" and isinstance(value, str):
-            facts = {"key": name, "value": value}
+            facts: dict[str, Any] = {"key": name, "value": value}
             kind = "read-as-true" if value else "not-converted"
             return [Fault(kind, (name,), facts | {"type": spec.kind})]
         if spec.base in ("int", "float") and isinstance(value, (bool, str)):
@@ -109,7 +109,7 @@ def _refused(values: dict[str, Any], raw: dict[str, Any]) -> list[Fault]:
 
 def _no_number(name: str, spec: Key, value: bool | str) -> Fault:
     """A number that is written as something else, and stays that."""
-    facts = {"key": name, "value": value}
+    facts: dict[str, Any] = {"key": name, "value": value}
     if isinstance(value, bool):
         facts["result"] = int(value)
         return Fault("boolean-for-number", (name,), facts)
@@ -126,7 +126,7 @@ def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
     faults = []
     for release, names in _releases().get(version, {}).items():
         other = "4" if release == "5" else "5"
-        facts = {"release": release, "other": other}
+        facts = {"package": "transformers", "release": release, "other": other}
         mine = (name for name in names if name in raw)
         faults += [Fault("key-of-one-release", (n,), {"key": n, **facts}) for n in mine]
     return faults
