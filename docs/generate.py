@@ -36,6 +36,7 @@ EVIDENCE = {
         "verdicts",
         "torchtitan_verdicts",
         "prime_rl_verdicts",
+        "nvidia_verdicts",
         "accelerate_verdicts",
         "fixes",
         "lint_speed",
