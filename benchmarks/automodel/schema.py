@@ -179,7 +179,7 @@ def spec(annotation: ast.expr, value: ast.expr | None) -> dict[str, Any]:
     text = ast.unparse(annotation)
     allowed = re.findall(r"'(\w+)'", text) if "Literal[" in text else []
     optional = "None" in text or "Optional" in text
-    found: dict[str, Any] = {"type": "any" + " | None" * optional}
+    found: dict[str, Any] = {"type": "Any" + " | None" * optional}
     if isinstance(value, ast.Constant) and isinstance(value.value, int | float | str):
         found["default"] = value.value
     if allowed:
