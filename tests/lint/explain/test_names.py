@@ -83,7 +83,7 @@ def test_one_myth_and_all_of_them():
     [
         ("tensor parallel fp8", "fp8-tensor-parallel-gathers-bf16"),
         ("FP8 TENSOR-Parallel", "fp8-tensor-parallel-gathers-bf16"),
-        ("checkpointing", "train.activation_checkpointing"),
+        ("checkpointing", "fsdp_config.fsdp_activation_checkpointing"),
         ("diverge", "fp8-swiglu-beyond-200b-tokens"),
     ],
 )
