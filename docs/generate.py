@@ -37,6 +37,8 @@ EVIDENCE = {
         "torchtitan_verdicts",
         "prime_rl_verdicts",
         "nvidia_verdicts",
+        "llamafactory_verdicts",
+        "axolotl_verdicts",
         "accelerate_verdicts",
         "fixes",
         "lint_speed",

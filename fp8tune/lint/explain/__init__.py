@@ -163,8 +163,12 @@ def _texts() -> Iterator[tuple[Entry, str]]:
 
 
 def every() -> list[str]:
-    """The trainers' versions, the newest of each trainer first."""
-    return [name for about in trainers().values() for name in about.ids]
+    """The trainers' versions, the newest of each trainer first.
+
+    Those whose keys stand at the top of YAML files, as short words, come last.
+    """
+    abouts = sorted(trainers().values(), key=lambda about: "toml" not in about.formats)
+    return [name for about in abouts for name in about.ids]
 
 
 def keys() -> dict[str, dict[str, Key]]:

@@ -83,7 +83,7 @@ def test_one_myth_and_all_of_them():
     [
         ("tensor parallel fp8", "fp8-tensor-parallel-gathers-bf16"),
         ("FP8 TENSOR-Parallel", "fp8-tensor-parallel-gathers-bf16"),
-        ("checkpointing", "fsdp_config.fsdp_activation_checkpointing"),
+        ("checkpointing", "gradient_checkpointing"),
         ("diverge", "fp8-swiglu-beyond-200b-tokens"),
     ],
 )
@@ -107,7 +107,7 @@ def test_words_that_no_page_has(words):
         ("train.seqlen", "train.seq_len"),
         ("memory.peek_gib", "memory.peak_gib"),
         ("micro_bach", "micro_batch"),
-        ("batch_size", "train.batch_size"),
+        ("batch_size", "batch_size"),
         ("dim", "model.dim"),
         ("train.precision", "train.mixed_precision"),
         ("train.gradient_checkpointing", "train.activation_checkpointing"),
