@@ -45,6 +45,8 @@ FIELDS: dict[str, str] = {
     "dp_shard": "FSDP shards",
     "dp_replicate": "replicas of the sharded group",
     "fp8_recipe": "torchao recipe of the FP8 linears",
+    "te_recipe": "Transformer Engine's recipe of the FP8 linears: delayed, current, "
+    "block or mxfp8; empty without it",
     "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
     "fp8_scales_precomputed": "whether one all-reduce gets the scales of all weights",
     "reduces_each_micro_batch": "whether FSDP reduces gradients after each micro-batch",

@@ -63,6 +63,11 @@ def read_config(
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
     known, target = trainer(kind.trainer), settings.complete(target)
+    if known.about.parts or directive.beside:
+        from fp8tune.lint.companions import whole
+
+        files, directive = whole(path, document, directive, known, ())
+        document = files or document
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     job = known.job(loaded, said)

@@ -50,11 +50,13 @@ class Own:
 class PartAbout:
     """A section of a trainer's keys that has a file of its own.
 
-    The values of the keys ``named_by`` are the path of that file, or, with ``file``, of
-    the folder that holds it by this name.
+    A file with two of ``keys`` may be such a file alone. The values of the keys
+    ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
+    it by this name.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
+        self.keys: list[str] = data.get("keys", [])
         self.named_by: list[str] = data.get("named_by", [])
         self.file: str = data.get("file", "")
 

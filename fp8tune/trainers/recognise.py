@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fp8tune.formats import TITLES
@@ -64,7 +65,8 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     """
     names = set(re.findall(_TABLES[form], text))
     readers = (about for about in trainers().values() if form in about.formats)
-    mine = max((len(names.intersection(a.tables)) for a in readers), default=0)
+    known = (keys for a in readers for keys in (a.tables, *_part_keys(a)))
+    mine = max((len(names.intersection(keys)) for keys in known), default=0)
     return mine > 1 or (
         explicit
         and (mine > 0 or not any(names & tables for tables in foreign().values()))
@@ -150,20 +152,42 @@ class _Match:
 def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
-    A schema is read only if its trainer may know more keys than all before it.
+    A schema is read only if its trainer may know more keys than all before it. Files
+    in TOML have a table; those of other formats may have keys alone.
     """
     most = (-1, 0)
-    most_first = sorted(abouts, key=lambda a: _at_most(values, a), reverse=True)
-    for about in most_first:
-        if values.keys().isdisjoint(about.tables):
+    pairs = ((view, about) for about in abouts for view in _views(values, about))
+    views = [(_at_most(view, about), view, about) for view, about in pairs]
+    for bound, view, about in sorted(views, key=itemgetter(0), reverse=True):
+        if view.keys().isdisjoint(about.tables):
             continue
         for name in about.among(only or about.name):
-            if _at_most(values, about) <= most:
+            if bound <= most:
                 break
-            match = _Match(values, trainer(name))
-            if match.tables:
+            match = _Match(view, trainer(name))
+            if match.tables or (match.known and "toml" not in about.formats):
                 most = max(most, (match.known, match.tables))
                 yield match
+
+
+def _part_keys(about: About) -> Iterator[list[str]]:
+    return (part.keys for part in about.parts.values())
+
+
+def _views(values: dict[str, Any], about: About) -> Iterator[dict[str, Any]]:
+    """Yield the values as a config's, and as those of sections with their own file."""
+    yield values
+    for section, part in about.parts.items():
+        if len(values.keys() & part.keys) > 1:
+            yield {section: values}
+
+
+def section_of(values: dict[str, Any], known: Trainer) -> str:
+    """The section whose keys a file of a trainer has, ``""`` for the root."""
+    sections = [*known.about.parts]
+    hits = [_Match({name: values}, known).known for name in sections]
+    most = max(hits, default=0)
+    return sections[hits.index(most)] if most > _Match(values, known).known else ""
 
 
 def _by_name(only: str, form: str) -> list[About]:
