@@ -260,14 +260,32 @@ def mutate(draw: random.Random, values: dict[str, Any]) -> None:
             values[table][key] = value
 
 
-BACKENDS = [None, "AO", "AO", "AO", "AO", "ao", "te", "torchao", "msamp"]
+BACKENDS = [None, "AO", "AO", "ao", "te", "torchao", "msamp"]
 """Backends of files whose set-up is run; those that are not installed end it."""
 
-SWITCH = [None, True, False, True, False, "maybe", "false", "on"]
+FP8_TABLE: dict[str, list[Any]] = {
+    "backend": BACKENDS,
+    "enable_fsdp_float8_all_gather": [None, True, False, "maybe", "false", "on"],
+    "pad_inner_dim": [None, True, False, "maybe"],
+    "amax_history_length": [None, 16],
+}
+SOUND_TABLE: dict[str, list[Any]] = {
+    "backend": ["AO"],
+    "enable_fsdp_float8_all_gather": [None, True, False],
+    "pad_inner_dim": [None, True, False],
+    "fp8_format": [None, None, "HYBRID"],
+}
+"""Options with which the set-up goes on, of half of the files."""
 
 ARGUMENTS: dict[str, list[Any]] = {
-    "bf16": [None, True, False, False, "false"],
-    "fp16": [None, None, None, False, True],
+    "bf16": [None, True, False, "false"],
+    "fp16": [None, None, False, True],
+}
+SOUND_ARGUMENTS: dict[str, list[Any]] = {
+    "bf16": [False, False, False, True, None],
+    "fp16": [None, False],
+}
+OTHER_ARGUMENTS: dict[str, list[Any]] = {
     "torch_compile": [None, False],
     "gradient_checkpointing": [None, True],
     "per_device_train_batch_size": [None, 1, 2],
@@ -284,37 +302,40 @@ def fp8_configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield launch files with training arguments: of the Trainer, of TRL, or none."""
     draw = random.Random(f"accelerate fp8 {seed}")  # noqa: S311
     for number in range(count):
-        values = dict(BASE)
-        kind = draw.choice(("NO", "MULTI_GPU", "FSDP", "FSDP", "DEEPSPEED"))
-        values["distributed_type"] = kind
-        values["mixed_precision"] = draw.choice(("fp8",) * 6 + ("FP8", "bf16", "no"))
-        table = _drawn(
-            draw,
-            {
-                "backend": BACKENDS,
-                "enable_fsdp_float8_all_gather": SWITCH,
-                "pad_inner_dim": SWITCH,
-                "amax_history_length": [None, 16],
-            },
-        )
-        if table:
-            values["fp8_config"] = table
-        if kind == "FSDP":
-            one_rank = draw.choice((None, True, False, False, False, "false"))
-            values["fsdp_config"] = {"fsdp_version": 2} | (
-                {} if one_rank is None else {"fsdp_cpu_ram_efficient_loading": one_rank}
-            )
-        elif kind == "DEEPSPEED":
-            values["deepspeed_config"] = {"zero_stage": draw.choice((1, 2))}
-        program = draw.choice(("trainer", "trainer", "trl", "accelerator"))
+        sound = draw.random() < 0.5
+        values = _launch_file(draw, sound=sound)
+        program = draw.choice(("trainer", "trainer", "trl", "trl", "accelerator"))
         training = None
         if program != "accelerator":
-            training = {"output_dir": "out"} | _drawn(draw, ARGUMENTS)
-            if program == "trl":
-                training |= _drawn(draw, TRL_ARGUMENTS)
-        text = yaml.safe_dump(values)
-        name = f"fp8.{seed}.{number}"
-        yield {"id": name, "text": text, "program": program, "training": training}
+            training = _drawn(draw, SOUND_ARGUMENTS if sound else ARGUMENTS)
+            training |= {"output_dir": "out"} | _drawn(draw, OTHER_ARGUMENTS)
+        if training and program == "trl":
+            training |= _drawn(draw, TRL_ARGUMENTS)
+        yield {
+            "id": f"fp8.{seed}.{number}",
+            "text": yaml.safe_dump(values),
+            "program": program,
+            "training": training,
+        }
+
+
+def _launch_file(draw: random.Random, *, sound: bool) -> dict[str, Any]:
+    """Return a launch file that asks for FP8, or for another precision."""
+    kinds = ["NO", "MULTI_GPU", "FSDP", "FSDP"] + ["DEEPSPEED"] * (not sound)
+    values = BASE | {"distributed_type": draw.choice(kinds)}
+    words = ("fp8", "fp8", "FP8") if sound else ("fp8", "fp8", "fp8", "bf16", "no")
+    values["mixed_precision"] = draw.choice(words)
+    table = _drawn(draw, SOUND_TABLE if sound else FP8_TABLE)
+    if table:
+        values["fp8_config"] = table
+    if values["distributed_type"] == "FSDP":
+        name = "fsdp_cpu_ram_efficient_loading"
+        loading = [False] if sound else [None, True, False, "false"]
+        drawn = _drawn(draw, {name: loading})
+        values["fsdp_config"] = {"fsdp_version": 2} | drawn
+    elif values["distributed_type"] == "DEEPSPEED":
+        values["deepspeed_config"] = {"zero_stage": draw.choice((1, 2))}
+    return values
 
 
 def _drawn(draw: random.Random, values: dict[str, list[Any]]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def tables() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _read_by_launcher() -> set[str]:
-    """Return the arguments that the launcher reads; some have no option of their own."""
+    """Return the arguments that the launcher reads; some have no option."""
     folder = Path(str(import_module("accelerate").__file__)).parent
     text = (folder / "utils" / "launch.py").read_text(encoding="utf-8")
     return {name for pair in re.findall(READ, text) for name in pair if name}

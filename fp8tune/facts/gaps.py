@@ -83,8 +83,6 @@ GAPS = {
     "because no published run shows their communication",
     "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
     "rowwise_with_gw_hp",
-    "training_arguments": "training arguments that this file does not have, which may "
-    "turn FP8 off",
     "precision.backend": "FP8 of a backend that the file does not name, or of MS-AMP",
     "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",

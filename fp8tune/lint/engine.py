@@ -25,6 +25,7 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
+from fp8tune.trainers.packages import add_releases
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -169,6 +170,7 @@ class _Case:
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
+        add_releases(self.loaded, known, path)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
@@ -286,7 +288,7 @@ class _Case:
         covers.
         """
         name = str(missing.args[0])
-        if name in ("gpu", "world_size"):
+        if name in ("gpu", "world_size") or name in self.known.about.missing:
             self.unjudged[rule.name] = name
         elif rule.category in ESTIMATED:
             from fp8tune.facts.gaps import is_gap, reason

@@ -7,7 +7,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fp8tune.formats import TITLES
+from fp8tune.formats import ABOUT_SCRIPT, TITLES
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import About, path_of, trainers
@@ -21,6 +21,7 @@ _TABLES = {
     "toml": r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)",
     "yaml": r"""(?m)^["']?([A-Za-z_][\w-]*)["']?[ \t]*:""",
     "json": r"""([A-Za-z_][\w-]*)["']?[ \t]*:""",
+    "bash": r"(?<!\S)--([a-z][\w-]*)",
 }
 """What may be the name of a table or a key at the root, by the format."""
 
@@ -64,6 +65,8 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     file and none of a trainer; another file needs two of a trainer's tables.
     """
     names = set(re.findall(_TABLES[form], text))
+    if form == "bash":
+        names = {name.replace("-", "_") for name in names}
     readers = (about for about in trainers().values() if form in about.formats)
     known = (keys for a in readers for keys in (a.tables, *_part_keys(a)))
     mine = max((len(names.intersection(keys)) for keys in known), default=0)
@@ -88,6 +91,8 @@ def recognise(
     version, and the first trainer. ``only`` names the trainer where its version alone
     is open; else those are asked that read files of the format ``form``.
     """
+    if form == "bash":
+        values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
         if hits > 1 or (hits and hits == len(values)):
@@ -134,7 +139,10 @@ class _Match:
             else:
                 self.total += 1
                 self.known += keys is not None
-        self.tables = len(trainer.schema.sections.keys() & values.keys())
+        tops = {*trainer.schema.sections}
+        if "toml" not in trainer.about.formats:  # their keys stand above all tables
+            tops |= {*trainer.schema.top_keys}
+        self.tables = len(tops & values.keys())
         self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:

@@ -39,7 +39,8 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
     edits: list[Edit] = []
     added: dict[Path, _Section] = {}
     wanted = _copy(document.values)
-    for path, value in values.items():
+    for path, given in values.items():
+        value = str(given) if isinstance(given, str) else given  # no name of a fact
         _put(wanted, path, value)
         if path in document.spans.values:
             edits += _replaced(document, path, value)

@@ -16,8 +16,8 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
 
-ARGUMENTS = "training_arguments"
-"""The gap where the training arguments are not known."""
+ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
+"""What a user can give where it is missing: ``[missing]`` of trainer.toml."""
 
 TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
@@ -54,7 +54,7 @@ def forced_precision(
     if training_bf16 is None and trl_arguments:
         return Words("bf16")
     if training_bf16 is None or training_bf16 or training_fp16:
-        raise Unknown(ARGUMENTS)
+        raise Unknown(BF16)
     return Words("")
 
 
@@ -110,8 +110,8 @@ def loads_on_one_rank(
 
 def precision(
     trainer_version: str,
+    forced_precision: str,
     mixed_precision: str | None = None,
-    forced_precision: str | None = None,
     fp8_backend: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
@@ -125,8 +125,8 @@ def precision(
     """
     if forced_precision:
         return Words(forced_precision)
-    if forced_precision is None or mixed_precision is None:
-        raise Unknown(ARGUMENTS)
+    if mixed_precision is None:
+        raise Unknown(LAUNCH)
     if distributed_type == "DEEPSPEED":
         raise Unknown("precision.deepspeed")
     if mixed_precision != "fp8":
