@@ -21,9 +21,35 @@ from fp8tune.formats.json.document import Document, parse
 KEYS = ("stage", "bf16", "a b", "x", "enabled", "lr", "é", "a#b", "", "y", "z")
 SCALARS = (
     *("1", "-0", "1.0", "1e3", "5e-5", "1e10", "12345678901234", "0.5", "01", "1e999"),
-    *("true", "false", "null", "NaN", '"auto"', "'auto'", '"a\\u00e9\\n"', '"\\ud83d\\ude00"'),
-    *("auto", "a, b", "hello world", "truely", "/tmp/x", "x}", '"it\'s"', "-", "1 2", "3 // x"),
-    *("'''one'''", "'''\n   two\n    lines\n   '''", "''''q'''", "'''a\r\n  b'''", "None"),
+    *(
+        "true",
+        "false",
+        "null",
+        "NaN",
+        '"auto"',
+        "'auto'",
+        '"a\\u00e9\\n"',
+        '"\\ud83d\\ude00"',
+    ),
+    *(
+        "auto",
+        "a, b",
+        "hello world",
+        "truely",
+        "/tmp/x",
+        "x}",
+        '"it\'s"',
+        "-",
+        "1 2",
+        "3 // x",
+    ),
+    *(
+        "'''one'''",
+        "'''\n   two\n    lines\n   '''",
+        "''''q'''",
+        "'''a\r\n  b'''",
+        "None",
+    ),
 )
 BLANKS = (" ", " ", "\n", "\n  ", "\t", " # c\n", " // c\n", "/* c */", "\r\n", "", "")
 DAMAGE = "{}[],:\"'\n #/*\\01ae.-\t\r"

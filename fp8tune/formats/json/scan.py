@@ -191,7 +191,9 @@ class Scanner:
             if chunk[2] in "\"'":
                 parts.append(chunk[2])
             elif chunk[2] != "\\":
-                reason = "a string that does not end on its line, or a control character"
+                reason = (
+                    "a string that does not end on its line, or a control character"
+                )
                 raise Refused(reason, at - 1)
             elif text[at : at + 1] == "u":
                 character, at = self.unicode(at + 1)

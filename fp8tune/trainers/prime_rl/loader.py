@@ -12,11 +12,9 @@ pydantic 2.13. ``python -m benchmarks.prime_rl.verdicts`` compares this with pri
 from __future__ import annotations
 
 import copy
-import math
 import os
-import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,6 +22,7 @@ from fp8tune.formats.document import Path
 from fp8tune.job import Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.prime_rl import checks, shared
 from fp8tune.trainers.prime_rl.rl_checks import Case
@@ -35,13 +34,8 @@ MAX_FAULTS, HINTS = 1000, 20
 NONE = "None"
 """Text that stands for null, which TOML lacks."""
 
-TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
-FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
-WHOLE = re.compile(r"\s*[+-]?[0-9]+(_[0-9]+)*(\.0+)?\s*", re.ASCII)
 DEPTH = 8
 """Levels of tables; the schemas have fewer."""
-DIGITS = 4300
-"""Longest number that is read [characters]; pydantic has the same limit."""
 
 OPEN = ("VllmConfig",)
 """Classes that hand unknown keys on, here to vLLM."""
@@ -54,9 +48,6 @@ REPLACED: dict[str, tuple[str, dict[str, str], str]] = {
 FP8 has the same filters and grouped GEMMs by default
 (https://github.com/PrimeIntellect-ai/prime-rl/pull/2910).
 """
-
-NOTHING = object()
-"""What a value is that has no value of the wanted type."""
 
 
 class Loader:
@@ -245,7 +236,7 @@ class _Run:
         if value is NOTHING:
             if self.refusals == before:  # nothing was said of an entry of a list
                 self.misfit(spec, raw, path)
-        elif spec.bound and not _within(spec, value):
+        elif spec.bound and not within(spec, value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
         elif isinstance(raw, bool) and not isinstance(value, bool):
@@ -292,7 +283,7 @@ class _Run:
             table = dotted(path[:-1])
             self.fault("entry-not-a-table", path, value=raw, table=table)
             return NOTHING
-        return self.value(spec, raw, path) if raw != NONE else _text(raw)
+        return self.value(spec, raw, path) if raw != NONE else CONVERTERS["str"](raw)
 
 
 def _paths(raw: dict[str, Any], path: Path) -> Iterator[Path]:
@@ -327,62 +318,3 @@ def _with_kind(spec: Key, raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(spec.default, dict) and "type" in spec.default:
         return spec.default | raw
     return raw
-
-
-def _within(spec: Key, value: Any) -> bool:
-    """Whether a number is inside its bounds; nan never is."""
-    if spec.within:
-        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
-        above = value >= low if spec.within[0] == "[" else value > low
-        below = value <= high if spec.within[-1] == "]" else value < high
-        return bool(above and below)
-    if spec.above is not None:
-        return bool(value > spec.above)
-    return spec.min is None or bool(value >= spec.min)
-
-
-def _whole(raw: Any) -> Any:
-    if isinstance(raw, str):
-        if len(raw) > DIGITS or not WHOLE.fullmatch(raw):
-            return NOTHING
-        return int(raw.partition(".")[0])
-    if isinstance(raw, float):
-        return int(raw) if raw.is_integer() and abs(raw) < 2**63 else NOTHING
-    return int(raw) if isinstance(raw, int) else NOTHING
-
-
-def _number(raw: Any) -> Any:
-    if isinstance(raw, (int, float)):
-        try:
-            return float(raw)
-        except OverflowError:
-            return math.inf
-    try:
-        return float(raw) if isinstance(raw, str) and raw.isascii() else NOTHING
-    except ValueError:
-        return NOTHING
-
-
-def _switch(raw: Any) -> Any:
-    if isinstance(raw, str):
-        word = raw.lower()
-        return word in TRUE_WORDS if word in TRUE_WORDS + FALSE_WORDS else NOTHING
-    if isinstance(raw, (int, float)) and raw in (0, 1):
-        return bool(raw)
-    return NOTHING
-
-
-def _text(raw: Any) -> Any:
-    return raw if isinstance(raw, str) else NOTHING
-
-
-CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "int": _whole,
-    "float": _number,
-    "bool": _switch,
-    "str": _text,
-    "Any": lambda raw: raw,
-    "Literal": lambda _: NOTHING,
-    "None": lambda raw: None if raw is None else NOTHING,
-}
-"""How pydantic converts a value, by the type of its key."""

@@ -1,0 +1,81 @@
+"""How pydantic's lax mode converts values, for trainers whose configs are its models.
+
+Source: pydantic 2.13.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fp8tune.trainers.schema import Key
+
+TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
+FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
+WHOLE = re.compile(r"\s*[+-]?[0-9]+(_[0-9]+)*(\.0+)?\s*", re.ASCII)
+DIGITS = 4300
+"""Longest number that is read [characters]; pydantic has the same limit."""
+
+NOTHING = object()
+"""What a value is that has no value of the wanted type."""
+
+
+def within(spec: Key, value: Any) -> bool:
+    """Whether a number is inside its bounds; nan never is."""
+    if spec.within:
+        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
+        above = value >= low if spec.within[0] == "[" else value > low
+        below = value <= high if spec.within[-1] == "]" else value < high
+        return bool(above and below)
+    if spec.above is not None:
+        return bool(value > spec.above)
+    return spec.min is None or bool(value >= spec.min)
+
+
+def _whole(raw: Any) -> Any:
+    if isinstance(raw, str):
+        if len(raw) > DIGITS or not WHOLE.fullmatch(raw):
+            return NOTHING
+        return int(raw.partition(".")[0])
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() and abs(raw) < 2**63 else NOTHING
+    return int(raw) if isinstance(raw, int) else NOTHING
+
+
+def _number(raw: Any) -> Any:
+    if isinstance(raw, (int, float)):
+        try:
+            return float(raw)
+        except OverflowError:
+            return math.inf
+    try:
+        return float(raw) if isinstance(raw, str) and raw.isascii() else NOTHING
+    except ValueError:
+        return NOTHING
+
+
+def _switch(raw: Any) -> Any:
+    if isinstance(raw, str):
+        word = raw.lower()
+        return word in TRUE_WORDS if word in TRUE_WORDS + FALSE_WORDS else NOTHING
+    if isinstance(raw, (int, float)) and raw in (0, 1):
+        return bool(raw)
+    return NOTHING
+
+
+def _text(raw: Any) -> Any:
+    return raw if isinstance(raw, str) else NOTHING
+
+
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": _whole,
+    "float": _number,
+    "bool": _switch,
+    "str": _text,
+    "Any": lambda raw: raw,
+    "Literal": lambda _: NOTHING,
+    "None": lambda raw: None if raw is None else NOTHING,
+}
+"""How pydantic converts a value, by the type of its key."""
