@@ -36,6 +36,7 @@ EVIDENCE = {
         "verdicts",
         "torchtitan_verdicts",
         "prime_rl_verdicts",
+        "accelerate_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",

@@ -121,6 +121,15 @@ studies_option = click.option(
     help="Folder of the studies.",
 )
 
+storage_option = click.option(
+    "--storage",
+    default="",
+    envvar="FP8TUNE_STORAGE",
+    show_envvar=True,
+    metavar="URL",
+    help="The --storage of the search, e.g. sqlite:///x.db.",
+)
+
 
 class WithOverrides(click.Command):
     """A command that takes the trainer's own command line behind ``--``.

@@ -45,6 +45,8 @@ FIELDS: dict[str, str] = {
     "dp_shard": "FSDP shards",
     "dp_replicate": "replicas of the sharded group",
     "fp8_recipe": "torchao recipe of the FP8 linears",
+    "te_recipe": "Transformer Engine's recipe of the FP8 linears: delayed, current, "
+    "block or mxfp8; empty without it",
     "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
     "fp8_scales_precomputed": "whether one all-reduce gets the scales of all weights",
     "reduces_each_micro_batch": "whether FSDP reduces gradients after each micro-batch",
@@ -134,9 +136,7 @@ FIELDS: dict[str, str] = {
     "data_seed": "seed of the order of that data",
     "data_missing": "parts of that data that are not on this machine",
     "moe_refusal": "parts of a mixture of experts that a trial does not build",
-    "tp_refusal": "what a trial does not split over tensor-parallel ranks",
     "trial_refusal": "why a trial would differ from the run; empty if not",
-    "needs_ranks": "why one rank cannot stand for all; empty if it can",
     "gathers_once": "whether attention and FFN gather their input once with TP",
     "splits_embedding": "whether TP splits the embedding",
     "loss_parallel": "whether the loss works on parts of the logits with TP",

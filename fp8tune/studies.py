@@ -81,5 +81,10 @@ def within(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in names]
 
 
+def has_journal(folder: str) -> bool:
+    """Return whether a study lies in its folder, and not in another storage."""
+    return os.path.lexists(os.path.join(folder, JOURNAL))
+
+
 def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if names[SHOWN:] else "")

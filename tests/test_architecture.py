@@ -119,6 +119,7 @@ ALLOWED = {
         "job",
         "atomic",
         "formats",
+        "studies",
     ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
     "runners": (
@@ -169,7 +170,7 @@ def test_the_modules_are_found():
 
 
 READERS = ("formats.yaml", "formats.json")
-"""Readers that need a package of their own; ``formats.parse`` finds them by name."""
+"""Readers that need a package of their own; ``formats.parse`` finds them."""
 
 
 def test_what_lint_needs_imports_nothing_heavy():
@@ -285,9 +286,9 @@ FORMAT_MODULES = {
     "junit": {"junit"},
 }
 OF_COMMAND_LINES = {
-    "fp8tune.lint.bash_words",
+    "fp8tune.formats.bash.words",
     "fp8tune.lint.launch",
-    "fp8tune.lint.shell",
+    "fp8tune.formats.bash.shell",
     "fp8tune.trainers.call",
     "fp8tune.trainers.kempnerforge.command_line",
 }

@@ -120,6 +120,14 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     "Its arguments follow --.",
 )
 @click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="FILE",
+    help="Another file of the same job, e.g. the training arguments beside an "
+    "Accelerate launch file.",
+)
+@click.option(
     "--stdin-filename",
     default="-",
     metavar="NAME",

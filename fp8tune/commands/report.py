@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Failure, need, studies_option
+from fp8tune.cli import Failure, need, storage_option, studies_option
 from fp8tune.extras import SEARCH
 from fp8tune.studies import NoStudy, find
 
@@ -20,12 +20,7 @@ from fp8tune.studies import NoStudy, find
     help="Where the page goes.  [default: STUDY/report.html]",
 )
 @studies_option
-@click.option(
-    "--storage",
-    default="",
-    metavar="URL",
-    help="The --storage of the search, e.g. sqlite:///x.db.",
-)
+@storage_option
 def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
     """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 

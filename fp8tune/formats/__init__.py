@@ -15,7 +15,7 @@ from fp8tune.formats.toml.document import parse as parse_toml
 if TYPE_CHECKING:
     from types import ModuleType
 
-TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON"}
+TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON", "bash": "bash"}
 """The formats, and how people write their names."""
 
 ENDINGS = {
@@ -24,8 +24,16 @@ ENDINGS = {
     ".yml": "yaml",
     ".json": "json",
     ".hjson": "json",
+    ".sh": "bash",
+    ".sbatch": "bash",
+    ".slurm": "bash",
+    ".bash": "bash",
 }
 """The format of a file by the ending of its name."""
+
+
+ABOUT_SCRIPT = ("program", "launcher", "unknown", "unresolved")
+"""Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 
 
 def format_of(path: str) -> str:

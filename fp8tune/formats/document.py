@@ -118,7 +118,7 @@ class ConfigDocument(Protocol):
 
     @property
     def format(self) -> str:
-        """The format's name: ``toml``, ``yaml`` or ``json``."""
+        """The format's name: ``toml``, ``yaml``, ``json`` or ``bash``."""
 
     @property
     def repeated(self) -> Sequence[Repeated]:

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fp8tune.formats import parse
+from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
+from fp8tune.lint.directive import Directive
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.trainers.about import PartAbout
 from fp8tune.trainers.recognise import section_of
@@ -27,47 +28,68 @@ MAX_NAME = 1000
 """Longest path that is followed [characters]."""
 
 
-class NoCompanion(Exception):
-    """A file that was named beside a config is no part of its job; says why."""
-
-
 def whole(
-    path: str, document: ConfigDocument, known: Trainer, named: Sequence[str]
-) -> ConfigDocument:
+    path: str,
+    document: ConfigDocument,
+    directive: Directive,
+    known: Trainer,
+    named: Sequence[str],
+) -> tuple[Joined | None, Directive]:
     """Return a config joined with the other files of its job, if these are known.
 
-    ``named`` are the files that the user names beside it. Raises ``NoCompanion`` for
-    one of them that is no part of the job. Files that the config's own keys name are
-    joined where they are found and can be read.
+    ``None`` if it is alone. ``named`` are the files that the command line names beside
+    it; raises ``Unreadable`` for one that is no part of the job. For a file that the
+    header comment names, this is a problem of the comment. Files that the config's own
+    keys name are joined where they are found and can be read.
     """
-    parts = known.about.parts
+    folder = os.path.dirname(path)
+    said = {os.path.normpath(os.path.join(folder, n)): n for n in directive.beside}
+    joined, problems = _joined(path, document, known, [*named, *said])
+    for name, reason in problems.items():
+        if name in named:
+            raise Unreadable(f"--with {name}: {reason}")
+        word = f"with={said[name]}"
+        start = document.text.index(word)
+        problem = f"{word}: {reason}", (start, start + len(word))
+        directive = directive._replace(problems=(*directive.problems, problem))
+    return joined, directive
+
+
+def _joined(
+    path: str, document: ConfigDocument, known: Trainer, named: Sequence[str]
+) -> tuple[Joined | None, dict[str, str]]:
+    """Return a config joined with other files, and why named ones are no part of it."""
+    parts, problems = known.about.parts, {}
     if not parts:
-        if named:
-            raise NoCompanion(f"{known.about.title} reads one config file")
-        return document
+        reason = f"{known.about.title} reads one config file"
+        return None, dict.fromkeys(named, reason)
     found = {(own := section_of(document.values, known)): Part(own, path, document)}
     for name in named:
-        part = _named(name, known)
+        try:
+            part = _named(name, known)
+        except (CannotRead, InvalidText, Unreadable) as error:
+            problems[name] = str(error).removeprefix(f"{name}: ")
+            continue
         if part.section in found:
-            what = f"`{part.section}`" if part.section else "the launch settings"
-            raise NoCompanion(f"{name}: {what} come from {found[part.section].path}")
-        found[part.section] = part
+            other = found[part.section].path
+            problems[name] = f"its keys are of the same kind as those of {other}"
+        else:
+            found[part.section] = part
     for section, about in parts.items():
         if section not in found:
             for place in _places(about, found):
                 if beside := _readable(place):
                     found[section] = Part(section, place, beside)
                     break
-    return Joined(found.values()) if found.keys() != {""} else document
+    alone = found.keys() == {""}
+    return None if alone else Joined(found.values()), problems
 
 
 def _named(name: str, known: Trainer) -> Part:
-    try:
-        document = parse(read(name), name)
-    except CannotRead as error:
-        raise NoCompanion(str(error)) from None
-    except (InvalidText, Unreadable) as error:
-        raise NoCompanion(f"{name}: {error}") from None
+    document = parse(read(name), name)
+    document.read_as(known.about.reads)
+    if document.format not in known.about.formats:
+        raise Unreadable(f"{known.about.title} reads no {TITLES[document.format]}")
     return Part(section_of(document.values, known), name, document)
 
 

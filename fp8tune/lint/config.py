@@ -12,6 +12,7 @@ from fp8tune.lint.directive import directive_of
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.packages import add_releases
 from fp8tune.trainers.recognise import chosen
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -63,7 +64,13 @@ def read_config(
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
     known, target = trainer(kind.trainer), settings.complete(target)
+    if known.about.parts or directive.beside:
+        from fp8tune.lint.companions import whole
+
+        files, directive = whole(path, document, directive, known, ())
+        document = files or document
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
+    add_releases(loaded, known, path)
     job = known.job(loaded, said)
     return Config(path, data, document, target, known, loaded, job, overrides)

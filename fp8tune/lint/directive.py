@@ -27,7 +27,7 @@ _COMMENT = (
 )
 _FIGURE = r"\S*(?:gpu|world.size)s?[ \t]*="
 _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
-_NAMES = ("gpu", "world-size", "gpus-per-node", "trainer")
+_NAMES = ("gpu", "world-size", "gpus-per-node", "trainer", "with")
 
 
 class BadTarget(Exception):
@@ -37,7 +37,8 @@ class BadTarget(Exception):
 class Directive(NamedTuple):
     """The header comments' content, with the line of each figure.
 
-    ``problems`` are comments without effect: the reason and the place.
+    ``problems`` are comments without effect: the reason and the place. ``beside`` are
+    the other files of the job, relative to this one.
     """
 
     gpu: str = ""
@@ -47,6 +48,7 @@ class Directive(NamedTuple):
     problems: tuple[tuple[str, Span], ...] = ()
     gpus_per_node: int = 0
     trainer: str = ""
+    beside: tuple[str, ...] = ()
 
     def complete(self, target: Target) -> Target:
         """Return the target of the command line or project, completed by this one.
@@ -161,6 +163,8 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
         if wrong := misnamed(value):
             raise BadTarget(wrong)
         return found._replace(trainer=value)
+    if name == "with":
+        return found._replace(beside=(*found.beside, value))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
     raise BadTarget(f"unknown name {name!r}{hint}")

@@ -25,6 +25,7 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
+from fp8tune.trainers.packages import add_releases
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -46,6 +47,7 @@ def check(
     explicit: bool = True,
     others: Mapping[str, str] | None = None,
     overrides: tuple[str, ...] = (),
+    beside: tuple[str, ...] = (),
 ) -> Report:
     """Check the bytes of one file.
 
@@ -55,7 +57,7 @@ def check(
     header comment does not; ``explicit`` says that the user named the file. ``others``
     are the rules on two files that another file of the run makes true, with its path
     (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config. Raises ``Unreadable``.
+    config, ``beside`` the other files of its job. Raises ``Unreadable``.
     """
     form = format_of(path)
     if form != "toml" and not (explicit or only):
@@ -77,6 +79,12 @@ def check(
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
     known = trainer(kind.trainer)
+    alone, files = document, None
+    if known.about.parts or directive.beside or beside:
+        from fp8tune.lint.companions import whole
+
+        files, directive = whole(path, alone, directive, known, beside)
+        document = files or alone
     case = partial(_Case, path, document, directive, known, rules, target)
     report = case(others or {}, overrides).report()
     if overrides:
@@ -84,7 +92,11 @@ def check(
         report = _checked_twice(report, first, known)
     if known.version and known.id not in names:
         report = report._replace(told=known.id)
-    return _with_owner(report, document, known) if any(names) else report
+    if files:
+        from fp8tune.lint.split import split
+
+        report = split(report, files)
+    return _with_owner(report, alone, known) if any(names) else report
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
@@ -158,6 +170,7 @@ class _Case:
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
+        add_releases(self.loaded, known, path)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
@@ -275,7 +288,7 @@ class _Case:
         covers.
         """
         name = str(missing.args[0])
-        if name in ("gpu", "world_size"):
+        if name in ("gpu", "world_size") or name in self.known.about.missing:
             self.unjudged[rule.name] = name
         elif rule.category in ESTIMATED:
             from fp8tune.facts.gaps import is_gap, reason

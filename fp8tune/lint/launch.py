@@ -12,11 +12,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
+from fp8tune.formats.bash.words import BadScript
 from fp8tune.job import Target
-from fp8tune.lint.bash_words import BadScript
 from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.discover import read
-from fp8tune.lint.shell import HOLE, Command, Shell, Word
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -26,9 +26,6 @@ ORIGIN = "--script"
 
 MAX_SCRIPT = 1 << 16
 """Largest script that is read [bytes]; the trainers' own have 4 KiB at most."""
-
-MAX_NESTED = 3
-"""Deepest ``bash -c`` within ``bash -c`` that is read."""
 
 _SHORT = {
     "-N": "nodes",
@@ -129,31 +126,12 @@ class _Script:
 
     def launches(self) -> Iterator[Launch]:
         for command in self.shell.commands(self.text):
-            for inner in self.nested(command, MAX_NESTED):
+            for inner in self.shell.nested(command):
                 for known in map(trainer, trainers()):
                     words = [word.text for word in inner.words]
                     call = known.command_line.find_call(words)
                     if call:
                         yield self.launch(inner, call, known)
-
-    def nested(self, command: Command, depth: int) -> Iterator[Command]:
-        """Yield the command, or those in the text that it passes to ``bash -c``."""
-        words = command.words
-        for number, word in enumerate(words[:-2]):
-            shell = word.text.rpartition("/")[2] in ("bash", "sh")
-            option = words[number + 1].text
-            if shell and re.fullmatch("-[a-z]*c", option) and depth:
-                inner = Shell([], {})
-                inner.variables = dict(self.shell.variables)
-                inner.folder = command.folder
-                text = words[number + 2]
-                for each in inner.commands(text.text):
-                    whole = [*words[:number], *_with_holes(each.words, text)]
-                    yield from self.nested(
-                        Command(whole, command.line, each.folder), depth - 1
-                    )
-                return
-        yield command
 
     def launch(self, command: Command, call: Call, known: Trainer) -> Launch:
         """The run that a command starts; raises ``CannotLaunch``."""
@@ -198,13 +176,6 @@ class _Script:
     def fail(self, line: int, reason: str, instead: str = INSTEAD) -> CannotLaunch:
         end = f"; instead: {instead}" if instead else ""
         return CannotLaunch(f"{self.path}:{line}: {reason}{end}")
-
-
-def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
-    """Yield the words of a text; its unknown parts stay unknown in them."""
-    for word in words:
-        hole = HOLE in word.text and not word.unknown
-        yield word._replace(unknown=outer.unknown) if hole else word
 
 
 def _sbatch(text: str) -> dict[str, str]:

@@ -71,7 +71,8 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
     found = list(files)
-    result = _with_others(found, _run_all(found, _Runner(options, {})), options)
+    result = _by_file(_run_all(found, _Runner(options, {})))
+    result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
         raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
     baselines = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
@@ -80,6 +81,15 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.update_baseline and not result.unread:
         raise Problem("no baseline to update: name it with --baseline FILE")
     return result
+
+
+def _by_file(result: Result) -> Result:
+    """Return the result with one report for each file of jobs of several files."""
+    if not any(report.beside for report in result.reports):
+        return result
+    from fp8tune.lint.split import by_file
+
+    return result._replace(reports=by_file(result.reports))
 
 
 def _with_others(found: list[Found], result: Result, options: Options) -> Result:
@@ -251,6 +261,7 @@ class _Runner:
                 explicit=found.explicit,
                 others=others,
                 overrides=overrides,
+                beside=self.options.beside,
             )._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
@@ -271,6 +282,8 @@ class _Runner:
         from fp8tune.lint import baseline
 
         path = report.baseline
+        with_baseline = (r._replace(baseline=path) for r in report.beside)
+        report = report._replace(beside=tuple(map(self._held, with_baseline)))
         if path not in self._books:
             new = self.options.update_baseline and not os.path.exists(path)
             try:

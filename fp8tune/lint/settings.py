@@ -24,7 +24,7 @@ class Options(NamedTuple):
     """The options of the command line.
 
     ``overrides`` are the trainer's own arguments, ``script`` the GPUs that a launch
-    script requests.
+    script requests, ``beside`` the other files of each config's job.
     """
 
     gpu: str = ""
@@ -46,6 +46,7 @@ class Options(NamedTuple):
     require_configs: bool = False
     overrides: tuple[str, ...] = ()
     script: Target = Target()
+    beside: tuple[str, ...] = ()
 
 
 class Settings(NamedTuple):

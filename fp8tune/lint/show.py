@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
+from itertools import chain
 from typing import NamedTuple, TextIO
 
 from fp8tune.lint.diagnostic import Diagnostic
@@ -194,7 +195,8 @@ def _skipped(result: Result) -> Iterator[str]:
 
 
 def _unchecked(result: Result) -> Iterator[str]:
-    for fact, advice in _SUPPLY.items():
+    missing = (about.missing.items() for about in trainers().values())
+    for fact, advice in (*_SUPPLY.items(), *chain.from_iterable(missing)):
         rules = {
             rule
             for report in result.reports

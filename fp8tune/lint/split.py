@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 from fp8tune.formats.joined import Joined, Place
 from fp8tune.lint.diagnostic import Change, Diagnostic, Fix, Label, Region, Report
 
@@ -29,9 +32,35 @@ def _report(place: Place, report: Report, files: Joined) -> Report:
     ]
     shown = {x.region.line for one in found for x in one.labels if not x.path}
     lines = {n: files.lines.line(n + place.line) for n in shown}
-    if first:
-        return report._replace(diagnostics=found, lines=lines)
-    return Report(place.part.path, found, lines=lines, fail_on=report.fail_on)
+    held = tuple(
+        one._replace(finding=_moved(one.finding, place, files))
+        for one in report.suppressed
+        if files.place(one.finding.region.line) is place
+    )
+    own = report if first else Report(place.part.path, [])
+    return own._replace(diagnostics=found, lines=lines, suppressed=held)
+
+
+def by_file(reports: Iterable[Report]) -> list[Report]:
+    """Return one report for each file; findings that several jobs have once."""
+    found: dict[str, Report] = {}
+    for report in reports:
+        for one in (report._replace(beside=()), *report.beside):
+            key = os.path.abspath(one.path)
+            found[key] = _union(found[key], one) if key in found else one
+    return list(found.values())
+
+
+def _union(first: Report, second: Report) -> Report:
+    """Return the findings of two reports on one file; the checked file's figures."""
+    main, other = (first, second) if first.applied else (second, first)
+    seen = {(d.rule, d.region) for d in main.diagnostics}
+    more = [d for d in other.diagnostics if (d.rule, d.region) not in seen]
+    merged = sorted((*main.diagnostics, *more), key=lambda d: (d.region, d.code))
+    merged = [d._replace(path=main.path) for d in merged]
+    held = tuple(dict.fromkeys((*main.suppressed, *other.suppressed)))
+    lines = {**other.lines, **main.lines}
+    return main._replace(diagnostics=merged, lines=lines, suppressed=held)
 
 
 def _moved(found: Diagnostic, place: Place, files: Joined) -> Diagnostic:

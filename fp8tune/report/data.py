@@ -218,7 +218,7 @@ def read_report(study: SavedStudy) -> Report:
         outcome=outcome,
         settings=_settings(plan, history, outcome),
         history=history,
-        is_running=False if ended else is_searched(study.folder),
+        is_running=study.has_workers or (not ended and is_searched(study.folder)),
     )
 
 

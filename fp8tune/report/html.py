@@ -8,7 +8,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -27,11 +27,13 @@ from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.database import HIDDEN
 from fp8tune.search.options import tuned
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import load_study
 from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
+from fp8tune.studies import FOLDER
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
@@ -42,6 +44,8 @@ MAX_LINES = 400
 """Lines of the diff that are shown."""
 SCRIPT = "report.js"
 """The page's script; its digest in the page lets a browser run it and no other."""
+ON_CPU = ("device", "workers", "heartbeat")
+"""Options of a rehearsal that a search on a GPU does not take over."""
 MAX_LINE = 500
 """Longest line of a config that is shown [characters]."""
 MAX_TEXT = 4000
@@ -156,8 +160,11 @@ def next_commands(report: Report) -> Iterator[str]:
     """Yield the commands that continue from a study, one per line."""
     config, output = report.plan.config.path, report.output
     path, is_live, options = _quoted(config), not report.is_replay, _options(report)
+    if HIDDEN in (storage := str(_kept(report).get("storage"))):
+        yield f"export FP8TUNE_STORAGE={_quoted(storage)}  # with its password"
     if report.is_running:
-        yield f"fp8tune report {_study(report)}  # again: the search is still running"
+        again = f"fp8tune report {_study(report)}{_options(report, 'storage')}"
+        yield f"{again}  # again: the search is still running"
         return
     enough = report.outcome.ending.budget_s
     longer = f"{max(2, math.ceil(report.seconds / 3600 + 1))}h"
@@ -169,7 +176,7 @@ def next_commands(report: Report) -> Iterator[str]:
     if report.is_rehearsal:
         if is_live and report.goes_on:
             yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
-        yield f"{first}{options.replace(' --device cpu', '')}{behind}  # on a GPU"
+        yield f"{first}{_options(report, but=ON_CPU)}{behind}  # on a GPU"
     elif is_live and report.goes_on:
         yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
     elif is_live and report.bf16_wins and "precision" not in allowed:
@@ -186,19 +193,29 @@ def next_commands(report: Report) -> Iterator[str]:
 def _study(report: Report) -> str:
     """Return the study's name or path as ``fp8tune report`` takes it."""
     folder = os.path.relpath(report.study.folder)
-    is_default = os.path.dirname(folder).endswith(".fp8tune")
+    is_default = os.path.dirname(folder) == FOLDER
     return _quoted(report.study.name if is_default else folder)
 
 
-def _options(report: Report) -> str:
-    """Return the options of a study's last search."""
-    kept = report.study.about.get("options")
+def _options(report: Report, *only: str, but: Container[str] = ()) -> str:
+    """Return the options of a study's last search, or ``only`` some of them.
+
+    A storage with a password is left to FP8TUNE_STORAGE, as no file has the password.
+    """
     words = [""]
-    for name, value in kept.items() if isinstance(kept, dict) else ():
+    for name, value in _kept(report).items():
+        hidden = name == "storage" and HIDDEN in str(value)
+        if hidden or name in but or (only and name not in only):
+            continue
         option = _quoted(f"--{name.replace('_', '-')}")
         for each in value if isinstance(value, list) else [value]:
             words += [option] if each is True else [option, _quoted(str(each))]
     return " ".join(words)
+
+
+def _kept(report: Report) -> dict[str, Any]:
+    kept = report.study.about.get("options")
+    return kept if isinstance(kept, dict) else {}
 
 
 def _quoted(text: str) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.lint.wording import counted, plain
-from fp8tune.report.data import headline, read_report
+from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search.budget import show_duration
 from fp8tune.search.study import load_study
+from fp8tune.studies import has_journal
 from fp8tune.trials.trial import seconds_spent
 
 
@@ -29,20 +30,27 @@ class Summary(NamedTuple):
     answer: str
 
 
-def summarize(folder: str) -> Summary:
-    """Read a study without changing anything in it; raises ``CannotSearch``."""
-    study = load_study(folder)
+def summarize(folder: str, url: str = "") -> Summary:
+    """Read a study without changing anything in it; raises ``CannotSearch``.
+
+    ``url`` is the storage of the studies that have no journal.
+    """
+    study = load_study(folder, "" if has_journal(folder) else url)
     report = read_report(study)
     return Summary(
         folder,
         study.plan.config.path,
-        "finished"
-        if report.output is not None
-        else {True: "running", False: "stopped", None: "unknown"}[report.is_running],
+        _state(report),
         len(study.trials),
         seconds_spent(study.trials),
         headline(report),
     )
+
+
+def _state(report: Report) -> str:
+    if report.is_running or report.output is None:
+        return {True: "running", False: "stopped", None: "unknown"}[report.is_running]
+    return "finished"
 
 
 def text(summary: Summary) -> Iterator[str]:

@@ -28,7 +28,10 @@ HEAD = (
 
 
 class TrialTable(NamedTuple):
-    """Every trial as a row of text, with the CSS class of each row."""
+    """Every trial as a row of text, with the CSS class of each row.
+
+    A search on workers has a column for these.
+    """
 
     rows: list[tuple[str, ...]]
     classes: list[str]
@@ -40,10 +43,18 @@ def trial_table(report: Report) -> TrialTable:
     spread = report.history_in_objective.deviation
     ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
     ordered.sort(key=lambda t: (not t.record.ok, t.stage == "stability"))
-    return TrialTable(
-        [_row(report, trial, spread) for trial in ordered],
-        ["" if t.record.ok else "cut-off" if t.cut_off else "failed" for t in ordered],
-    )
+    rows = [_row(report, trial, spread) for trial in ordered]
+    head: tuple[str, ...] = HEAD
+    if any(trial.worker for trial in ordered):
+        head = (*HEAD[:-1], "worker", HEAD[-1])
+        rows = [
+            (*row[:-1], clean(trial.worker) or "-", row[-1])
+            for row, trial in zip(rows, ordered, strict=True)
+        ]
+    classes = [
+        "" if t.record.ok else "cut-off" if t.cut_off else "failed" for t in ordered
+    ]
+    return TrialTable(rows, classes, head)
 
 
 def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:

@@ -89,7 +89,9 @@ class Search:
         self.strategy = strategy
         self.study = study
         begun = [order.at_s or 0.0 for order in pool.orders().values()]
-        self.budget = Budget(budget_s, pool.now, max([study.spent, *begun]))
+        own = (t for t in study.trials if t.process == study.process)
+        ended = [t.at_s + t.record.cost_s for t in own if t.at_s is not None]
+        self.budget = Budget(budget_s, pool.now, max([study.spent, *begun, *ended]))
         self.watch = watch
         self.objective = objective
         self.stage = Stage(conditions, self.budget) if conditions else None

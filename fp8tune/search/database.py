@@ -36,6 +36,8 @@ PACKAGES = {
 }
 """What to install for a module that SQLAlchemy imports."""
 _PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
+HIDDEN = "***"
+"""What is shown of a password."""
 _OPENINGS = 5
 """Attempts to create the tables, which several processes may begin at the same time."""
 
@@ -84,7 +86,7 @@ def without_password(url: str) -> str:
     """Return a storage's URL without its password."""
     for found in reversed(list(_PASSWORD.finditer(url))):
         name = "user" if found["user"] is not None else "query"
-        url = f"{url[: found.start(name)]}***{url[found.end(name) :]}"
+        url = f"{url[: found.start(name)]}{HIDDEN}{url[found.end(name) :]}"
     return url
 
 

@@ -366,19 +366,22 @@ class History:
         """
         if one == other:
             return []
-        mine, theirs = (
-            [t for t in self.runs(point).confirmed_trials if t.position >= first]
-            for point in (one, other)
+        return _neighbours(
+            *(
+                [t for t in self.runs(point).confirmed_trials if t.position >= first]
+                for point in (one, other)
+            )
         )
-        pairs: list[tuple[Trial, Trial]] = []
-        used: set[int] = set()
-        for a, b in sorted(itertools.product(mine, theirs), key=_apart):
-            positions = {a.position, b.position}
-            near = _apart((a, b)) <= NEAR and a.worker == b.worker
-            if near and used.isdisjoint(positions):
-                used |= positions
-                pairs.append((a, b))
-        return pairs
+
+    def pairs_across_workers(self, one: Point, other: Point) -> int:
+        """Count the further pairs there would be if all runs had one worker.
+
+        The confirmation goes to another worker if its own is gone, such as after a
+        break of the search.
+        """
+        both = [self.runs(point).confirmed_trials for point in (one, other)]
+        alike = [[trial._replace(worker="") for trial in own] for own in both]
+        return len(_neighbours(*alike)) - len(_neighbours(*both))
 
     def earlier_pairs(self, one: Point, other: Point) -> int:
         """Count the pairs of two settings that ran under a smaller budget."""
@@ -420,16 +423,18 @@ class History:
     @cached_property
     def most_at_once(self) -> int:
         """How many trials ran at the same time, at most."""
-        return max((1 + len(self._beside(trial)) for trial in self.trials), default=0)
+        beside = ({t.worker for t in self._beside(trial)} for trial in self.trials)
+        return max((1 + len(workers) for workers in beside), default=0)
 
     def _beside(self, trial: Trial) -> list[Trial]:
-        """Return the other trials that ran when a trial began."""
+        """Return the trials that other workers ran when a trial began."""
         if trial.at_s is None:
             return []
         return [
             other
             for other in self.trials
-            if other.position != trial.position
+            if other.worker != trial.worker
+            and other.process == trial.process
             and other.at_s is not None
             and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
         ]
@@ -512,6 +517,21 @@ def records_of(trials: Sequence[Trial]) -> list[Record]:
 def _apart(pair: tuple[Trial, Trial]) -> int:
     """Return how many trials later one of two trials ran."""
     return abs(pair[0].position - pair[1].position)
+
+
+def _neighbours(
+    mine: Sequence[Trial], theirs: Sequence[Trial]
+) -> list[tuple[Trial, Trial]]:
+    """Return pairs of runs close in time and of one worker, the closest first."""
+    pairs: list[tuple[Trial, Trial]] = []
+    used: set[int] = set()
+    for a, b in sorted(itertools.product(mine, theirs), key=_apart):
+        positions = {a.position, b.position}
+        near = _apart((a, b)) <= NEAR and a.worker == b.worker
+        if near and used.isdisjoint(positions):
+            used |= positions
+            pairs.append((a, b))
+    return pairs
 
 
 def _ratios(pairs: Sequence[tuple[Trial, Trial]]) -> list[float]:

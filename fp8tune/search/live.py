@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.history import History
@@ -50,7 +50,7 @@ class Board:
         self._objective = objective
         self._running: dict[int, tuple[Event, float]] = {}
         self._heard_at = now()
-        self._left = 0.0
+        self._left: float | None = None
         self._doing = ""
 
     def take(self, event: Event) -> None:
@@ -163,6 +163,8 @@ class Board:
         return f"best so far: {name}, {rate}{gain}"
 
     def _time(self) -> str:
+        if self._left is None:
+            return f"waiting; {counted(len(self.study.trials), 'trial')} so far"
         left = max(0.0, self._left - (self._now() - self._heard_at))
         count = len(self._running)
         why = f"; {count} trials are running" if count > 1 else ""

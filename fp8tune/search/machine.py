@@ -46,12 +46,15 @@ class TrialMachine(NamedTuple):
         return self.name if self.device == "cuda" else ""
 
 
-def target_gpu(machine: TrialMachine, asked: str) -> str:
+def target_gpu(
+    machine: TrialMachine, asked: str, rehearsal: str = "--device cpu"
+) -> str:
     """Return the name of the GPU asked for, else of the machine's, as in the GPU table.
 
-    ``""`` if the table does not have it. Raises ``CannotSearch`` without a GPU.
+    ``""`` if the table does not have it. Raises ``CannotSearch`` without a GPU; then
+    ``rehearsal`` is what to type to do without one.
     """
-    rehearse = "or rehearse with --device cpu"
+    rehearse = f"or rehearse with {rehearsal}"
     if not machine.name and machine.failure:
         raise CannotSearch(f"{machine.failure}; fix the driver, {rehearse}")
     if not machine.name:

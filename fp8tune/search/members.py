@@ -1,10 +1,10 @@
 """The processes of a search with several workers, and which of them coordinates it.
 
 They register in a second Optuna study of the same storage, ``NAME/workers``, with one
-Optuna trial for each process. That stays RUNNING while the process lives, and a counter
-in it is its heartbeat. Readers judge silence by their own clocks, so the clocks of the
-machines need not agree. (Optuna's own heartbeats serve ``study.optimize`` and databases
-only.)
+Optuna trial for each process. That stays RUNNING while the process lives, and a time in
+it is its heartbeat. A search only looks whether that changes, and judges silence by its
+own clock, so the clocks of the machines need not agree. (Optuna's own heartbeats serve
+``study.optimize`` and databases only.)
 
 The coordinator is the process that holds the lease: another trial of that study, which
 goes from WAITING to RUNNING. Optuna lets only one process make that change.
@@ -26,6 +26,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune.search.storage import errors_of
+from fp8tune.trials.record import is_number
 
 SUFFIX = "/workers"
 """How the name of the second study ends."""
@@ -55,6 +56,17 @@ class Member(NamedTuple):
     def name(self) -> str:
         """How people know it, such as ``node07 GPU 2``."""
         return str(self.about.get("name") or f"process {self.number}")
+
+    @property
+    def host(self) -> str:
+        """The machine on which it runs."""
+        return str(self.about.get("host"))
+
+    @property
+    def pid(self) -> int:
+        """Its process ID on that machine, 0 if unknown."""
+        pid = self.about.get("pid")
+        return pid if type(pid) is int else 0
 
     @property
     def is_worker(self) -> bool:
@@ -144,11 +156,9 @@ class Members:
         left = threading.Event()
 
         def beat() -> None:
-            count = 0
             while not left.wait(self.beat_s):
-                count += 1
                 try:
-                    self._set(self.number, "beat", count)
+                    self._set(self.number, "beat", time.time())
                 except UpdateFinishedTrialError:
                     self.was_lost = True
                 except Exception:  # noqa: S112, the main thread meets the same error
@@ -169,7 +179,9 @@ class Members:
     def join(self, about: dict[str, Any]) -> None:
         """Register this process without a heartbeat."""
         self._about = {"host": socket.gethostname(), "pid": os.getpid(), **about}
-        self.number = self._create(MEMBER, TrialState.RUNNING, about=self._about)
+        self.number = self._create(
+            MEMBER, TrialState.RUNNING, about=self._about, beat=time.time()
+        )
 
     def rejoin_if_lost(self) -> bool:
         """Register this process again if it was declared lost; return whether it was.
@@ -196,6 +208,11 @@ class Members:
         return _member(own) if own.state == TrialState.RUNNING else None
 
     # The others.
+
+    def others(self) -> list[Member]:
+        """Return the other processes that are registered, whether they beat or not."""
+        trials = self._trials(MEMBER, TrialState.RUNNING)
+        return [_member(trial) for trial in trials if trial.number != self.number]
 
     def alive(self) -> dict[int, Member]:
         """Return the living processes by number, after a look at their heartbeats.
@@ -316,6 +333,28 @@ class Members:
         values = [0.0] if state == TrialState.COMPLETE else None
         with errors_of(self._place), suppress(UpdateFinishedTrialError):
             self._storage.set_trial_state_values(trial._trial_id, state, values)
+
+
+def are_alive(study: optuna.Study) -> bool:
+    """Return whether processes search a study now, for people who look at it.
+
+    This goes by the clocks of the machines, as nobody waits for a second heartbeat.
+    """
+    name, storage = f"{study.study_name}{SUFFIX}", study._storage
+    if name not in optuna.get_all_study_names(storage):
+        return False
+    second = optuna.load_study(study_name=name, storage=storage)
+    run = second.user_attrs.get(RUN)
+    if second.user_attrs.get(OVER) or not isinstance(run, dict):
+        return False
+    beat_s, now = run.get("beat_s"), time.time()
+    silent_s = MISSED * (beat_s if is_number(beat_s) else BEAT_S)
+    beats = (
+        trial.user_attrs.get("beat")
+        for trial in second.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        if trial.user_attrs.get(KIND) == MEMBER
+    )
+    return any(is_number(beat) and abs(now - beat) <= silent_s for beat in beats)
 
 
 def _member(trial: FrozenTrial) -> Member:

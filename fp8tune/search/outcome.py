@@ -491,9 +491,11 @@ def _pairs_left_out(case: _Case) -> Iterator[Finding]:
         every = len(case.history.every_pair(one, other))
         outliers = every - len(case.history.pairs(one, other))
         earlier = case.history.earlier_pairs(one, other)
-        if outliers or earlier:
+        across = case.history.pairs_across_workers(one, other)
+        if outliers or earlier or across:
             settings = [case.changes(one), case.changes(other)]
             facts = {"outliers": outliers, "pairs": every, "earlier": earlier}
+            facts["across_workers"] = across
             yield Finding("pairs-left-out", {**facts, "settings": settings})
 
 

@@ -34,10 +34,14 @@ from fp8tune.trials.trial import Trial
 
 
 class Watch(NamedTuple):
-    """A listener to a search: to its events, and to the output of the running trial."""
+    """A listener to a search: to its events, and to the output of the running trial.
+
+    ``trial`` gets the trials that another process planned.
+    """
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
+    trial: Callable[[Trial], None]
 
 
 @contextmanager
@@ -53,7 +57,10 @@ def display(
             print(plain(progress(event, plan, objective)), file=out, flush=True)
             note(event)
 
-        yield Watch(printed, lambda _line: None)
+        def printed_trial(trial: Trial) -> None:
+            print(plain(planned_elsewhere(trial, plan)), file=out, flush=True)
+
+        yield Watch(printed, lambda _line: None, printed_trial)
         return
     from fp8tune.search.live import live
 
@@ -62,7 +69,8 @@ def display(
         note(event)
 
     with live(board, out):
-        yield Watch(drawn, board.hear)
+        # the table shows every trial of the study
+        yield Watch(drawn, board.hear, lambda _trial: None)
 
 
 def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
@@ -111,6 +119,13 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         more = ", does not count: watts unknown"
     by = f"trial {event.number} on {worker}: " if (worker := event.trial.worker) else ""
     return f"  {by}{trial_result(event.trial)}{more}"
+
+
+def planned_elsewhere(trial: Trial, plan: Plan) -> str:
+    """Return one line for a trial that another process planned and that has ended."""
+    name = describe(plan, plan.space.point(trial.record.knobs))
+    on = f" on {trial.worker}" if trial.worker else ""
+    return f"trial {trial.number}{on}: {name}: {trial_result(trial)}"
 
 
 def trial_result(trial: Trial) -> str:

@@ -21,11 +21,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import optuna
-from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
@@ -43,6 +41,7 @@ LONGEST_WAIT_S = 10.0
 TOKEN = "fp8tune:token"  # noqa: S105
 """System attribute of a trial by which its creation is found again."""
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Outage(Exception):
@@ -80,6 +79,16 @@ def sql_state(error: BaseException) -> str:
 
 def _say(text: str) -> None:
     print(f"note: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def _repeated(call: F) -> F:
+    """Return a method that repeats this call of a storage until the server answers."""
+
+    def method(self: Patient, *values: Any, **named: Any) -> Any:
+        name = call.__name__
+        return self._repeat(lambda: getattr(self._storage, name)(*values, **named))
+
+    return cast("F", method)
 
 
 class Patient(BaseStorage):
@@ -165,38 +174,6 @@ class Patient(BaseStorage):
 
         self._repeat(lambda: self._storage.delete_study(study_id), again)
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Set a user attribute of a study."""
-        self._repeat(lambda: self._storage.set_study_user_attr(study_id, key, value))
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Set a system attribute of a study."""
-        self._repeat(lambda: self._storage.set_study_system_attr(study_id, key, value))
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Return the ID of a study."""
-        return self._repeat(lambda: self._storage.get_study_id_from_name(study_name))
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Return the name of a study."""
-        return self._repeat(lambda: self._storage.get_study_name_from_id(study_id))
-
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Return the directions of a study."""
-        return self._repeat(lambda: self._storage.get_study_directions(study_id))
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Return the user attributes of a study."""
-        return self._repeat(lambda: self._storage.get_study_user_attrs(study_id))
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Return the system attributes of a study."""
-        return self._repeat(lambda: self._storage.get_study_system_attrs(study_id))
-
-    def get_all_studies(self) -> list[optuna.study._frozen.FrozenStudy]:
-        """Return all studies."""
-        return self._repeat(self._storage.get_all_studies)
-
     def create_new_trial(
         self, study_id: int, template_trial: FrozenTrial | None = None
     ) -> int:
@@ -215,17 +192,6 @@ class Patient(BaseStorage):
             return create() if found is None else found
 
         return self._repeat(create, again)
-
-    def set_trial_param(
-        self,
-        trial_id: int,
-        param_name: str,
-        param_value_internal: float,
-        distribution: BaseDistribution,
-    ) -> None:
-        """Set a parameter of a trial; Optuna ignores that it is already set."""
-        args = (trial_id, param_name, param_value_internal, distribution)
-        self._repeat(lambda: self._storage.set_trial_param(*args))
 
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
@@ -248,47 +214,26 @@ class Patient(BaseStorage):
 
         return self._repeat(change, again)
 
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> None:
-        """Set an intermediate value of a trial."""
-        args = (trial_id, step, intermediate_value)
-        self._repeat(lambda: self._storage.set_trial_intermediate_value(*args))
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Set a user attribute of a trial."""
-        self._repeat(lambda: self._storage.set_trial_user_attr(trial_id, key, value))
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Set a system attribute of a trial."""
-        self._repeat(lambda: self._storage.set_trial_system_attr(trial_id, key, value))
-
-    def get_trial(self, trial_id: int) -> FrozenTrial:
-        """Return a trial."""
-        return self._repeat(lambda: self._storage.get_trial(trial_id))
-
-    def get_trial_id_from_study_id_trial_number(
-        self, study_id: int, trial_number: int
-    ) -> int:
-        """Return the ID of a trial."""
-        get = self._storage.get_trial_id_from_study_id_trial_number
-        return self._repeat(lambda: get(study_id, trial_number))
-
-    def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
-    ) -> list[FrozenTrial]:
-        """Return the trials of a study."""
-        return self._repeat(
-            lambda: self._storage.get_all_trials(study_id, deepcopy, states)
-        )
-
-    def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the best trial of a study."""
-        return self._repeat(lambda: self._storage.get_best_trial(study_id))
-
     def remove_session(self) -> None:
         """Close this thread's connection."""
         self._storage.remove_session()
+
+    # repeated calls of these change nothing more
+    set_study_user_attr = _repeated(BaseStorage.set_study_user_attr)
+    set_study_system_attr = _repeated(BaseStorage.set_study_system_attr)
+    get_study_id_from_name = _repeated(BaseStorage.get_study_id_from_name)
+    get_study_name_from_id = _repeated(BaseStorage.get_study_name_from_id)
+    get_study_directions = _repeated(BaseStorage.get_study_directions)
+    get_study_user_attrs = _repeated(BaseStorage.get_study_user_attrs)
+    get_study_system_attrs = _repeated(BaseStorage.get_study_system_attrs)
+    get_all_studies = _repeated(BaseStorage.get_all_studies)
+    set_trial_param = _repeated(BaseStorage.set_trial_param)
+    set_trial_intermediate_value = _repeated(BaseStorage.set_trial_intermediate_value)
+    set_trial_user_attr = _repeated(BaseStorage.set_trial_user_attr)
+    set_trial_system_attr = _repeated(BaseStorage.set_trial_system_attr)
+    get_trial = _repeated(BaseStorage.get_trial)
+    get_trial_id_from_study_id_trial_number = _repeated(
+        BaseStorage.get_trial_id_from_study_id_trial_number
+    )
+    get_all_trials = _repeated(BaseStorage.get_all_trials)
+    get_best_trial = _repeated(BaseStorage.get_best_trial)

@@ -312,8 +312,9 @@ def ranks_of_trial(config: TrainConfig, running: int = 1) -> int:
     gpus = config.job.target.world_size
     try:
         refusal = config.job["trial_refusal"]
-        if not refusal and running == 1 and (refusal := config.job["needs_ranks"]):
-            refusal += f"; --ranks {gpus} runs all of them on {counted(gpus, 'GPU')}"
+        if not refusal and running == 1 and (tp := config.job["tp"]) > 1:
+            refusal = f"tensor parallelism of {tp} by one rank; --ranks {gpus} "
+            refusal += f"runs all of them on {counted(gpus, 'GPU')}"
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
         asked = str(missing) in ("world_size", "dp_shard")

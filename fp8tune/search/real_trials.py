@@ -15,7 +15,7 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.launch import CannotLaunch, checked, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
@@ -148,6 +148,19 @@ def _sampling(options: SearchOptions) -> Sampling:
     )
     few = sampling._replace(min_steps=3, max_steps=6, warm_steps=1)
     return few if options.device == "cpu" else sampling
+
+
+def runs_on_cpu(options: SearchOptions, config: TrainConfig) -> bool:
+    """Return whether the config's own trainer can be rehearsed on a CPU.
+
+    Raises ``CannotSearch`` if there is no such trainer at ``--trainer-dir``.
+    """
+    about, directory = config.trainer.about, options.trainer_dir
+    own = options.runner == "command"
+    try:
+        return checked(about, directory, options.device, own=own).cpu
+    except CannotLaunch as error:
+        raise CannotSearch(str(error)) from None
 
 
 def _trainer_runner(

@@ -6,16 +6,13 @@ ask for.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.formats.document import InvalidText, Unreadable
@@ -48,7 +45,7 @@ from fp8tune.search.outcome import (
     settling_budget,
     with_config,
 )
-from fp8tune.search.output import as_json, closing, display
+from fp8tune.search.output import Watch, as_json, closing, display
 from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
     Plan,
@@ -64,16 +61,27 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.pool import OneByOne, Pool, Simulated
 from fp8tune.search.prior import card_gib
-from fp8tune.search.real_trials import RealTrials, real_trials, this_machine
+from fp8tune.search.real_trials import (
+    RealTrials,
+    real_trials,
+    runs_on_cpu,
+    this_machine,
+)
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
 )
-from fp8tune.search.start_workers import check_storage, is_remote, starter_of
-from fp8tune.search.storage import BadStudy
+from fp8tune.search.start_workers import (
+    check_workers,
+    is_remote,
+    new_study_note,
+    starter_of,
+)
+from fp8tune.search.stop import STOPPED, Stop
+from fp8tune.search.storage import BadStudy, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
-from fp8tune.search.study import Study, open_study
+from fp8tune.search.study import Study, delete_study, open_study
 from fp8tune.search.tuned_config import (
     Written,
     check_outputs,
@@ -91,9 +99,6 @@ WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
 UNREAD = "note: the reader of stdout ended; the search continues to its end"
 """Said where stdout is a pipe whose reader ended."""
-STOPPED = 130
-"""Exit code of a search that a signal ended."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def search(options: SearchOptions, report: WriteReport) -> int:
@@ -172,12 +177,14 @@ def _search(
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
     out = sys.stderr if options.as_json else sys.stdout
-    for line in _opening_lines(prepared):
+    for line in _opening_lines(prepared, options):
         print(plain(line), file=out, flush=True)
     with display(plan, study, out, options.objective) as watch:
         if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
-        outcome = _run(lambda: prepared.search(options, watch.event), prepared.pool)
+        outcome = _run(
+            lambda: prepared.search(options, watch.event), prepared.pool, watch, stop
+        )
     stop.searching, stopped = False, stop.asked
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     written, unwritten = Written(""), ""
@@ -193,13 +200,12 @@ def _search(
     except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
     output = written.path
-    _print_outcome(
-        prepared, outcome, output, stopped=stopped, prints_json=options.as_json
-    )
+    _print_outcome(prepared, outcome, output, stop, prints_json=options.as_json)
     for note in written.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
-    with suppress(BadStudy):  # only the report needs this
-        study.note(output=output, ending=outcome.ending._asdict())
+    if not stop.leaves:
+        with suppress(BadStudy):  # only the report needs this
+            study.note(output=output, ending=outcome.ending._asdict())
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:
@@ -211,12 +217,15 @@ def _search(
     return STOPPED if stopped else _exit_code(outcome, plan, output)
 
 
-def _run(search: Callable[[], Search], pool: Pool | None) -> SearchOutcome:
+def _run(
+    search: Callable[[], Search], pool: Pool | None, watch: Watch, stop: Stop
+) -> SearchOutcome:
     """Run a search, or wait while another process coordinates it."""
     if not isinstance(pool, Workers):
         return search().run()
+    stop.waits = lambda: pool.waits
     try:
-        while pool.lead():
+        while pool.lead(watch.trial):
             with suppress(LeaseLost):
                 return search().run()
     except KeyboardInterrupt:
@@ -225,7 +234,9 @@ def _run(search: Callable[[], Search], pool: Pool | None) -> SearchOutcome:
         if not pool.has_trials:
             raise
         say(str(error))
-    return search().outcome()
+    ended = search()
+    ended.interrupted = stop.asked
+    return ended.outcome()
 
 
 def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
@@ -238,7 +249,7 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
     if options.has_workers:
-        check_storage(options)
+        check_workers(options)
     machine = TrialMachine(options.device)
     if not is_remote(options):
         watts = options.objective == ENERGY
@@ -248,6 +259,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
+    held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
     study.describe({"options": shown.kept})  # for the commands in its report
@@ -281,15 +293,33 @@ def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
     return Workers(study, members, starter_of(options, study, trials.gpus), run)
 
 
+def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
+    """Return an end of a search that leaves no study if it could not be started."""
+
+    def delete(_kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, CannotSearch):
+            return
+        if isinstance(error, (NoWorkers, BadStudy)):  # the logs in it say why
+            return
+        with suppress(CannotSearch, OSError), errors_of(study.place):
+            if not study.optuna.get_trials(deepcopy=False):
+                delete_study(study.folder, url)
+
+    return delete
+
+
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda" and not is_remote(options):
-        # a config that no trial represents needs no GPU node
-        if options.runner == "builtin" and not machine.name:
+        rehearsal = "--device cpu"
+        if not machine.name:  # what can be fixed without a GPU is said first
             config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
-            ranks_of_trial(config, options.ranks)
-        gpu = target_gpu(machine, gpu)
+            if options.runner == "builtin":
+                ranks_of_trial(config, options.ranks)
+            elif not runs_on_cpu(options, config):
+                rehearsal = "--runner builtin --device cpu"
+        gpu = target_gpu(machine, gpu, rehearsal)
     config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     return config
@@ -375,7 +405,7 @@ def _open_study(
     return study, start, strategy
 
 
-def _opening_lines(prepared: Prepared) -> Iterator[str]:
+def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
     config, study = prepared.plan.config, prepared.study
     own = prepared.own
@@ -397,6 +427,8 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
         retry = "; none of them ran, so your config is retried" * again
         known = counted(count, "trial")
         yield f"continues study {study.name}, which has {known}{retry}"
+    elif prepared.machine and (note := new_study_note(study, options)):
+        yield note
 
 
 def _with_findings(
@@ -426,15 +458,17 @@ def _print_outcome(
     prepared: Prepared,
     outcome: SearchOutcome,
     output: str,
+    stop: Stop,
     *,
-    stopped: bool,
     prints_json: bool,
 ) -> None:
     """Print the outcome for people, or as JSON for programs."""
     plan, out = prepared.plan, sys.stderr if prints_json else sys.stdout
     for line in closing(outcome, plan, output):
         print(plain(line), file=out)
-    if stopped:
+    if stop.leaves:
+        print("left: the same command shows the search again", file=out)
+    elif stop.asked:
         print("stopped: the same command continues from here", file=out)
     if prints_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
@@ -443,49 +477,3 @@ def _print_outcome(
         if prepared.machine:  # whether or not a trial ended
             data["synthetic_data"] = bool(prepared.synthetic_data)
         print(json.dumps(data, indent=2))
-
-
-class Stop:
-    """Ends a search on Ctrl-C, a batch system's signal, or a lost terminal.
-
-    The first signal ends the search with what is known, the second ends the program. A
-    lost terminal may signal twice; that counts once, and not at all under nohup. After
-    ``searching`` the first signal only prints a note, because writing the answer is
-    quick.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.searching = True
-
-    @contextlib.contextmanager
-    def takes_signals(self) -> Iterator[None]:
-        """Handle the signals of this process, and restore their handlers at the end."""
-        taken = set(SIGNALS)
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-            taken.remove(signal.SIGHUP)
-        before = {number: signal.signal(number, self._on_signal) for number in taken}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGHUP:
-            return
-        if self.asked:
-            _say_at_once("stopped")
-            raise SystemExit(STOPPED)
-        self.asked = True
-        if self.searching:
-            _say_at_once("stopping with the best so far; Ctrl-C again stops now")
-            raise KeyboardInterrupt
-        ended = "the search has ended and its result is being written"
-        _say_at_once(f"{ended}; Ctrl-C again stops now")
-
-
-def _say_at_once(text: str) -> None:
-    """Print a line to stderr without Python's buffers, which a signal may interrupt."""
-    with suppress(OSError):
-        os.write(2, f"fp8tune: {text}\n".encode())

@@ -98,7 +98,14 @@ def _time_limit(text: str) -> str:
     """Return a time limit as Slurm writes it, from ``30m`` or from Slurm's own form."""
     if re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text):
         return text
-    minutes = -(-int(parse_duration(text)) // 60)
+    try:
+        minutes = -(-int(parse_duration(text)) // 60)
+    except CannotSearch:
+        raise CannotSearch(
+            f"--slurm: time={plain(text)} is no time limit; write 30m or 2h30m, or as "
+            "sbatch does: minutes (30), minutes:seconds (30:00), hours:minutes:seconds "
+            "(2:30:00), days-hours (1-12) or days-hours:minutes:seconds (1-12:00:00)"
+        ) from None
     if minutes * 60 < 4 * NOTICE_S:
         raise CannotSearch(
             f"--slurm: time={text} is too short for a trial, because Slurm announces "

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, Steps, this_allocation
+from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
+from fp8tune.search.members import BEAT_S, MISSED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.slurm import Jobs, parse
-from fp8tune.search.study import Study
+from fp8tune.search.storage import BadStudy
+from fp8tune.search.study import Study, described
 from fp8tune.search.workers import NoStarter, Starter, say
+from fp8tune.studies import has_journal, within
+
+UNNOTICED = 0.1
+"""The part of a budget after which a lost worker is noticed at the latest."""
 
 
 def is_remote(options: SearchOptions) -> bool:
@@ -26,13 +34,49 @@ def is_remote(options: SearchOptions) -> bool:
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
 
 
-def check_storage(options: SearchOptions) -> None:
-    """Raise ``CannotSearch`` for a storage that several processes cannot share."""
+def check_workers(options: SearchOptions) -> None:
+    """Raise ``CannotSearch`` for options with which several processes cannot work."""
+    most_s = max(BEAT_S, int(options.budget_s * UNNOTICED / MISSED))
+    if options.beat_s > most_s:
+        unnoticed = show_duration(MISSED * options.beat_s)
+        raise CannotSearch(
+            f"--heartbeat {options.heartbeat}: a lost worker would be noticed after "
+            f"{unnoticed} of a budget of {show_duration(options.budget_s)}; give "
+            f"{most_s:.0f}s or less"
+        )
     if options.storage.startswith("sqlite"):
         raise CannotSearch(
             "SQLite may give one trial to two workers: leave --storage out, or name a "
             "PostgreSQL or MySQL database"
         )
+
+
+def new_study_note(study: Study, options: SearchOptions) -> str:
+    """Return why an earlier study of this config is not continued, ``""`` without one.
+
+    Its workers ran on other machines and those of this search do not, or the other way
+    round.
+    """
+    own, stem = study.about, study.name.rpartition("-")[0]
+    for folder in within(options.studies):
+        name = os.path.basename(folder)
+        if name == study.name or name.rpartition("-")[0] != stem:
+            continue
+        with suppress(BadStudy):
+            about = described(folder, "" if has_journal(folder) else options.storage)
+            if about is None or about.get("config_text") != own.get("config_text"):
+                continue
+            if about.get("machine") and not own.get("machine"):
+                return (
+                    f"a new study: {name} was measured on this machine, and workers of "
+                    "--workers 0 and --slurm may run on others"
+                )
+            if own.get("machine") and not about.get("machine"):
+                return (
+                    f"a new study: {name} was measured by workers that may run on "
+                    "other machines; --workers 0 or --slurm continues it"
+                )
+    return ""
 
 
 def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:
@@ -44,9 +88,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         count = max(1, options.workers)
         return Jobs(asked, count, command, place, study.folder, say)
     if options.workers == 0:
-        shown = f"fp8tune worker --storage {shlex.quote(without_password(place))}"
-        say(f"waits for workers: {shown} --study {study.name}")
-        return NoStarter()
+        return NoStarter(how_to_join(place, study.name))
     if allocation := _allocation(options):
         each = 0 if options.device == "cpu" else gpus_of_each
         count = options.workers if options.workers > 0 else allocation.workers(each)
@@ -54,6 +96,16 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
     named, workers = options.gpus, options.workers
     gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus, say)
+
+
+def how_to_join(place: str, study: str) -> str:
+    """Return what to type to start a worker, without the storage's password."""
+    shown, type_it = without_password(place), "on each machine type, in this folder"
+    if shown != place:
+        type_it += f" and with FP8TUNE_STORAGE={shown}"
+        return f"waits for workers; {type_it}: fp8tune worker --study {study}"
+    command = f"fp8tune worker --storage {shlex.quote(place)} --study {study}"
+    return f"waits for workers; {type_it}: {command}"
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

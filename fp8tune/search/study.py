@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from fp8tune.job import Target
 from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
+from fp8tune.search.members import SUFFIX, are_alive
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
@@ -326,13 +328,19 @@ def look(
     A search may be running in the folder. A journal of more than ``most`` bytes is not
     read. Raises ``BadStudy``.
     """
-    place = url or os.path.join(folder, JOURNAL)
+    study = _found(folder, url, most)
+    return _about(study), _trials(study, url or os.path.join(folder, JOURNAL))
+
+
+def _found(folder: str, url: str, most: int) -> optuna.Study:
+    """Return the study of a folder; raises ``BadStudy`` if there is none."""
     study = _known(folder, url, most)
     if study is None:
+        place = url or os.path.join(folder, JOURNAL)
         named = f"no study {os.path.basename(folder)} here"
         hint = "no study found here; a study in a database needs --storage URL"
         raise BadStudy(f"{without_password(place)}: {named if url else hint}")
-    return _about(study), _trials(study, place)
+    return study
 
 
 def described(folder: str, url: str = "") -> dict[str, Any] | None:
@@ -444,12 +452,16 @@ def _distribution(knob: Knob) -> BaseDistribution:
 
 
 class SavedStudy(NamedTuple):
-    """A study: its folder, the description of its search, its plan and its trials."""
+    """A study: its folder, the description of its search, its plan and its trials.
+
+    ``has_workers``: processes with heartbeats search it now.
+    """
 
     folder: str
     about: dict[str, Any]
     plan: Plan
     trials: Sequence[Trial]
+    has_workers: bool = False
 
     @property
     def name(self) -> str:
@@ -459,8 +471,11 @@ class SavedStudy(NamedTuple):
 
 def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     """Read a study without changing anything in it; raises ``BadStudy``."""
-    about, trials = look(folder, url, most)
-    place = without_password(url) or os.path.join(folder, JOURNAL)
+    study, place = _found(folder, url, most), url or os.path.join(folder, JOURNAL)
+    about, trials = _about(study), _trials(study, place)
+    with errors_of(place):
+        has_workers = are_alive(study)
+    place = without_password(place)
     try:
         plan = _plan(about)
     except (KeyError, TypeError, ValueError) as error:
@@ -475,7 +490,23 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
             where = f"{place}: trial {trial.number}"
             why = f"not a knob or value of the study: {error}"
             raise BadStudy(f"{where}: {why}") from None
-    return SavedStudy(folder, about, plan, trials)
+    return SavedStudy(folder, about, plan, trials, has_workers)
+
+
+def delete_study(folder: str, url: str = "") -> None:
+    """Delete a study's folder, and its trials if they are in another storage.
+
+    Raises ``BadStudy`` if there is none or if it is searched now, and ``OSError``.
+    """
+    study = _found(folder, url, MAX_BYTES)
+    with errors_of(url or folder):
+        if are_alive(study):
+            raise BadStudy(f"{folder}: a search is running on it; end that first")
+        stored = optuna.get_all_study_names(study._storage) if url else []
+        for name in (study.study_name, f"{study.study_name}{SUFFIX}"):
+            if name in stored:
+                optuna.delete_study(study_name=name, storage=study._storage)
+    shutil.rmtree(folder)
 
 
 def _plan(about: dict[str, Any]) -> Plan:

@@ -244,6 +244,9 @@ def _pairs_left_out(facts: Facts) -> str:
     if earlier := facts["earlier"]:
         early = "of the earlier search with a smaller budget"
         parts.append(f"{counted(earlier, 'pair')} of runs {early}")
+    if across := facts["across_workers"]:
+        apart = "on different workers, as the first had ended and GPUs may differ"
+        parts.append(f"{counted(across, 'pair')} of runs {apart}")
     return f"not counted: {'; '.join(parts)} ({of})"
 
 

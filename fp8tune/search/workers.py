@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from optuna.trial import TrialState
@@ -24,6 +25,8 @@ POLL_S = 0.5
 """How often to look at the storage [s]."""
 LOOK_S = 2.0
 """How often to look at the heartbeats of workers [s]."""
+SHOWN = 8
+"""Machines that a message names."""
 
 
 def say(text: str) -> None:
@@ -56,10 +59,15 @@ class Starter(Protocol):
 
 
 class NoStarter:
-    """Starts no workers: people or a batch system do."""
+    """Starts no workers: people do, who get the ``note``."""
+
+    def __init__(self, note: str = "") -> None:
+        self._note = note
 
     def start(self) -> None:
-        """Do nothing."""
+        """Say how workers are started."""
+        if self._note:
+            say(self._note)
 
     def poll(self) -> str:
         """Return ``""``: workers may come at any time."""
@@ -80,6 +88,8 @@ class Workers:
     """
 
     side_by_side = True
+    waits = False
+    """Whether another process coordinates the search, and this one only looks on."""
 
     def __init__(
         self,
@@ -113,24 +123,28 @@ class Workers:
         since = time.monotonic() - self._looked if self._workers else 0.0
         return self._clock + since
 
-    def lead(self) -> bool:
+    def lead(self, watch: Callable[[Trial], None] = lambda _trial: None) -> bool:
         """Wait until this process coordinates; ``False`` if the search is over.
 
-        Then it takes up the orders of the coordinator before it, and starts workers.
+        Meanwhile ``watch`` gets the trials that end. Then this process takes up the
+        orders of the coordinator before it, and starts workers.
         """
-        waits = False
         while not self._members.leads():
             if self._members.over:
+                self.waits = False
                 self._study.refresh()
                 return False
-            if not waits:
+            if not self.waits:
                 wait = round(self._members.silent_s)
                 say(
                     "another process coordinates this search, or did until a moment "
                     f"ago: waiting for its end, or for {wait} s without a sign of it"
                 )
-            waits = True
+            self.waits = True
+            for trial in filter(None, self._study.refresh().values()):
+                watch(trial)
             time.sleep(POLL_S)
+        self.waits = False
         self._study.refresh()
         unfinished = self._study.orders(*UNFINISHED)
         self._open = {trial.number: order for trial, order in unfinished}
@@ -188,8 +202,8 @@ class Workers:
 
     def leave(self) -> None:
         """Stop only what this process started: another one coordinates."""
-        say("the search goes on in the processes that run it")
         self._starter.stop()
+        say(f"the search goes on; {how_to_end(self._members.others())}")
 
     def _ended(self, number: int, trial: Trial | None) -> Ended:
         del self._open[number]
@@ -246,3 +260,24 @@ class Workers:
             ran = (t.worker for t in reversed(self._study.trials) if t.stage in FIRST)
             self._confirms_on = next((name for name in ran if name in names), names[0])
         return self._confirms_on
+
+
+def how_to_end(members: Iterable[Member]) -> str:
+    """Return what to type so that these processes of a search end.
+
+    A coordinator then writes the answer, and workers give their trials back.
+    """
+    jobs: set[str] = set()
+    processes: dict[str, list[str]] = defaultdict(list)
+    for member in members:
+        job = member.name.rpartition(" of job ")[2].partition("_")[0]
+        if job.isdecimal():
+            jobs.add(job)
+        elif member.pid > 1:
+            processes[member.host].append(str(member.pid))
+    ends = [f"scancel {' '.join(sorted(jobs))}"] if jobs else []
+    ends += [f"kill {' '.join(pids)} (on {host})" for host, pids in processes.items()]
+    more = [f"the same on {len(ends) - SHOWN} more machines"] * (len(ends) > SHOWN)
+    if not ends:
+        return "none of its processes is left, so the same command continues it"
+    return f"to end it, type: {', '.join(ends[:SHOWN] + more)}"

@@ -50,11 +50,13 @@ class Own:
 class PartAbout:
     """A section of a trainer's keys that has a file of its own.
 
-    The values of the keys ``named_by`` are the path of that file, or, with ``file``, of
-    the folder that holds it by this name.
+    A file with two of ``keys`` may be such a file alone. The values of the keys
+    ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
+    it by this name.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
+        self.keys: list[str] = data.get("keys", [])
         self.named_by: list[str] = data.get("named_by", [])
         self.file: str = data.get("file", "")
 
@@ -67,6 +69,7 @@ class About:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``missing`` are names that a user can give, and what to say where one is needed.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
     """
@@ -83,15 +86,18 @@ class About:
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
         self.data: str = data.get("data", "")
+        self.packages: list[str] = data.get("packages", [])
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
-        self.learned: list[str] = data.get("learned", [])
         self.harmless: list[str] = data.get("harmless", [])
+        rest = [name for name in self.tables if name not in self.harmless]
+        self.learned: list[str] = data.get("learned", rest)
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
+        self.missing: dict[str, str] = data.get("missing", {})
         self.phases: dict[str, Any] = data.get("phases", {})
         parts: dict[str, dict[str, Any]] = data.get("part", {})
         self.parts = {name: PartAbout(part) for name, part in parts.items()}

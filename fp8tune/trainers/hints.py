@@ -62,7 +62,8 @@ class Hints:
             return ""
         word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
-        meant = next(near, "") or closest(word, spec.allowed)
+        words = [each for each in spec.allowed if isinstance(each, str)]
+        meant = next(near, "") or closest(word, words)
         return f'did you mean "{meant}"?' if meant else ""
 
     def for_name(self, name: str, known: Iterable[str]) -> str:
@@ -80,7 +81,9 @@ class Hints:
 
     def _section(self, name: str) -> str:
         near = closest(name, self.schema.sections)
-        return f"[{near}]" if near else self._homes(name) or self._called(name, "")
+        key = "" if near else closest(name, self.schema.top_keys)
+        meant = f"[{near}]" if near else f"`{key}`" * bool(key)
+        return meant or self._homes(name) or self._called(name, "")
 
     def _section_keys(self, section: str) -> list[str]:
         prefix = f"{section}."

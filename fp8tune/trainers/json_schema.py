@@ -73,12 +73,14 @@ class _Tables:
     ) -> list[str]:
         """The kinds of faults of a key in a config that sets nothing else.
 
-        ``beside`` are other keys of its table.
+        ``beside`` are other keys of its table. What depends on several keys is no
+        fault of one.
         """
         raw: Any = {path[-1]: value, **(beside or {})}
         for part in reversed(path[:-1]):
             raw = [raw] if isinstance(part, int) else {part: raw}
-        return [f.kind for f in self.trainer.load(raw).faults if f.path == path]
+        found = (f for f in self.trainer.load(raw).faults if f.path == path)
+        return [f.kind for f in found if f.kind != "refused-settings"]
 
     def refuses_unknown(self, path: Path) -> bool:
         """Whether a table refuses a key that it does not know."""

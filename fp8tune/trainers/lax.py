@@ -1,6 +1,7 @@
-"""How pydantic's lax mode converts values, for trainers whose configs are its models.
+"""How pydantic converts values in its lax mode, for trainers that use it.
 
-Source: pydantic 2.13.
+"false" becomes false, "2" becomes 2, true becomes 1; a number is no text. Source:
+pydantic 2.12 and 2.14 (https://docs.pydantic.dev/latest/concepts/conversion_table/).
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def _switch(raw: Any) -> Any:
     return NOTHING
 
 
-def _text(raw: Any) -> Any:
+def text_of(raw: Any) -> Any:
+    """A text as it is; ``NOTHING`` for another value."""
     return raw if isinstance(raw, str) else NOTHING
 
 
@@ -73,7 +75,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "int": _whole,
     "float": _number,
     "bool": _switch,
-    "str": _text,
+    "str": text_of,
     "Any": lambda raw: raw,
     "Literal": lambda _: NOTHING,
     "None": lambda raw: None if raw is None else NOTHING,

@@ -4,9 +4,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fp8tune.formats import TITLES
+from fp8tune.formats import ABOUT_SCRIPT, TITLES
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import About, path_of, trainers
@@ -20,6 +21,7 @@ _TABLES = {
     "toml": r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)",
     "yaml": r"""(?m)^["']?([A-Za-z_][\w-]*)["']?[ \t]*:""",
     "json": r"""([A-Za-z_][\w-]*)["']?[ \t]*:""",
+    "bash": r"(?<!\S)--([a-z][\w-]*)",
 }
 """What may be the name of a table or a key at the root, by the format."""
 
@@ -63,8 +65,11 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     file and none of a trainer; another file needs two of a trainer's tables.
     """
     names = set(re.findall(_TABLES[form], text))
+    if form == "bash":
+        names = {name.replace("-", "_") for name in names}
     readers = (about for about in trainers().values() if form in about.formats)
-    mine = max((len(names.intersection(a.tables)) for a in readers), default=0)
+    known = (keys for a in readers for keys in (a.tables, *_part_keys(a)))
+    mine = max((len(names.intersection(keys)) for keys in known), default=0)
     return mine > 1 or (
         explicit
         and (mine > 0 or not any(names & tables for tables in foreign().values()))
@@ -86,6 +91,8 @@ def recognise(
     version, and the first trainer. ``only`` names the trainer where its version alone
     is open; else those are asked that read files of the format ``form``.
     """
+    if form == "bash":
+        values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
         if hits > 1 or (hits and hits == len(values)):
@@ -132,7 +139,10 @@ class _Match:
             else:
                 self.total += 1
                 self.known += keys is not None
-        self.tables = len(trainer.schema.sections.keys() & values.keys())
+        tops = {*trainer.schema.sections}
+        if "toml" not in trainer.about.formats:  # their keys stand above all tables
+            tops |= {*trainer.schema.top_keys}
+        self.tables = len(tops & values.keys())
         self.all_tables = len(values)
 
     def is_familiar(self, share: int) -> bool:
@@ -150,20 +160,42 @@ class _Match:
 def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
-    A schema is read only if its trainer may know more keys than all before it.
+    A schema is read only if its trainer may know more keys than all before it. Files
+    in TOML have a table; those of other formats may have keys alone.
     """
     most = (-1, 0)
-    most_first = sorted(abouts, key=lambda a: _at_most(values, a), reverse=True)
-    for about in most_first:
-        if values.keys().isdisjoint(about.tables):
+    pairs = ((view, about) for about in abouts for view in _views(values, about))
+    views = [(_at_most(view, about), view, about) for view, about in pairs]
+    for bound, view, about in sorted(views, key=itemgetter(0), reverse=True):
+        if view.keys().isdisjoint(about.tables):
             continue
         for name in about.among(only or about.name):
-            if _at_most(values, about) <= most:
+            if bound <= most:
                 break
-            match = _Match(values, trainer(name))
-            if match.tables:
+            match = _Match(view, trainer(name))
+            if match.tables or (match.known and "toml" not in about.formats):
                 most = max(most, (match.known, match.tables))
                 yield match
+
+
+def _part_keys(about: About) -> Iterator[list[str]]:
+    return (part.keys for part in about.parts.values())
+
+
+def _views(values: dict[str, Any], about: About) -> Iterator[dict[str, Any]]:
+    """Yield the values as a config's, and as those of sections with their own file."""
+    yield values
+    for section, part in about.parts.items():
+        if len(values.keys() & part.keys) > 1:
+            yield {section: values}
+
+
+def section_of(values: dict[str, Any], known: Trainer) -> str:
+    """The section whose keys a file of a trainer has, ``""`` for the root."""
+    sections = [*known.about.parts]
+    hits = [_Match({name: values}, known).known for name in sections]
+    most = max(hits, default=0)
+    return sections[hits.index(most)] if most > _Match(values, known).known else ""
 
 
 def _by_name(only: str, form: str) -> list[About]:

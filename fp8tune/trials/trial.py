@@ -126,17 +126,23 @@ def _is_lasting(trial: Trial) -> bool:
 
 
 def seconds_spent(trials: Iterable[Trial]) -> float:
-    """Return the wall time of trials [s]; those that ran at the same time share it."""
+    """Return the wall time of trials [s]; those that ran at the same time share it.
+
+    Only trials of one process ran at the same time: the next one begins with the time
+    that all before it took.
+    """
     alone, begun = 0.0, []
     for trial in trials:
         if trial.at_s is None:
             alone += trial.record.cost_s
         else:
-            begun.append((trial.at_s, trial.at_s + trial.record.cost_s))
-    together, end = 0.0, -math.inf
-    for start, last in sorted(begun):
+            last = trial.at_s + trial.record.cost_s
+            begun.append((trial.process, trial.at_s, last))
+    together, before, end = 0.0, -1, -math.inf
+    for process, start, last in sorted(begun):
+        end = end if process == before else -math.inf
         together += max(0.0, last - max(start, end))
-        end = max(end, last)
+        before, end = process, max(end, last)
     return alone + together
 
 

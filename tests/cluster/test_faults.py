@@ -76,7 +76,7 @@ class Rehearsal:
     def worker(self, name):
         """Start a worker as a user does on another machine."""
         said = self.folder / "search.err"
-        self.wait(lambda: "waits for workers: " in said.read_text())
+        self.wait(lambda: "waits for workers; " in said.read_text())
         asked = ["worker", "--study", self.study]
         return self.fp8tune(name, *asked, FP8TUNE_STORAGE=self.place)
 

@@ -126,7 +126,7 @@ def test_unreadable(tmp_path, text, said):
         (
             "since",
             'trainer = "kempnerforg"\nsince',
-            ":6:1: trainer is one of kempnerforge, prime_rl, torchtitan; "
+            ":6:1: trainer is one of accelerate, kempnerforge, prime_rl, torchtitan; "
             "did you mean `kempnerforge`?",
         ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),

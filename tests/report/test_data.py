@@ -6,10 +6,12 @@ import pytest
 
 from fp8tune.report.data import frontier, headline, read_report, sentences, warnings
 from fp8tune.report.html import draw_plots, next_commands
+from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import setting_label
+from fp8tune.search.members import Members
 from fp8tune.search.statistics import Speed
-from fp8tune.search.storage import alone_in
+from fp8tune.search.storage import alone_in, open_storage
 from fp8tune.search.study import load_study
 from fp8tune.trials.space import Knob
 from tests.report.studies import (
@@ -355,9 +357,10 @@ def test_next_commands(tmp_path, about, commands):
     assert list(next_commands(report)) == commands
 
 
-def test_a_search_that_runs_is_left_alone(tmp_path):
+def test_a_search_that_runs_is_left_alone(tmp_path, monkeypatch):
     """Its folder is locked: a second search could not even begin."""
-    folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
+    monkeypatch.chdir(tmp_path)
+    folder = study(".fp8tune/s", WHOLE[:3], output=None)
     with alone_in(folder):
         report = read_report(load_study(folder))
     assert list(warnings(report)) == [
@@ -399,3 +402,73 @@ def test_the_next_command_has_the_one_budget_that_is_enough(tmp_path):
         "Stability not checked: no time; --budget 30m is enough for it.",
         "fp8tune search a.toml --budget 30m  # continues: 3 min of it are spent",
     ]
+
+
+def test_who_ran_each_trial_is_shown_for_workers(tmp_path):
+    by = [{"worker": "vm GPU 0"}, {"worker": "<b>\u202e"}, {}]
+    trials = [(*trial, more) for trial, more in zip(WHOLE[:3], by, strict=True)]
+    table = trial_table(report_of(tmp_path / "s", trials))
+    assert table.head[-3:] == ("cost", "worker", "message")
+    shown = {row[0]: row[-2] for row in table.rows}
+    assert shown == {"0": "vm GPU 0", "1": "<b>\\u202e", "2": "-"}
+    assert len(table.head) == len(table.rows[0])
+
+
+@pytest.mark.parametrize(
+    ("kept", "about", "commands"),
+    [
+        (
+            {"storage": "sqlite:///x.db", "workers": 0, "heartbeat": "20s"},
+            {},
+            [
+                "fp8tune search a.toml --budget 2h --storage sqlite:///x.db "
+                "--workers 0 --heartbeat 20s  # continues: 11 min of it are spent"
+            ],
+        ),
+        (
+            {"storage": "postgresql://me:***@db", "slurm": "partition=gpu,gpus=1"},
+            {},
+            [
+                "export FP8TUNE_STORAGE='postgresql://me:***@db'  # with its password",
+                "fp8tune search a.toml --budget 2h --slurm partition=gpu,gpus=1  "
+                "# continues: 11 min of it are spent",
+            ],
+        ),
+        (
+            {"device": "cpu", "workers": 2},
+            {"device": "cpu"},
+            [
+                "fp8tune search a.toml --budget 2h --device cpu --workers 2  "
+                "# continues: 11 min of it are spent",
+                "fp8tune search a.toml --budget 2h  # on a GPU",
+            ],
+        ),
+    ],
+)
+def test_commands_of_a_search_on_workers_can_be_typed(tmp_path, kept, about, commands):
+    report = report_of(tmp_path / "s", options=kept, output=None, **about)
+    assert list(next_commands(report)) == commands
+
+
+def test_the_report_of_a_search_in_a_database_is_found_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = {"storage": "sqlite:///x.db", "workers": 8}
+    folder = study("other/.fp8tune/s", WHOLE[:3], output=None, options=kept)
+    with alone_in(folder):
+        report = read_report(load_study(folder))
+    assert list(next_commands(report)) == [
+        "fp8tune report other/.fp8tune/s --storage sqlite:///x.db  "
+        "# again: the search is still running"
+    ]
+
+
+def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
+    """Its command was killed, and a worker coordinates."""
+    folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
+    place = f"{folder}/study.journal"
+    one = Members(open_storage(place, create=False), "s", place, beat_s=0.1)
+    one.describe({"beat_s": 0.1})
+    with one.joined({"role": "worker"}):
+        assert summarize(folder).state == "running"
+        assert read_report(load_study(folder)).is_running
+    assert summarize(folder).state == "stopped"

@@ -131,8 +131,19 @@ def test_the_table_by_tokens_per_joule(plan):
     ]
 
 
-def test_before_the_first_trial(plan):
-    assert "best so far: none yet" in drawn(Board(plan, study_of([])))
+@pytest.mark.parametrize(
+    ("known", "ends"),
+    [
+        ([], ["best so far: none yet", "waiting; 0 trials so far"]),
+        (
+            TRIALS[:1],
+            ["best so far: your config, 10,000 tokens/s", "waiting; 1 trial so far"],
+        ),
+    ],
+)
+def test_while_no_event_has_come(plan, known, ends):
+    """Before the first trial, or while another process coordinates."""
+    assert drawn(Board(plan, study_of(known)))[-2:] == ends
 
 
 class Terminal(io.StringIO):
@@ -162,6 +173,18 @@ def test_plain_lines_without_a_terminal(
         "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low",
         "note: the GPU is not watched: no answer in 10 s: clocks, watts and other "
         "processes are unknown",
+    ]
+
+
+def test_a_trial_that_another_process_planned(plan):
+    out = io.StringIO()
+    with display(plan, Study(SPACE), out) as watch:
+        watch.trial(TRIALS[1]._replace(worker="vm GPU 0"))
+        watch.trial(TRIALS[2])
+    assert out.getvalue().splitlines() == [
+        "trial 1 on vm GPU 0: mixed_precision = bf16: 9,000 tokens/s, peak 20.0 GiB, "
+        "60 s",
+        "trial 2: activation_checkpointing = none: out of memory after 30 s",
     ]
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from optuna.trial import TrialState
 
-from fp8tune.search.members import MISSED, Members
+from fp8tune.search.members import MISSED, Members, are_alive
 from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran
@@ -130,6 +130,22 @@ def test_how_a_search_runs_is_known_to_all(place):
     first.end()
     assert (second.run, second.over) == ({"process": 3}, True)
     assert second.environment == {"machine": "H200"}
+
+
+def test_people_see_whether_a_study_is_searched(place):
+    study = shared(place).optuna
+    assert not are_alive(study)
+    one = member(place)
+    assert not are_alive(study)  # nobody has begun
+    one.describe({"beat_s": BEAT_S})
+    assert are_alive(study)
+    time.sleep(2 * SILENT_S)
+    assert not are_alive(study)
+    with one.joined({"role": "worker"}):
+        time.sleep(SILENT_S)
+        assert are_alive(study)
+        one.end()
+        assert not are_alive(study)
 
 
 def shared(place):

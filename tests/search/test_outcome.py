@@ -308,6 +308,7 @@ def test_one_bad_run_hides_no_gain():
         "outliers": 1,
         "pairs": 8,
         "earlier": 0,
+        "across_workers": 0,
         "settings": [{BATCH: 4}, {}],
     }
     assert found.numbers == (3, 5, 7, 11, 13, 15, 17)  # 9 is the bad run
@@ -328,7 +329,13 @@ def test_every_pair_that_does_not_count_is_said():
     found = decide(history_of(trials(*known, *turns)), 1.0)
     left_out = [f for f in found.findings if f.code == "pairs-left-out"]
     assert [f.facts for f in left_out] == [
-        {"outliers": 1, "pairs": pairs, "earlier": 3, "settings": [{}, other]}
+        {
+            "outliers": 1,
+            "pairs": pairs,
+            "earlier": 3,
+            "across_workers": 0,
+            "settings": [{}, other],
+        }
         for pairs, other in ((7, {BATCH: 4}), (6, {PRECISION: "bf16"}))
     ]
     assert message(left_out[0]) == (
@@ -336,6 +343,25 @@ def test_every_pair_that_does_not_count_is_said():
         "median; 3 pairs of runs of the earlier search with a smaller budget (your "
         "config against batch_size = 4)"
     )
+
+
+def test_runs_on_different_workers_are_no_pair_and_that_is_said():
+    """The confirmation of a search that was stopped and continued."""
+    turns = [
+        ("confirm", ran(point, speed, more={"worker": worker}))
+        for worker, run in (("w1", (BEST, 120)), ("w2", (GIVEN, 100)))
+        for point, speed in [run]
+    ]
+    known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 120))
+    found = decide(history(*known, *turns), 1.0)
+    assert codes(found)[:3] == ["inconclusive", "not-confirmed", "pairs-left-out"]
+    assert message(found.find("pairs-left-out")) == (
+        "not counted: 1 pair of runs on different workers, as the first had ended and "
+        "GPUs may differ (batch_size = 4 against your config)"
+    )
+    more = [("confirm", ran(BEST, 120, more={"worker": "w2"}))]
+    found = decide(history(*known, *turns, *more), 1.0)
+    assert (found.pairs, found.find("pairs-left-out")) == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -275,3 +275,23 @@ def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     project({"a.toml": text})
     said = fp8tune("search", "a.toml", "--budget", "3m")
     assert (said.code, "the optimizer muon" in said.err) == (2, True)
+
+
+def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
+    fp8tune, project, tmp_path, monkeypatch
+):
+    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    files = ("scripts/train.py", "kempnerforge/__init__.py")
+    project({"a.toml": SMALL_MODEL, **{f"there/{name}": "" for name in files}})
+
+    def said(*options):
+        done = fp8tune("search", "a.toml", "--budget", "3m", "--runner", *options)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    assert "--trainer-dir PATH names the checkout" in said("trainer")
+    assert "no scripts/train.py" in said("trainer", "--trainer-dir", ".")
+    assert "runs the command of a file of your own" in said("command")
+    no_gpu = said("trainer", "--trainer-dir", "there")
+    assert "no NVIDIA GPU found; run " in no_gpu
+    assert "or rehearse with --runner builtin --device cpu" in no_gpu

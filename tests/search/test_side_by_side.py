@@ -8,9 +8,10 @@ from fp8tune.search.pool import OneByOne, Simulated
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
+from fp8tune.trials.trial import seconds_spent
 from tests.each import each
 from tests.search.stability import test_stage as stage
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran, space_of
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran, space_of, trials
 
 WORKERS = 8
 SEEDS = (700_002, 700_005)
@@ -70,6 +71,21 @@ def test_confirmation_runs_are_alone_and_on_one_worker():
     assert together(again) == 1
     assert max(end for _, end in spans(others)) <= min(at for at, _ in spans(again))
     assert len({trial.worker for trial in again}) == 1
+
+
+@each(
+    ("begun", "spent"),
+    [
+        ([(0, 0, 10), (0, 0, 8), (0, 8, 7)], 15),
+        ([(0, 0, 10), (0, 20, 10)], 20),  # the second waited for a worker
+        ([(0, 0, 10), (0, 20, 10), (1, 20, 10)], 30),  # and a search went on
+        ([(0, None, 10), (1, 10, 5), (1, 10, 5)], 15),
+    ],
+)
+def test_the_time_of_trials_that_ran_at_the_same_time_counts_once(begun, spent):
+    fields = [{"process": n, "at_s": at, "cost_s": s} for n, at, s in begun]
+    pairs = [("search", ran(BEST, more=more)) for more in fields]
+    assert seconds_spent(trials(*pairs)) == spent
 
 
 def test_loss_runs_are_at_the_same_time():

@@ -37,7 +37,11 @@ def test_slurm_options_are_those_of_sbatch(text, asked):
         ("gpus=1,gpus=2", "gpus is given twice"),
         ("comment=a\nb", "comment has a control character"),
         ("time=90s", "time=90s is too short for a trial"),
-        ("time=soon", "'soon' is not a duration"),
+        (
+            "time=abc",
+            "time=abc is no time limit; write 30m or 2h30m, or as sbatch does",
+        ),
+        ("time=1-", "days-hours (1-12) or days-hours:minutes:seconds (1-12:00:00)"),
     ],
 )
 def test_other_slurm_options_are_refused(text, why):

@@ -1,5 +1,8 @@
 """A search whose trials run on workers that share its storage."""
 
+import os
+import signal
+import socket
 import threading
 import time
 
@@ -7,11 +10,19 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.members import Members
+from fp8tune.search.members import Member, Members, are_alive
+from fp8tune.search.stop import Stop
 from fp8tune.search.storage import open_storage
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
-from fp8tune.search.workers import UNFINISHED, NoStarter, NoWorkers, Workers
+from fp8tune.search.workers import (
+    UNFINISHED,
+    NoStarter,
+    NoWorkers,
+    Workers,
+    how_to_end,
+)
+from tests.each import each
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import (
     BEST,
@@ -20,6 +31,7 @@ from tests.search.tries import (
     SPACE,
     InOrder,
     order,
+    ran,
     space_of,
 )
 
@@ -175,8 +187,71 @@ def test_the_time_without_a_worker_is_not_charged(place):
     assert pool.has_room()
 
 
+def test_who_waits_sees_the_trials_and_ctrl_c_leaves_the_search_running(place, capfd):
+    other, own = members(place), members(place)
+    stop = Stop()
+    with other.joined({"role": "worker", "name": "w1"}):
+        other.describe({"beat_s": BEAT_S})
+        assert other.leads()
+        study = Study(SPACE, "s", place)
+        pool = Workers(study, own, NoStarter(), {})
+        stop.waits = lambda: pool.waits
+        record = Study(SPACE, "s", place).add("baseline", ran(GIVEN), worker="w1")
+        seen = []
+
+        def see(trial):
+            seen.append((trial.number, trial.worker))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with own.joined({"role": "coordinator"}), stop.takes_signals():
+            with pytest.raises(KeyboardInterrupt):
+                pool.lead(see)
+            assert stop.leaves
+            pool.leave()
+        assert are_alive(study.optuna)
+    assert (record.number, seen) == (0, [(0, "w1")])
+    host = socket.gethostname()
+    assert capfd.readouterr().err.splitlines()[-2:] == [
+        "fp8tune: the search goes on, this command ends; Ctrl-C again stops now",
+        f"note: the search goes on; to end it, type: kill {os.getpid()} (on {host})",
+    ]
+
+
+@each(
+    ("members", "said"),
+    [
+        ([], "none of its processes is left, so the same command continues it"),
+        (
+            [("a GPU 0 of job 12_0", "a", 7), ("b GPU 0 of job 12_1", "b", 8)],
+            "to end it, type: scancel 12",
+        ),
+        (
+            [("", "login", 5), ("a", "a", 7), ("a", "a", 8), ("a of job 3", "n", 9)],
+            "to end it, type: scancel 3, kill 5 (on login), kill 7 8 (on a)",
+        ),
+        (
+            [("x of job 1;rm", "a", 0), ("", "a", "-1"), ("", "a", 7)],
+            "to end it, type: kill 7 (on a)",
+        ),
+        (
+            [("", f"n{number}", 7) for number in range(10)],
+            "to end it, type: "
+            + ", ".join(f"kill 7 (on n{number})" for number in range(8))
+            + ", the same on 2 more machines",
+        ),
+    ],
+)
+def test_how_a_search_of_others_is_ended(members, said):
+    every = (
+        Member(0, {"name": name, "host": host, "pid": pid}, admitted=True, refused="")
+        for name, host, pid in members
+    )
+    assert how_to_end(every) == said
+
+
 def test_a_coordinator_takes_up_the_orders_of_the_one_before(place):
     before = Study(SPACE, "s", place)
+    before.add("search", ran(BEST, cost_s=60.0), at_s=10.0)
     before.enqueue(order(GIVEN, stage="baseline", at_s=5.0))
     own = members(place)
     own.join({"role": "coordinator"})
@@ -186,4 +261,4 @@ def test_a_coordinator_takes_up_the_orders_of_the_one_before(place):
     search = Search(space_of(RECORDS), GIVEN, pool, InOrder(OTHER), study, 7200.0)
     running = [(p.point, p.stage) for p in search.running.values()]
     assert running == [(GIVEN, "baseline")]
-    assert search.budget.spent == pytest.approx(5.0, abs=1.0)
+    assert search.budget.spent == pytest.approx(70.0, abs=1.0)

@@ -24,7 +24,7 @@ from fp8tune.trainers.recognise import Kind, chosen, recognise, version_of
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
-NAME = re.compile("kempner|torchtitan|prime.?rl", re.IGNORECASE)
+NAME = re.compile("kempner|torchtitan|prime.?rl|axolotl|llama.?factory", re.IGNORECASE)
 CITATIONS: tuple[str, ...] = ()
 """Files that may name a trainer in a message, as the source of a figure."""
 

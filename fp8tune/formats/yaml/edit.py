@@ -39,7 +39,8 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
     edits: list[Edit] = []
     added: dict[Path, _Section] = {}
     wanted = _copy(document.values)
-    for path, value in values.items():
+    for path, given in values.items():
+        value = str(given) if isinstance(given, str) else given  # no name of a fact
         _put(wanted, path, value)
         if path in document.spans.values:
             edits += _replaced(document, path, value)
@@ -138,6 +139,8 @@ def same(one: Any, other: Any) -> bool:
             and len(one) == len(other)
             and all(map(same, one, other))
         )
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other  # a fix may write a kind of text
     return type(one) is type(other) and (one == other or one != one)
 
 

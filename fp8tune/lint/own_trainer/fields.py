@@ -50,8 +50,7 @@ _BYTES = tuple(
 
 _NOT_SAID = (
     *TARGETS,
-    *("is_run", "trial_refusal", "moe_refusal", "tp_refusal", "estimate_family"),
-    "needs_ranks",
+    *("is_run", "trial_refusal", "moe_refusal", "estimate_family"),
     *("ac_modes", "ac_usable", "ac_applied", "fp8_tokens", "fp8_skips", "betas"),
     *("gemms", "expert_gemms", "data_files", "data_missing"),
     *("init", "rotary", "reshards", "ac_saves", "bf16_linears"),

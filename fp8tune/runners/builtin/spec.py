@@ -145,8 +145,8 @@ def from_job(job: Job, **given: Any) -> Spec:
     """Return the spec of a job; raises ``CannotBuild``."""
     try:
         refusal = job["trial_refusal"]
-        if given.get("ranks", 1) < 2:
-            refusal = refusal or job["needs_ranks"]
+        if not refusal and given.get("ranks", 1) < 2 and job["tp"] > 1:
+            refusal = f"tensor parallelism of {job['tp']} by one rank"
         if refusal:
             raise CannotBuild(f"a trial cannot represent {refusal}")
         names = [

@@ -137,14 +137,9 @@ def find_launch(
     ``gpus`` is how many this machine has, 0 if that is not to be checked. ``python``
     runs it: that of the checkout's ``.venv``, else the one that runs this.
     """
-    try:
-        recipe = _recipe(about, own=own)
-    except BadRecipe as error:
-        raise CannotLaunch(str(error)) from None
-    _check_device(about, recipe, device)
+    recipe = checked(about, directory, device, own=own)
     _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
-    _check_folder(about, recipe, directory, folder)
     python = python or _python(folder)
     program = filled(recipe.command[0], {"python": python, "dir": folder})
     if not shutil.which(program):
@@ -160,6 +155,20 @@ def find_launch(
         device=device,
         versions=versions,
     )
+
+
+def checked(about: About, directory: str, device: str, *, own: bool) -> Recipe:
+    """Return how a trainer is run, if its checkout is there; needs no GPU.
+
+    The arguments are those of ``find_launch``. Raises ``CannotLaunch``.
+    """
+    try:
+        recipe = _recipe(about, own=own)
+    except BadRecipe as error:
+        raise CannotLaunch(str(error)) from None
+    _check_device(about, recipe, device)
+    _check_folder(about, recipe, directory)
+    return recipe
 
 
 def _recipe(about: About, *, own: bool) -> Recipe:
@@ -200,16 +209,16 @@ def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
         )
 
 
-def _check_folder(about: About, recipe: Recipe, given: str, folder: str) -> None:
+def _check_folder(about: About, recipe: Recipe, given: str) -> None:
     if not given:
         if recipe.needs or any("{dir}" in word for word in recipe.command):
             raise CannotLaunch(
                 f"--trainer-dir PATH names the checkout of {about.title}"
             )
         return
-    if not os.path.isdir(folder):
+    if not os.path.isdir(given):
         raise CannotLaunch(f"--trainer-dir {given}: no such folder")
-    missing = [n for n in recipe.needs if not os.path.exists(os.path.join(folder, n))]
+    missing = [n for n in recipe.needs if not os.path.exists(os.path.join(given, n))]
     if missing:
         names = ", ".join(missing)
         raise CannotLaunch(

@@ -153,11 +153,6 @@ def _tp_refusal(tp: int, precision: str, *, tied: bool) -> str:
     return ""
 
 
-def needs_ranks(tp: int) -> str:
-    """Why one rank cannot stand for the others; ``""`` if it can."""
-    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
-
-
 def shards_over_one(tp: int) -> bool:
     """FSDP wraps the model of a single shard if TP splits it (distributed/setup.py)."""
     return tp > 1

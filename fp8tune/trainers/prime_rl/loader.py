@@ -22,7 +22,7 @@ from fp8tune.formats.document import Path
 from fp8tune.job import Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
+from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.prime_rl import checks, shared
 from fp8tune.trainers.prime_rl.rl_checks import Case
@@ -36,7 +36,6 @@ NONE = "None"
 
 DEPTH = 8
 """Levels of tables; the schemas have fewer."""
-
 OPEN = ("VllmConfig",)
 """Classes that hand unknown keys on, here to vLLM."""
 
@@ -283,7 +282,7 @@ class _Run:
             table = dotted(path[:-1])
             self.fault("entry-not-a-table", path, value=raw, table=table)
             return NOTHING
-        return self.value(spec, raw, path) if raw != NONE else CONVERTERS["str"](raw)
+        return self.value(spec, raw, path) if raw != NONE else text_of(raw)
 
 
 def _paths(raw: dict[str, Any], path: Path) -> Iterator[Path]:

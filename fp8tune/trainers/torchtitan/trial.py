@@ -186,7 +186,10 @@ def trial_refusal(
     dp_replicate: int,
     optimizer: str,
     other_steps: str,
-    tp_refusal: str,
+    tp: int,
+    float8_linears: bool,
+    qk_norm: bool,
+    parallelism_enable_async_tensor_parallel: bool,
 ) -> str:
     """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if model_name not in BUILT:
@@ -205,28 +208,14 @@ def trial_refusal(
         return f"{dp_replicate} replicas: their reduction is not built"
     if optimizer != "adamw":
         return f"the optimizer {optimizer}: only adamw is built"
-    return other_steps or tp_refusal
-
-
-def tp_refusal(
-    tp: int,
-    float8_linears: bool,
-    qk_norm: bool,
-    parallelism_enable_async_tensor_parallel: bool,
-) -> str:
-    """What a trial does not split over tensor-parallel ranks; ``""`` if nothing."""
-    asked = {
+    not_split = {
         "FP8": float8_linears,
         "norms of queries and keys": qk_norm,
         "overlapped communication": parallelism_enable_async_tensor_parallel,
     }
-    odd = next((name for name, used in asked.items() if used), "")
-    return f"{odd} with tensor parallelism of {tp}" if odd and tp > 1 else ""
-
-
-def needs_ranks(tp: int) -> str:
-    """Why one rank cannot stand for the others; ``""`` if it can."""
-    return f"tensor parallelism of {tp} by one rank" if tp > 1 else ""
+    odd = [name for name, used in not_split.items() if used and tp > 1]
+    with_tp = f"{odd[0]} with tensor parallelism of {tp}" if odd else ""
+    return other_steps or with_tp
 
 
 def gathers_once() -> bool:

@@ -57,7 +57,7 @@ def refused(*words, **more):
         ),
         ("kempnerforge", ".", 1, "cpu", False, "KempnerForge trains on GPUs only; re"),
         (
-            *("kempnerforge", ".", 16, "cuda", False),
+            *("torchtitan", "", 16, "cuda", False),
             "the config is for 16 GPUs, and here are 2: its own trainer can only run "
             "on all of them; --runner builtin measures one of the 16 ranks",
         ),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fp8tune.lint.bash_words import (
+from fp8tune.formats.bash.words import (
     MAX_DEPTH,
     BadScript,
     Part,
@@ -27,11 +27,14 @@ MAX_LENGTH = 1 << 16
 MAX_EXPANDED = 1 << 20
 """The most that all expansions of a script give [characters]."""
 
+MAX_NESTED = 3
+"""Deepest ``bash -c`` within ``bash -c`` that is read."""
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _OPENS = ("if", "while", "until", "case", "for", "select", "{")
 _CLOSES = ("fi", "done", "esac", "}")
-_BRANCHES = ("else", "elif")
-_RESERVED = frozenset((*_OPENS, *_CLOSES, *_BRANCHES, "then", "do", "!", "time"))
+_BRANCHES = ("then", "else", "elif", "!")
+_RESERVED = frozenset((*_OPENS, *_CLOSES, *_BRANCHES, "do", "time"))
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
@@ -80,6 +83,44 @@ Value = Word | list[Word]
 """A text, or an array."""
 
 
+class _Block:
+    """A block that is open, with the variables that were set in it.
+
+    ``runs`` says of a branch whether it runs: it is decided where the tests before it
+    compare known texts. ``tested`` is what its test has given so far, ``negated``
+    whether it has a ``!``, which is not followed, ``taken`` whether an earlier branch
+    ran, and ``sure`` whether all branches were decided.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.names: set[str] = set()
+        self.testing = kind == "if"
+        self.runs: bool | None = None
+        self.tested: bool | None = None
+        self.negated = False
+        self.taken: bool | None = False
+        self.sure = kind == "if"
+
+    def test(self, truth: bool | None, sign: str) -> None:
+        """Take the result of one command of the test, behind ``&&``, ``||`` or else."""
+        if sign == "&&" and self.tested is not True:
+            truth = False if False in (self.tested, truth) else None
+        elif sign == "||" and self.tested is not False:
+            truth = True if True in (self.tested, truth) else None
+        self.tested = truth
+
+    def then(self, truth: bool | None) -> None:
+        """Begin a branch, given the result of its test."""
+        self.testing = False
+        if self.taken or truth is False:
+            self.runs = False
+        else:
+            self.runs = None if self.taken is None else truth
+        self.taken = self.taken or truth
+        self.sure = self.sure and self.runs is not None
+
+
 class Shell:
     """Reads scripts, given ``variables`` and ``arguments`` from outside."""
 
@@ -87,8 +128,9 @@ class Shell:
         self.arguments: Value = list(map(Word, arguments))
         self.variables: dict[str, Value] = {n: Word(v) for n, v in variables.items()}
         self.folder = Word("")
-        self.blocks: list[tuple[str, set[str]]] = []
+        self.blocks: list[_Block] = []
         self.conditional = False
+        self.sign = ""
         self.closed = False
         self.line, self.expanded = 1, 0
         self.builtins = {
@@ -103,7 +145,26 @@ class Shell:
     def commands(self, text: str) -> Iterator[Command]:
         """Yield the simple commands of a script in order; raises ``BadScript``."""
         for command in self._statements(text):
-            yield from self._run(command)
+            if all(block.runs is not False for block in self.blocks):
+                yield from self._run(command)
+
+    def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
+        """Yield the command, or those in the text that it passes to ``bash -c``."""
+        words = command.words
+        for number, word in enumerate(words[:-2]):
+            shell = word.text.rpartition("/")[2] in ("bash", "sh")
+            option = words[number + 1].text
+            if shell and re.fullmatch("-[a-z]*c", option) and depth:
+                inner = Shell([], {})
+                inner.variables = dict(self.variables)
+                inner.folder = command.folder
+                text = words[number + 2]
+                for each in inner.commands(text.text):
+                    whole = [*words[:number], *_with_holes(each.words, text)]
+                    after = Command(whole, command.line, each.folder)
+                    yield from self.nested(after, depth - 1)
+                return
+        yield command
 
     def _statements(self, text: str) -> Iterator[list[Token]]:
         """Yield the tokens of each simple command; block keywords are applied."""
@@ -136,12 +197,27 @@ class Shell:
             self._open("function" if word == "{" and self.closed else word)
         elif word in _CLOSES:
             self._close()
-        elif word in _BRANCHES:
+        elif self.blocks and self.blocks[-1].kind == "if":
+            self._branch(self.blocks[-1], word)
+
+    def _branch(self, block: _Block, word: str) -> None:
+        """Apply ``then``, ``elif`` or ``else``; a test behind ``!`` is not decided."""
+        if word == "then":
+            block.then(None if block.negated else block.tested)
+        elif word == "else":
             self._forget()
+            block.then(True)
+        elif word == "elif":
+            self._forget()
+            block.testing, block.tested, block.negated = True, None, False
+            block.runs = None
+        elif word == "!":
+            block.negated = True
+        self.sign = ""
 
     def _operator(self, sign: str) -> str:
         """Apply an operator to the blocks; return what ends a head that follows."""
-        self.conditional = sign in ("&&", "||")
+        self.conditional, self.sign = sign in ("&&", "||"), sign
         if sign == "(":
             self._open("(")
         elif sign == ")":
@@ -171,27 +247,28 @@ class Shell:
         return ends and not self.blocks and not self.conditional
 
     def _open(self, kind: str) -> None:
-        self.blocks.append((kind, set()))
+        self.blocks.append(_Block(kind))
 
     def _close(self) -> None:
         """End a block: its assignments may not have happened."""
         if self.blocks:
             self._forget()
-            _, names = self.blocks.pop()
+            names = self.blocks.pop().names
             if self.blocks:
-                self.blocks[-1][1].update(names)
+                self.blocks[-1].names.update(names)
 
     def _forget(self) -> None:
-        for name in self.blocks[-1][1] if self.blocks else ():
-            self.variables[name] = _hole(f"${name}", _CONDITION)
+        if self.blocks and not self.blocks[-1].sure:
+            for name in self.blocks[-1].names:
+                self.variables[name] = _hole(f"${name}", _CONDITION)
 
     def _inside(self, *kinds: str) -> bool:
-        return any(kind in kinds for kind, _ in self.blocks)
+        return any(block.kind in kinds for block in self.blocks)
 
     def _set(self, name: str, value: Value) -> None:
         """Set a variable if the line certainly runs; else it becomes unknown."""
         if self.blocks:
-            self.blocks[-1][1].add(name)
+            self.blocks[-1].names.add(name)
         length = self._count(value)
         if self._inside(*_LOOPS):
             value = _hole(f"${name}", _LOOP)
@@ -216,6 +293,8 @@ class Shell:
         if builtin is not None:
             builtin(words[1:])
         elif words:
+            if self.blocks and self.blocks[-1].testing:
+                self.blocks[-1].test(_truth(words), self.sign)
             yield Command(words, command[0].line, self.folder)
 
     def _read(self, words: list[Word]) -> None:
@@ -347,6 +426,34 @@ class Shell:
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value
+
+
+def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
+    """Yield the words of a text; its unknown parts stay unknown in them."""
+    for word in words:
+        hole = HOLE in word.text and not word.unknown
+        yield word._replace(unknown=outer.unknown) if hole else word
+
+
+def _truth(words: list[Word]) -> bool | None:
+    """Return the result of a test of known texts; ``None`` for any other command."""
+    if any(word.unknown for word in words):
+        return None
+    first, *texts = (word.text for word in words)
+    if (first, texts[-1:]) in (("[", ["]"]), ("[[", ["]]"])):
+        texts = texts[:-1]
+    elif first != "test":
+        return None
+    if len(texts) == 2 and texts[0] in ("-n", "-z"):
+        return bool(texts[1]) is (texts[0] == "-n")
+    if len(texts) != 3 or (first == "[[" and set(texts[2]) & set("*?[")):
+        return None
+    left, sign, right = texts
+    if sign in ("=", "==", "!="):
+        return (left == right) is (sign != "!=")
+    if sign in ("-eq", "-ne") and left.isdecimal() and right.isdecimal():
+        return (int(left[:20]) == int(right[:20])) is (sign == "-eq")
+    return None
 
 
 def _is_assignment(token: Token) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.bash_words import BadScript
-from fp8tune.lint.shell import HOLE, Shell
+from fp8tune.formats.bash.shell import HOLE, Shell
+from fp8tune.formats.bash.words import BadScript
 from tests.each import each
 
 
@@ -110,3 +110,33 @@ def test_values_do_not_grow_without_bounds():
 def test_a_script_that_does_not_end(script, reason):
     with pytest.raises(BadScript, match=reason):
         list(Shell([], {}).commands(script))
+
+
+@each(
+    ("script", "word"),
+    [
+        ("A=1; if [ $A = 1 ]; then B=x; else B=y; fi; run $B", "x"),
+        (
+            "A=1; if [[ $A == 2 ]]; then B=x; elif [ $A -eq 01 ]; then B=y; fi; run $B",
+            "y",
+        ),
+        ('A=; if [ -z "$A" ] && [ -n b ]; then B=x; fi; run $B', "x"),
+        ("A=1; if [ $A = 2 ] || [ $A = 1 ]; then B=x; fi; run $B", "x"),
+        ("B=z; if [ a = b ]; then B=x; fi; run $B", "z"),
+        ("A=1; if ! [ $A = 2 ]; then B=x; fi; run $B", "<is set on a condition>"),
+        ("if [ $1 = a ]; then B=x; else B=y; fi; run $B", "<is set on a condition>"),
+        ("if [ -f x ]; then B=x; fi; run $B", "<is set on a condition>"),
+        ("if [[ a == a* ]]; then B=x; fi; run $B", "<is set on a condition>"),
+        ("if [ $Q = 1 ] || [ a = a ]; then B=x; fi; run $B", "x"),
+    ],
+)
+def test_tests_of_known_texts_are_decided(script, word):
+    shell = Shell([], {})
+    [command] = [c for c in shell.commands(script) if c.words[0].text == "run"]
+    [found] = command.words[1:]
+    assert (f"<{found.unknown.reason}>" if found.unknown else found.text) == word
+
+
+def test_a_branch_that_does_not_run_has_no_commands():
+    script = "A=1; if [ $A = 2 ]; then run a; else run b; fi"
+    assert words(script) == [["[", "1", "=", "2", "]"], ["run", "b"]]

@@ -73,6 +73,17 @@ def tokens(text: str) -> Iterator[Token]:
     yield from _Reader(text).tokens()
 
 
+def comment_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the comments of a script, from ``#`` to the end of the line."""
+    reader = _Reader(text)
+    try:
+        for _ in reader.tokens():
+            pass
+    except BadScript:
+        pass
+    yield from reader.comments
+
+
 def parts_of(text: str, *, quoted: bool) -> Parts:
     """Return the pieces of a default in ``${name:-default}``; raises ``BadScript``."""
     return _Reader(text).inner(quoted=quoted)
@@ -85,6 +96,7 @@ class _Reader:
         self.newlines = [found.start() for found in re.finditer("\n", text)]
         self.heredocs: list[tuple[str, bool]] = []
         self.arrays = 0
+        self.comments: list[tuple[int, int]] = []
 
     def line(self, at: int) -> int:
         return bisect_left(self.newlines, at) + 1
@@ -98,8 +110,9 @@ class _Reader:
             elif text.startswith("\\\n", self.at):
                 self.at += 2
             elif here == "#":
-                end = text.find("\n", self.at)
+                start, end = self.at, text.find("\n", self.at)
                 self.at = len(text) if end < 0 else end
+                self.comments.append((start, self.at))
             elif text.startswith("((", self.at):
                 self.at = self.closing(self.at + 2, "))")
             elif found := _HEREDOC.match(text, self.at):

@@ -1,0 +1,1 @@
+"""What is measured about Accelerate, transformers' Trainer and TRL."""

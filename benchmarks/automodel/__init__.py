@@ -1,0 +1,1 @@
+"""What NeMo Automodel accepts, extracted from it, and its verdicts."""

@@ -1,0 +1,216 @@
+"""The schema of Axolotl's configs, generated from its own pydantic classes.
+
+``TRAINER_PYTHON -m benchmarks.axolotl.schema`` needs a Python with Axolotl and writes
+``fp8tune/trainers/axolotl/schema-VERSION.toml`` for its version. Keys, types, defaults,
+bounds and choices come from the classes, those of each plugin that Axolotl ships too;
+descriptions of the keys that FP8 depends on, their other names and the map to the job
+from ``words.toml`` beside this file. ``--check`` writes nothing and exits with 1 if it
+differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import pkgutil
+import re
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Iterator
+from enum import Enum
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from benchmarks.paths import ROOT
+from benchmarks.prime_rl.schema import _bounds
+from benchmarks.torchtitan.schema import toml
+
+FOLDER = ROOT / "fp8tune" / "trainers" / "axolotl"
+WORDS = Path(__file__).parent / "words.toml"
+PLAIN = {int: "int", float: "float", bool: "bool", str: "str", Any: "Any"}
+
+LEGACY = (
+    *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
+    *("sdp_attention", "eager_attention"),
+)
+"""Deprecated switches, which are dropped before their values are checked."""
+
+UNIONS = ("datasets", "test_datasets", "pretraining_dataset")
+"""Keys whose entries are of one of several classes: which one depends on other keys."""
+
+Spec = dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the schema of the installed version, or compare it."""
+    parser = argparse.ArgumentParser(prog="axolotl.schema", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    options = parser.parse_args(arguments)
+    release = version("axolotl")
+    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
+    classes = Classes(words["keys"])
+    text = "\n".join(classes.lines(release, words["job"])) + "\n"
+    path = FOLDER / f"schema-{release}.toml"
+    if not options.check:
+        path.write_text(text, encoding="utf-8")
+    elif path.read_text(encoding="utf-8") != text:
+        print(f"{path.name}: differs from the installed package")
+        return 1
+    print(f"{path.name}: {sum(map(len, classes.found.values()))} keys")
+    return 0
+
+
+def plugins() -> Iterator[tuple[str, Any]]:
+    """Yield the plugins that Axolotl ships, by their names, with their keys."""
+    package = import_module("axolotl.integrations")
+    for module in pkgutil.iter_modules(package.__path__, "axolotl.integrations."):
+        folder = Path(package.__path__[0]) / module.name.rpartition(".")[2]
+        for path in sorted(folder.glob("*.py")):
+            yield from _plugins_of(path, module.name)
+
+
+def _plugins_of(path: Path, module: str) -> Iterator[tuple[str, Any]]:
+    source = path.read_text(encoding="utf-8")
+    found = re.findall(r"^class (\w+Plugin)\(.*?(?=^class |\Z)", source, re.M | re.S)
+    for name in found:
+        body = re.search(rf"^class {name}\(.*?(?=^class |\Z)", source, re.M | re.S)
+        keys = re.search(
+            r"return \"(axolotl[\w.]+(?:Args|Config))\"", body[0] if body else ""
+        )
+        if keys is None:
+            continue
+        where, _, owner = keys[1].rpartition(".")
+        in_args = f"{where}.args" if not where.endswith(".args") else where
+        yield f"{module}.{name}", getattr(import_module(in_args), owner)
+
+
+class Classes:
+    """All classes that the config class and the plugins reach."""
+
+    def __init__(self, words: dict[str, Any]) -> None:
+        self.words = words
+        self.found: dict[str, dict[str, Spec]] = {}
+        config = import_module("axolotl.utils.schemas.config")
+        self._class(config.AxolotlInputConfig)
+        self.datasets()
+        self.plugins = dict(plugins())
+        for name, owner in self.plugins.items():
+            self.found[name] = {}
+            self._keys(self.found[name], owner)
+
+    def datasets(self) -> None:
+        """One class with the keys of all kinds of data sets, of any value."""
+        module = import_module("axolotl.utils.schemas.datasets")
+        kinds = [each for _, each in inspect.getmembers(module, inspect.isclass)]
+        names: dict[str, Spec] = {}
+        for each in kinds:
+            if each.__module__ == module.__name__ and hasattr(each, "model_fields"):
+                names |= {key: {"type": "Any"} for key in sorted(each.model_fields)}
+        self.found["Dataset"] = names
+
+    def lines(self, release: str, job: dict[str, str]) -> Iterator[str]:
+        """Yield the lines of the schema file."""
+        tree = f"https://github.com/axolotl-ai-cloud/axolotl/tree/v{release}"
+        yield f"# What a config of Axolotl {release} accepts, as data."
+        yield "#"
+        yield "# Generated by benchmarks/axolotl/schema.py from its pydantic classes"
+        yield "# and words.toml beside it; change those. Classes with a plugin's name"
+        yield "# hold the keys that exist if `plugins` lists it."
+        yield ""
+        yield f'title = "Axolotl {release}"'
+        yield f'source = "{tree}/src/axolotl/utils/schemas"'
+        yield 'root = "AxolotlInputConfig"'
+        yield 'unknown_keys = "ignored"'
+        yield ""
+        yield "[sections]"
+        for name, spec in self.found["AxolotlInputConfig"].items():
+            if spec["type"].removesuffix(" | None") in self.found:
+                yield f"{name} = {toml(spec['type'])}"
+        yield ""
+        yield "[job]"
+        for field, key in job.items():
+            yield f"{field} = {toml(key)}"
+        yield ""
+        yield "[variants]"
+        for name, keys in self.found.items():
+            yield ""
+            yield f"[classes.{toml(name) if '.' in name else name}]"
+            for key, spec in keys.items():
+                yield f"{key} = {toml(spec)}"
+
+    def _class(self, owner: Any) -> str:
+        name: str = owner.__name__
+        if name not in self.found:
+            self.found[name] = {}
+            self._keys(self.found[name], owner)
+        return name
+
+    def _keys(self, keys: dict[str, Spec], owner: Any) -> None:
+        for key, field in owner.model_fields.items():
+            spec = self._key(key, field)
+            said = self.words.get(key, {}) if owner.__name__ != "Dataset" else {}
+            spec |= said
+            choices = getattr(field.validation_alias, "choices", None)
+            for alias in {key, *(choices or [field.alias or key])}:
+                keys[alias] = spec
+
+    def _key(self, key: str, field: Any) -> Spec:
+        if key in LEGACY:
+            return {"type": "Any"}
+        if key in UNIONS:
+            optional = " | None" if _may_be_none(field.annotation) else ""
+            return {"type": f"list[Dataset]{optional}"}
+        allowed: list[Any] = []
+        spec: Spec = {"type": self._type(field.annotation, allowed)}
+        if field.is_required():
+            spec["required"] = True
+        default = field.default
+        default = getattr(default, "value", default)  # of an Enum
+        if isinstance(default, (bool, int, float, str)):
+            spec["default"] = default
+        if allowed:
+            spec["allowed"] = allowed
+        return spec | _bounds(field.metadata)
+
+    def _type(self, annotation: Any, allowed: list[Any]) -> str:
+        if hasattr(annotation, "__metadata__"):
+            return self._type(get_args(annotation)[0], allowed)
+        if annotation in PLAIN:
+            return PLAIN[annotation]
+        if annotation is type(None):
+            return "None"
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if origin is Literal:
+            allowed += arguments
+            return "Literal"
+        if origin in (typing.Union, types.UnionType):
+            names = [self._type(each, allowed) for each in arguments]
+            rest = [name for name in names if name != "None"]
+            return " | ".join(dict.fromkeys(rest + ["None"] * ("None" in names)))
+        if origin in (list, dict, tuple) or annotation in (list, dict):
+            inside = [self._type(each, []) for each in arguments] or ["Any"]
+            plain = (each if each in PLAIN.values() else "Any" for each in inside)
+            kind = "dict" if (origin or annotation) is dict else "list"
+            return f"{kind}[{', '.join(plain)}]"
+        if isinstance(annotation, type) and issubclass(annotation, Enum):
+            values = [each.value for each in annotation]
+            own = annotation.__module__.startswith("axolotl")
+            if not own or not all(isinstance(value, (str, int)) for value in values):
+                return "Any"  # a validator converts texts to it
+            allowed += values
+            return "Literal"
+        if hasattr(annotation, "model_fields"):
+            return self._class(annotation)
+        return "Any"
+
+
+def _may_be_none(annotation: Any) -> bool:
+    return type(None) in get_args(annotation)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

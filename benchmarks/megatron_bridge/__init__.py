@@ -1,0 +1,1 @@
+"""What Megatron-Bridge accepts, extracted from it, and its verdicts."""

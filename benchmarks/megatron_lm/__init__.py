@@ -1,0 +1,1 @@
+"""What Megatron-LM accepts, extracted from it, and its verdicts."""

@@ -1,0 +1,286 @@
+"""Read the flags of a training program that a bash script starts, as a document.
+
+The script is read, never run. Keys are the flags of the command with the most flags,
+``--num-layers`` as ``num_layers``: a flag alone is ``True``, one value is a number or
+text, several are an array. What is known only at run time is ``None``, with the reason
+in ``unknown``; ``unresolved`` lists the words that may stand for more flags.
+``program`` is the Python file, ``launcher`` has the words before it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fp8tune.formats.bash.shell import Command, Shell, Word
+from fp8tune.formats.bash.words import BadScript, comment_spans
+from fp8tune.formats.document import (
+    InvalidText,
+    Lines,
+    Path,
+    Position,
+    Repeated,
+    Span,
+    Spans,
+    Unreadable,
+)
+from fp8tune.formats.edits import CannotEdit, Edit
+
+MAX_BYTES = 1 << 16
+"""Largest script that is read; the trainers' own have 20 KiB at most."""
+
+_FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+_WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
+_VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
+_NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
+_BOM = "\ufeff"
+
+
+class _Call(NamedTuple):
+    """A command that starts a Python program with flags."""
+
+    program: str
+    flags: dict[str, list[Word]]
+    loose: list[Word]
+    launcher: list[str]
+    lost: list[str]
+
+
+class Document:
+    """A script that starts one training run."""
+
+    format = "bash"
+
+    def __init__(self, text: str, *, bom: bool = False) -> None:
+        self.text = text
+        self.bom = bom
+        call = _call(text)
+        self.values: dict[str, Any] = _values(call) if call else {}
+        self._lost = call.lost if call else []
+
+    @property
+    def repeated(self) -> list[Repeated]:
+        """Flags that the command has again with another value, which holds."""
+        found = []
+        for key in self._lost:
+            places = self.spans.names.get((key,), [])
+            if len(places) > 1:
+                found.append(Repeated((key,), places[-1], places[-2], refused=False))
+        return found
+
+    def read_as(self, loader: str) -> None:
+        """Leave the values as they are: argparse reads text."""
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Line numbers and columns of character offsets."""
+        return Lines(self.text)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Where flags and their values are written.
+
+        Of a flag that is written several times, the place that has the value of the
+        run, else the last one.
+        """
+        spans = Spans({}, {}, {})
+        text = self.text
+        for start, end in self.comments():
+            text = text[:start] + " " * (end - start) + text[end:]
+        place = text.rfind(str(self.values.get("program", "")))
+        if self.values and place >= 0:
+            spans.values["program",] = (place, place + len(self.values["program"]))
+        for found in _WRITTEN.finditer(text):
+            path: Path = (_key(found[0]),)
+            if path[0] not in self.values:
+                continue
+            value = _VALUE.match(text, found.end())
+            at = (found.start() + 2, found.end())
+            same = value and _number(value[2]) == self.values[path[0]]
+            if same or path not in spans.values:
+                spans.keys[path] = at
+                spans.values.pop(path, None)
+                if value and same:
+                    spans.values[path] = value.span(2)
+            spans.names.setdefault(path, []).append(at)
+        return spans
+
+    def span(self, path: Path, part: str) -> Span | None:
+        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
+        table = self.spans.values if part == "value" else self.spans.keys
+        return table.get(path) or self.spans.keys.get(path)
+
+    def comments(self) -> Iterator[Span]:
+        """The comments, from ``#`` to the end of the line."""
+        return comment_spans(self.text)
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The values of another text; raises ``InvalidText``."""
+        try:
+            return Document(text).values
+        except Unreadable as error:
+            raise InvalidText(str(error), Position(1, 1), text) from None
+
+    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
+        """Set flags: replace their values, add them behind the last flag, or remove."""
+        for path, value in values.items():
+            if isinstance(value, (list, dict)):
+                raise CannotEdit("a flag with several values")
+            if value is False or value is None:
+                yield self.remove_key(path)
+            elif path in self.spans.values and value is not True:
+                yield Edit(*self.spans.values[path], str(value))
+            elif path not in self.spans.keys:
+                end, flag = self._last_end(), _flag(str(path[0]))
+                yield Edit(
+                    end, end, f" {flag}" if value is True else f" {flag} {value}"
+                )
+            elif value is not True or self.values[str(path[0])] is not True:
+                raise CannotEdit("the value is not written behind its flag")
+
+    def _last_end(self) -> int:
+        """Return the end of the last flag that is written with its value."""
+        ends = [
+            self.span(path, "value")
+            for path in self.spans.keys
+            if path in self.spans.values or self.values[str(path[0])] is True
+        ]
+        return max(end for _, end in filter(None, ends)) if ends else self._no_place()
+
+    @staticmethod
+    def _no_place() -> int:
+        raise CannotEdit("no flag is written behind which another could stand")
+
+    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
+        """Give a flag another name wherever it is written."""
+        for span in self.spans.names.get(path, ()):
+            yield Edit(*span, _flag(name)[2:])
+
+    def remove_key(self, path: Path) -> Edit:
+        """Remove a flag with its value, and its line if nothing else stands there."""
+        value = self.values.get(str(path[0]))
+        whole = path in self.spans.values or value is True
+        if not whole or len(self.spans.names.get(path, ())) != 1:
+            raise CannotEdit("the flag is not written once, with its value")
+        start = self.spans.keys[path][0] - 2
+        end = (self.spans.values.get(path) or self.spans.keys[path])[1]
+        line = self.lines.position(start).line
+        begin = self.lines.offset(line)
+        close = begin + len(self.lines.line(line))
+        around = self.text[begin:start] + self.text[end:close]
+        if around.strip() in ("", "\\"):
+            return Edit(begin, min(close + 1, len(self.text)), "")
+        while end < close and self.text[end] in " \t":
+            end += 1
+        return Edit(start, end, "")
+
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:  # noqa: ARG002
+        """Raise ``CannotEdit``: flags have no tables."""
+        raise CannotEdit("flags have no tables")
+
+    def add_header(self, path: Path, section: str) -> Edit:  # noqa: ARG002
+        """Raise ``CannotEdit``: flags have no tables."""
+        raise CannotEdit("flags have no tables")
+
+
+def parse(data: bytes) -> Document:
+    """Read the bytes of a script; raises ``Unreadable``."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable("a script of more than 64 KiB is not read")
+    text = data.decode(errors="replace").replace("\r\n", "\n")
+    return Document(text.removeprefix(_BOM), bom=text.startswith(_BOM))
+
+
+def _key(flag: str) -> str:
+    """Return the key of a flag; one with underscores is another flag, and stays so."""
+    return flag if "_" in flag else flag[2:].replace("-", "_")
+
+
+def _flag(key: str) -> str:
+    return key if key.startswith("--") else "--" + key.replace("_", "-")
+
+
+def _call(text: str) -> _Call | None:
+    """Return the run that a script starts; raises ``Unreadable`` for several."""
+    calls: list[_Call] = []
+    try:
+        shell = Shell([], {})
+        for command in shell.commands(text):
+            for inner in shell.nested(command):
+                call = _python_call(inner)
+                if call and call not in calls:
+                    calls.append(call)
+    except BadScript as error:
+        raise Unreadable(f"line {error}") from None
+    most = max((len(call.flags) for call in calls), default=0)
+    large = [call for call in calls if 2 * len(call.flags) > most]
+    if len(large) > 1:
+        raise Unreadable("the script starts several runs: name one in a script alone")
+    return large[0] if large else None
+
+
+def _python_call(command: Command) -> _Call | None:
+    """Return a command as a call of a Python file with flags."""
+    words = command.words
+    texts = [word.text for word in words]
+    number = next((n for n, text in enumerate(texts) if text.endswith(".py")), -1)
+    if number < 0:
+        return None
+    flags: dict[str, list[Word]] = {}
+    loose: list[Word] = []
+    twice: list[tuple[str, list[Word]]] = []
+    into = loose
+    for word in words[number + 1 :]:
+        flag, equals, value = word.text.partition("=")
+        if _FLAG.fullmatch(flag):
+            key = _key(flag)
+            if key in flags:
+                twice.append((key, flags[key]))
+            into = flags[key] = []
+            if equals:
+                into.append(word._replace(text=value))
+        elif word.text[:1] != "-" or _NEGATIVE.match(word.text):
+            into.append(word)
+    program = texts[number].rpartition("/")[2]
+    lost = [key for key, words in twice if words != flags[key]]
+    found = _Call(program, flags, loose, texts[:number], lost)
+    return found if flags or loose else None
+
+
+def _values(call: _Call) -> dict[str, Any]:
+    """Return the values of a call.
+
+    An unknown word may be several, or none, if it is no value that a flag needs: it may
+    hide other flags then.
+    """
+    values: dict[str, Any] = {"program": call.program, "launcher": call.launcher}
+    unresolved = _reasons(call.loose)
+    unknown = {}
+    for key, words in call.flags.items():
+        known = [None if word.unknown else _number(word.text) for word in words[:1]]
+        known += [_number(word.text) for word in words[1:] if not word.unknown]
+        unresolved += _reasons(words[1:])
+        values[key] = known[0] if len(known) == 1 else known or True
+        if reasons := _reasons(words[:1]):
+            unknown[key] = reasons[0]
+    return {**values, "unknown": unknown, "unresolved": unresolved}
+
+
+def _reasons(words: list[Word]) -> list[str]:
+    """Return the unknown pieces of words, and why they are unknown."""
+    pieces = (word.unknown for word in words)
+    return [f"{piece.text} {piece.reason}" for piece in pieces if piece]
+
+
+def _number(text: str) -> Any:
+    """Return the number that a text says, else the text."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) and len(text) < 30 else text
+    return text

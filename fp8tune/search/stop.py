@@ -1,0 +1,68 @@
+"""What signals do to a search: Ctrl-C, a batch system's, a lost terminal's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+STOPPED = 130
+"""Exit code of a search that a signal ended."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stop:
+    """Ends a search on Ctrl-C, a batch system's signal, or a lost terminal.
+
+    The first signal ends the search with what is known, the second ends the program. A
+    lost terminal may signal twice; that counts once, and not at all under nohup. After
+    ``searching`` the first signal only prints a note, because writing the answer is
+    quick. While another process coordinates the search, this one ``waits``: a signal
+    ends only this one.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.searching = True
+        self.waits: Callable[[], bool] = lambda: False
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the search goes on without this process."""
+        return self.asked and self.waits()
+
+    @contextlib.contextmanager
+    def takes_signals(self) -> Iterator[None]:
+        """Handle the signals of this process, and restore their handlers at the end."""
+        taken = set(SIGNALS)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            taken.remove(signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in taken}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGHUP:
+            return
+        if self.asked:
+            _say_at_once("stopped")
+            raise SystemExit(STOPPED)
+        self.asked = True
+        if self.searching:
+            best = "stopping with the best so far"
+            does = "the search goes on, this command ends" if self.waits() else best
+            _say_at_once(f"{does}; Ctrl-C again stops now")
+            raise KeyboardInterrupt
+        ended = "the search has ended and its result is being written"
+        _say_at_once(f"{ended}; Ctrl-C again stops now")
+
+
+def _say_at_once(text: str) -> None:
+    """Print a line to stderr without Python's buffers, which a signal may interrupt."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"fp8tune: {text}\n".encode())

@@ -1,0 +1,1 @@
+"""Accelerate's launch file, together with the training arguments."""

@@ -1,0 +1,234 @@
+"""What Accelerate makes of a launch file and of the files that belong to it.
+
+The launch file is the root, training arguments are the section ``training``, a
+DeepSpeed file is ``deepspeed``. Of a file that is not known nothing has a value.
+Keys that the launcher does not know end it, at the root; in a table they are set as
+arguments that nothing reads.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from functools import cache
+from typing import Any
+
+from fp8tune.formats.document import Path
+from fp8tune.job import Words
+from fp8tune.trainers.accelerate.launch import (
+    Launch,
+    Refused,
+    argument,
+    arguments,
+    since,
+)
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.schema import Key, Schema
+
+MAX_FAULTS, HINTS = 1000, 20
+"""Most faults that are kept, and of unknown keys with a hint."""
+
+OTHER_FILES = ("training", "deepspeed")
+"""Sections that are files of their own."""
+
+SAGEMAKER = "AMAZON_SAGEMAKER"
+SAGEMAKER_KEYS = ("ec2_instance_type", "iam_role_name")
+"""The other environment, and the keys that its files need."""
+
+ASKED = {
+    "amax_history_length": "amax_history_len",
+    "amax_compute_algorithm": "amax_compute_algo",
+    "optimization_level": "opt_level",
+}
+"""Names under which ``accelerate config`` writes answers that nothing reads.
+
+https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/commands/config/cluster.py#L808
+"""
+
+LATER = {
+    "enable_fsdp_float8_all_gather": "1.13",
+    "pad_inner_dim": "1.13",
+    "use_mxfp8_block_scaling": "1.11",
+}
+"""The first release that reads a key of ``fp8_config``."""
+
+FALSE_WORDS = ("false", "no", "off", "0", "none")
+SWITCHES = ("bf16", "fp16", "torch_compile", "gradient_checkpointing", "use_cpu")
+"""Training arguments of which text is true, whatever it says."""
+
+
+class Loader:
+    """Loads the files of one release."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.hints = Hints(schema)
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """The values as the launcher holds them, and what it refuses or ignores."""
+        run = _Run(self)
+        run.files(raw)
+        return Loaded(run.values, run.written, run.faults)
+
+
+class _Run:
+    """The files of one job on their way through the loader."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.schema, self.hints = loader.schema, loader.hints
+        self.values: dict[str, Any] = {}
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+
+    def fault(self, kind: str, path: Path, **facts: Any) -> None:
+        """Note a fault; of more than a thousand the rest is dropped."""
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
+
+    def files(self, raw: dict[str, Any]) -> None:
+        """Load the launch file, then those that belong to it."""
+        others = {k: raw[k] for k in OTHER_FILES if isinstance(raw.get(k), dict)}
+        launch = {key: value for key, value in raw.items() if key not in others}
+        if launch:
+            self.launch(launch)
+        for name, values in others.items():
+            self.other(name, values)
+
+    def launch(self, raw: dict[str, Any]) -> None:
+        """Take the launcher's steps, and note what it holds after them."""
+        if raw.get("compute_environment") == SAGEMAKER:
+            self.sagemaker(raw)
+            return
+        known = {*self.schema.top_keys, *self.schema.sections}.difference(OTHER_FILES)
+        self.written |= {dotted((key,)) for key in raw}
+        unknown = [key for key in raw if key not in known]
+        for key in unknown:
+            self.unknown((key,))
+        read = {key: value for key, value in raw.items() if key in known}
+        launch = Launch(self.schema, read)
+        try:
+            launch.run()
+        except Refused as refused:
+            self.refused(refused)
+        self.ignored(read)
+        self.hold(launch, read)
+
+    def sagemaker(self, raw: dict[str, Any]) -> None:
+        """Note what becomes of a file for SageMaker; its keys are not checked."""
+        missing = [key for key in SAGEMAKER_KEYS if key not in raw]
+        reason = ""
+        if since(self.schema, 1, 10):
+            reason = "since 1.10 it ends with AttributeError for files for SageMaker"
+        elif missing:
+            reason = f"a file for SageMaker needs `{missing[0]}`"
+        if reason:
+            facts = {"reason": reason, "hint": ""}
+            self.fault("launch-refused", ("compute_environment",), **facts)
+
+    def refused(self, refused: Refused) -> None:
+        """Note what ends the launcher, with the value that was meant."""
+        facts = {"hint": ""} | refused.facts
+        if refused.kind == "value-not-allowed":
+            spec = Key(type="str", base="str", checked=True, allowed=facts["allowed"])
+            value = facts["value"]
+            if value is False and "no" in spec.allowed:  # YAML's word for false
+                facts |= {"hint": 'did you mean "no"?', "meant": "no", "sure": True}
+            elif value is False and "NO" in spec.allowed:
+                facts |= {"hint": 'did you mean "NO"?', "meant": "NO", "sure": True}
+            elif not facts["hint"]:
+                facts["hint"] = self.hints.for_value(spec, value)
+                facts |= value_meant(facts["hint"], value)
+        self.fault(refused.kind, refused.path, **facts)
+
+    def unknown(self, path: Path) -> None:
+        """Note a key of the root that the launcher does not know."""
+        facts: dict[str, Any] = {"hint": ""}
+        if len(self.faults) < HINTS:
+            keys = [*self.schema.top_keys, *self.schema.sections]
+            home = self.home(str(path[0]))
+            facts["hint"] = self.hints.for_name(str(path[0]), keys).replace('"', "`")
+            facts |= key_meant(facts["hint"], path, keys)
+            if home:
+                facts |= {"hint": f"did you mean `{home}`?", "home": Words(home)}
+                facts.pop("meant", None)
+        table = f"a launch file of {self.schema.title}"
+        self.fault("unknown-key", path, name=str(path[0]), table=table, **facts)
+
+    def home(self, name: str) -> str:
+        """Return the key of a table that an argument of the launcher is."""
+        place, _ = arguments(self.schema).get(name, ("", None))
+        return place
+
+    def ignored(self, raw: dict[str, Any]) -> None:
+        """Note keys of tables that no program reads."""
+        known = set(arguments(self.schema)) | set(self.schema.top_keys)
+        for table, entries in raw.items():
+            if table not in self.schema.sections or not isinstance(entries, dict):
+                continue
+            keys = self.schema.classes[self.schema.section_class(table)]
+            for key in entries:
+                name = argument(self.schema, table, key) if isinstance(key, str) else ""
+                if name not in known:
+                    self.unread((table, key), keys)
+
+    def unread(self, path: Path, keys: dict[str, Key]) -> None:
+        """Note a key that nothing reads, and which one was meant."""
+        table, name = str(path[0]), str(path[-1])
+        facts: dict[str, Any] = {"hint": ""}
+        if table == "fp8_config" and ASKED.get(name) in keys:
+            meant = ASKED[name]
+            facts["hint"] = f"Accelerate reads `{meant}`"
+            facts |= {"meant": Words(meant), "sure": True}
+        elif table == "fp8_config" and name in LATER:
+            facts["hint"] = (
+                f"Accelerate {LATER[name]} is the first release that reads it"
+            )
+        elif len(self.faults) < HINTS:
+            facts["hint"] = self.hints.for_name(name, keys).replace('"', "`")
+            facts |= key_meant(facts["hint"], path, keys)
+        self.fault("unread-key", path, name=name, table=f"`{table}`", **facts)
+
+    def hold(self, launch: Launch, raw: dict[str, Any]) -> None:
+        """Note the values that the launcher hands to the script."""
+        for name, spec in self.schema.top_keys.items():
+            self.values[name] = launch.raw.get(name, spec.default)
+        precision = launch.arguments.get("mixed_precision") or launch.raw.get(
+            "mixed_precision"
+        )
+        self.values["mixed_precision"] = str(precision or "no").lower()
+        for name, (key, _) in arguments(self.schema).items():
+            self.values[key] = launch.arguments[name]
+            if name in launch.places:
+                self.written.add(key)
+        for table in self.schema.sections:
+            if table not in OTHER_FILES and isinstance(raw.get(table), dict):
+                self.values[table] = True
+
+    def other(self, name: str, raw: dict[str, Any]) -> None:
+        """Load training arguments or a DeepSpeed file; other keys are the script's."""
+        self.values[name] = True
+        if name == "training":
+            self.values["trl_arguments"] = not trl_keys().isdisjoint(raw)
+        for key, spec in self.schema.classes[self.schema.section_class(name)].items():
+            value = raw.get(key, spec.default)
+            self.values[f"{name}.{key}"] = value
+            if key in raw:
+                self.written.add(f"{name}.{key}")
+        if name == "training" and not self.values["trl_arguments"]:
+            for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
+                if _quoted_false(raw[key]):
+                    self.fault("text-read-as-true", (name, key), value=raw[key])
+
+
+def _quoted_false(value: Any) -> bool:
+    """Whether a value is a text that says false."""
+    return isinstance(value, str) and value.strip().lower() in FALSE_WORDS
+
+
+@cache
+def trl_keys() -> frozenset[str]:
+    """Keys by which arguments are told to be TRL's."""
+    with open(os.path.join(os.path.dirname(__file__), "trl.toml"), "rb") as file:
+        return frozenset(tomllib.load(file)["keys"])

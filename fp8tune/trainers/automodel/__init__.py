@@ -1,0 +1,1 @@
+"""NeMo Automodel: recipes as YAML files."""

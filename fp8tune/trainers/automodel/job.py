@@ -1,0 +1,251 @@
+"""The fields of a job that follow from several keys of a recipe.
+
+Source: nemo_automodel/components/quantization/fp8.py, _transformers/infrastructure.py
+and components/distributed/config.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
+
+
+def recipe_given(fp8_recipe_name: Any) -> str:
+    """The recipe that torchao is asked for; empty for settings one by one.
+
+    ``tensorwise`` is such settings too.
+    """
+    return Words("" if fp8_recipe_name in (None, "tensorwise") else fp8_recipe_name)
+
+
+def fp8_recipe(recipe_given: str) -> str:
+    """The recipe of the FP8 linears."""
+    return Words(recipe_given or "tensorwise")
+
+
+def fp8_skips(fp8_filter_fqns: Any) -> tuple[str, ...]:
+    """Parts of names whose linears stay in bf16; the letters of a text."""
+    return tuple(map(str, fp8_filter_fqns or ()))
+
+
+NAMES = "layers", "lm_head"
+"""What is in the names of all linears: those of the blocks, and the head."""
+
+
+def float8_linears(fp8_enabled: bool, fp8_skips: tuple[str, ...]) -> bool:
+    """Whether linears are converted: unless a filter is in every name."""
+    skipped = [any(part in name for part in fp8_skips) for name in NAMES]
+    return fp8_enabled and not all(skipped)
+
+
+def emulated(fp8_emulate: bool) -> bool:
+    """Whether emulation is asked for."""
+    return fp8_emulate
+
+
+def emulates(float8_linears: bool, fp8_emulate: bool, recipe_given: str) -> bool:
+    """Whether FP8 is emulated: a recipe's own settings do not."""
+    return float8_linears and fp8_emulate and not recipe_given
+
+
+def all_gather_asked(fp8_enable_fsdp_float8_all_gather: bool) -> bool:
+    """Whether an FP8 all-gather is asked for."""
+    return fp8_enable_fsdp_float8_all_gather
+
+
+def fp8_all_gather(
+    float8_linears: bool, all_gather_asked: bool, recipe_given: str
+) -> bool:
+    """Whether weights are wrapped for an FP8 all-gather, with one shard too."""
+    return float8_linears and all_gather_asked and not recipe_given
+
+
+def precompute_asked(fp8_precompute_float8_dynamic_scale_for_fsdp: bool) -> bool:
+    """Whether the scales of all weights are to be computed at once."""
+    return fp8_precompute_float8_dynamic_scale_for_fsdp
+
+
+def fp8_set_up_only(job: Job) -> bool:
+    """Whether FP8 has settings, and no switch."""
+    mine = [key for key in job.written if key.startswith("fp8.")]
+    return bool(mine) and "fp8.enabled" not in mine
+
+
+def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
+    """Whether the file says how batches are put together."""
+    return dataloader_collate_fn
+
+
+def te_recipe(te_recipe_name: str) -> str:
+    """Transformer Engine's recipe; current scaling for any other name."""
+    known_names = ("block", "mxfp8")
+    return Words(te_recipe_name if te_recipe_name in known_names else "current")
+
+
+def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:
+    """Transformer Engine's recipe by Automodel's name."""
+    if not isinstance(model_backend_te_fp8_recipe, str):
+        raise Unknown("te_recipe")
+    return Words(model_backend_te_fp8_recipe)
+
+
+def precision(
+    float8_linears: bool,
+    model_backend_te_fp8: bool = False,
+    model_torch_dtype: Any = None,
+    distributed_mp_policy: Any = None,
+) -> str:
+    """Precision of the linears; FSDP2 computes in bf16 unless its policy is given."""
+    if float8_linears or model_backend_te_fp8:
+        return Words("fp8")
+    if distributed_mp_policy is None:
+        return Words("bf16")
+    names = {"bf16": "bf16", "bfloat16": "bf16", "torch.bfloat16": "bf16"}
+    return Words(known("precision", names.get(str(model_torch_dtype))))
+
+
+def family(recipe: str) -> bool:
+    """Whether the recipe builds its model from ``fp8`` and ``compile``."""
+    return recipe in KNOWN
+
+
+def strategy(distributed_strategy: Any) -> str:
+    """How the model is sharded."""
+    return Words(str(distributed_strategy).lower())
+
+
+def compile_idle(
+    compile_enabled: bool, trainer_version: str, family: bool, strategy: str
+) -> bool:
+    """Whether ``compile.enabled`` is ignored: since 0.4.0 with FSDP2."""
+    return (
+        compile_enabled
+        and family
+        and strategy == "fsdp2"
+        and trainer_version != LENIENT
+    )
+
+
+def compile(  # noqa: A001
+    compile_enabled: bool,
+    compile_idle: bool,
+    family: bool,
+    strategy: str,
+    tp: int,
+    fp8_enabled: bool,
+    model_backend_te_fp8: bool = False,
+    distributed_enable_compile: Any = None,
+    distributed_enable_async_tensor_parallel: Any = None,
+) -> bool:
+    """Whether the model, or each of its layers, is compiled."""
+    if not family or (model_backend_te_fp8 and not fp8_enabled):
+        raise Unknown("compile")  # Transformer Engine's kernels fuse their casts
+    layers = distributed_enable_compile or (
+        tp > 1 and distributed_enable_async_tensor_parallel
+    )
+    return bool(
+        (compile_enabled and not compile_idle) or (layers and strategy == "fsdp2")
+    )
+
+
+def tp(distributed_tp_size: Any) -> int:
+    """Tensor-parallel degree."""
+    return distributed_tp_size or 1
+
+
+def pp(distributed_pp_size: Any) -> int:
+    """Pipeline stages."""
+    return distributed_pp_size or 1
+
+
+def cp(distributed_cp_size: Any) -> int:
+    """Context-parallel degree."""
+    return distributed_cp_size or 1
+
+
+def ep(distributed_ep_size: Any) -> int:
+    """Expert-parallel degree."""
+    return distributed_ep_size or 1
+
+
+def dp_replicate(distributed_dp_replicate_size: Any) -> int:
+    """Replicas of the sharded group."""
+    return distributed_dp_replicate_size or 1
+
+
+def dp_shard(
+    tp: int, pp: int, cp: int, dp_replicate: int, world_size: int | None = None
+) -> int:
+    """FSDP shards: all GPUs that the other degrees leave."""
+    degrees = math.prod((tp, pp, cp, dp_replicate))
+    shards, rest = divmod(known("world_size", world_size), degrees)
+    if rest or not shards:
+        raise Unknown("shards.product")
+    return shards
+
+
+def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:
+    """Number of GPUs that the degrees multiply to; unknown without ``dp_size``."""
+    return math.prod((tp, pp, cp, known("world_size", distributed_dp_size)))
+
+
+def seq_len(
+    packed_sequence_packed_sequence_size: Any = None, dataset_seq_len: Any = None
+) -> int:
+    """Tokens of a sequence, where they are packed or made up."""
+    return int(
+        known("seq_len", packed_sequence_packed_sequence_size or dataset_seq_len)
+    )
+
+
+def lengths_vary(
+    family: bool,
+    packed_sequence_packed_sequence_size: Any = None,
+    dataset_seq_len: Any = None,
+    dataloader_collate_fn_pad_seq_len_divisible: Any = None,
+) -> bool:
+    """Whether batches may have any number of tokens: not packed, padded or made up."""
+    if not family:
+        raise Unknown("seq_len")
+    fixed = packed_sequence_packed_sequence_size or dataset_seq_len
+    padding = dataloader_collate_fn_pad_seq_len_divisible
+    return not fixed and not (padding and padding % 16 == 0)
+
+
+def grad_accum(
+    step_scheduler_global_batch_size: Any,
+    micro_batch: int,
+    dp_shard: int,
+    dp_replicate: int,
+) -> int:
+    """Micro-batches per optimizer step."""
+    ranks = dp_shard * dp_replicate
+    steps, rest = divmod(step_scheduler_global_batch_size, micro_batch * ranks)
+    if rest or not steps:
+        raise Unknown("grad_accum.rest")
+    return int(steps)
+
+
+def ac(distributed_activation_checkpointing: Any) -> str:
+    """Activation checkpointing in one word."""
+    value = str(distributed_activation_checkpointing).lower().replace("-", "_")
+    if value in ("false", "off", "none", "disabled", "no"):
+        return Words("none")
+    return Words("selective" if value == "selective" else "full")
+
+
+def ac_modes() -> tuple[str, ...]:
+    """AC modes that wrap some module, including none."""
+    return ("none", "selective", "full")
+
+
+def saves_safetensors(
+    checkpoint_enabled: Any, checkpoint_model_save_format: Any, family: bool
+) -> bool:
+    """Whether the model is saved as safetensors."""
+    return bool(
+        family and checkpoint_enabled and checkpoint_model_save_format == "safetensors"
+    )

@@ -1,0 +1,227 @@
+"""What NeMo Automodel makes of a recipe's YAML file.
+
+Nothing checks types. Text that reads like a Python value becomes that value. Sections
+that are given to a config class refuse unknown keys; ``fp8`` and ``compile`` are read
+key by key, so that unknown ones are ignored, as unknown sections are.
+
+Source: nemo_automodel/components/config/loader.py, recipes/_typed_config.py and
+_dist_utils.py; ``python -m benchmarks.automodel.verdicts`` compares this with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fp8tune.formats.document import Path
+from fp8tune.job import Prose
+from fp8tune.suggest import closest
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.schema import Key, Schema
+
+MAX_FAULTS = 200
+
+STRICT = ("checkpoint", "distributed", "step_scheduler")
+"""Sections that are given to a config class, in recipes of ``KNOWN``."""
+
+IGNORED = ("fp8", "compile")
+"""Sections that are read key by key."""
+
+KNOWN = (
+    "TrainFinetuneRecipeForNextTokenPrediction",
+    "BenchmarkingRecipeForNextTokenPrediction",
+    "FinetuneRecipeForVLM",
+)
+"""Recipes that build their model from ``fp8`` and ``compile``; others differ."""
+
+SWITCHES = (
+    "fp8.enabled",
+    "fp8.enable_fsdp_float8_all_gather",
+    "fp8.precompute_float8_dynamic_scale_for_fsdp",
+    "fp8.emulate",
+    "compile.enabled",
+)
+
+WORDS = {"none": None, "None": None} | dict.fromkeys(("true", "True"), True)
+WORDS |= dict.fromkeys(("false", "False"), False)
+LENIENT = "0.3.0"
+"""The release in which ``distributed._target_`` takes any arguments."""
+
+
+class Loader:
+    """Loads recipes of one release."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.hints = Hints(schema)
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """Return the recipe as Automodel holds it, and what it refuses or ignores."""
+        run = _Run(self)
+        run.file(raw)
+        return Loaded(run.values, run.written, run.faults[:MAX_FAULTS])
+
+
+def recipe_of(raw: dict[str, Any]) -> str:
+    """Return the class of the recipe, ``""`` where the command line says it."""
+    recipe = raw.get("recipe")
+    if isinstance(recipe, dict):
+        recipe = recipe.get("_target_")
+    return str(recipe or "").rpartition(".")[2]
+
+
+class _Run:
+    """One file on its way through the loader."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.schema, self.hints = loader.schema, loader.hints
+        self.values: dict[str, Any] = {}
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+        self.strict = False
+
+    def file(self, raw: dict[str, Any]) -> None:
+        """Load the sections whose keys are known."""
+        recipe = recipe_of(raw)
+        self.strict = recipe in (*KNOWN, "")
+        self.values["recipe"] = recipe or KNOWN[0]
+        for name in raw:
+            if name in self.schema.sections or name in self.schema.top_keys:
+                self.written.add(name)
+            else:
+                self.section(name)
+        for section, name in self.schema.sections.items():
+            table = raw.get(section)
+            keys = self.schema.classes[self.variant(name, table)]
+            if not keys:
+                continue
+            if table is None and section in STRICT + IGNORED:
+                table = {}
+            if isinstance(table, dict):
+                self.table(keys, table, (section,))
+            elif section in raw and table is not None:
+                facts = {"key": section, "value": table}
+                self.faults.append(Fault("section-not-a-table", (section,), facts))
+        self.fp8()
+        self.te(raw)
+
+    def variant(self, name: str, table: Any) -> str:
+        """Return the class of a section, where one of its keys chooses it."""
+        choice = self.schema.variants.get(name)
+        if choice is None:
+            return name
+        key = table.get(choice.key) if isinstance(table, dict) else None
+        return choice.classes.get(str(key or choice.default).lower(), name)
+
+    def section(self, name: str) -> None:
+        """Note a section that nothing reads, if it is nearly the name of another."""
+        near = closest(name, (*self.schema.sections, *self.schema.top_keys))
+        if near and near not in self.written and name[:1] != "_":
+            self.unknown("ignored-key", (name,), "a recipe", self.schema.sections)
+
+    def table(self, keys: dict[str, Key], table: dict[str, Any], path: Path) -> None:
+        """Load one table and those inside it."""
+        own = bool(table.get("_target_")) and self.schema.version == LENIENT
+        kind = "unknown-key" if path[0] in STRICT else "ignored-key"
+        checked = path[0] in IGNORED or (path[0] in STRICT and self.strict and not own)
+        for name, value in table.items():
+            here = (*path, name)
+            spec = keys.get(name)
+            if spec is not None and spec.base in self.schema.classes:
+                if isinstance(value, dict):
+                    self.written.add(dotted(here))
+                    self.values[dotted(here)] = True
+                    self.table(self.schema.classes[spec.base], value, here)
+            elif spec is not None:
+                self.written.add(dotted(here))
+                self.values[dotted(here)] = translated(value)
+            elif checked:
+                self.unknown(kind, here, f"[{dotted(path)}]", keys)
+        for name, spec in keys.items():
+            if name not in table and spec.base not in self.schema.classes:
+                self.values[dotted((*path, name))] = spec.default
+
+    def unknown(self, kind: str, path: Path, table: str, keys: Iterable[str]) -> None:
+        """Note a key that nothing reads, or that is refused."""
+        near = closest(str(path[-1]), keys)
+        hint = f"did you mean `{near}`?" if near else ""
+        facts = {"key": dotted(path), "name": str(path[-1]), "table": table}
+        meant = key_meant(hint, path, list(keys))
+        self.faults.append(Fault(kind, path, {**facts, "hint": hint, **meant}))
+
+    def fp8(self) -> None:
+        """What is read of ``fp8`` if it is on; switches are read by their truth."""
+        v = self.values
+        for name in SWITCHES:
+            v[name] = bool(v[name])
+        if not v["fp8.enabled"]:
+            return
+        self.one_of("Fp8", "fp8.recipe_name", v["fp8.recipe_name"])
+        filters = v["fp8.filter_fqns"]
+        if isinstance(filters, str) and filters:
+            facts = {"key": "fp8.filter_fqns", "value": filters}
+            self.faults.append(Fault("filter-is-text", ("fp8", "filter_fqns"), facts))
+
+    def te(self, raw: dict[str, Any]) -> None:
+        """Transformer Engine's FP8 needs its linears, or its GEMMs of experts."""
+        v, key = self.values, "model.backend.te_fp8"
+        own = v.get("model.backend.linear"), v.get("model.backend.experts")
+        if v.get(key) and None not in own and "te" not in own:
+            self.refused(
+                (*key.split("."),),
+                "te_fp8 requires at least one TE backend (linear or experts)",
+                "set `linear: te` or `experts: te` in `model.backend`",
+            )
+        degrees = self.values.get("distributed.pp_size") or 1
+        pipeline = isinstance(raw.get("distributed"), dict) and raw["distributed"].get(
+            "pipeline"
+        )
+        late = self.schema.version != LENIENT and self.strict
+        if late and isinstance(degrees, int) and degrees > 1 and pipeline is None:
+            self.refused(
+                ("distributed", "pp_size"),
+                "pp_size > 1 enables pipeline parallelism but no "
+                "`distributed.pipeline` block was provided",
+                "add `pipeline: {}` to `distributed`",
+            )
+        if self.strict:
+            strategy = str(v["distributed.strategy"]).lower()
+            self.one_of("Distributed", "distributed.strategy", strategy)
+            key = "checkpoint.model_save_format"
+            self.one_of("Checkpoint", key, v[key])
+
+    def one_of(self, name: str, key: str, value: Any) -> None:
+        """Note a value that is not one of those allowed, and forget it."""
+        path: Path = tuple(key.split("."))
+        spec = self.schema.classes[name][str(path[-1])]
+        if value in spec.allowed or (value is None and spec.optional):
+            return
+        hint = self.hints.for_value(spec, value)
+        facts = {"key": key, "value": value, "hint": hint, "allowed": spec.allowed}
+        facts |= value_meant(hint, value)
+        self.faults.append(Fault("value-not-allowed", path, facts))
+        del self.values[key]
+
+    def refused(self, path: Path, reason: str, hint: str) -> None:
+        """Note settings that are refused together."""
+        facts = {"key": dotted(path), "reason": Prose(reason), "hint": Prose(hint)}
+        self.faults.append(Fault("refused-settings", path, facts))
+
+
+def translated(value: Any) -> Any:
+    """Return the value that a text says, as ``ast.literal_eval`` reads it.
+
+    Of lists and tables in text, which nobody writes, the text stays.
+    """
+    if not isinstance(value, str):
+        return value
+    if value in WORDS:
+        return WORDS[value]
+    for kind in (int, float):
+        try:
+            return kind(value) if value.isascii() and len(value) < 30 else value
+        except ValueError:
+            continue
+    return value

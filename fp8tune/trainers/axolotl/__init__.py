@@ -1,0 +1,1 @@
+"""Axolotl: its keys, its checks, and what a run really does."""

@@ -1,0 +1,12 @@
+"""The command line of the trainer: overrides behind a config are not read yet."""
+
+from __future__ import annotations
+
+from fp8tune.trainers.described.command_line import (
+    CHECKED_FIRST,
+    find_call,
+    is_free_text,
+    load,
+)
+
+__all__ = ["CHECKED_FIRST", "find_call", "is_free_text", "load"]

@@ -1,0 +1,124 @@
+"""An Axolotl config as a job: what its keys mean beyond their values.
+
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads.
+
+Source: Axolotl 0.18.0 and 0.19.0, core/builders/*.py, core/trainers/base.py,
+loaders/patch_manager.py, utils/config/__init__.py. ``python -m
+benchmarks.axolotl.verdicts`` compares ``fp8_on`` with the modules that the trainer
+converts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Job, Unknown, Words
+
+
+def is_run() -> bool:
+    """Whether the file describes a run: always."""
+    return True
+
+
+def preference_trainer(
+    rl: Any,
+    reward_model: Any,
+    process_reward_model: Any,
+    trainer_cls: Any,
+    plugins: Any,
+) -> bool:
+    """Whether one of TRL's trainers runs, not Axolotl's own.
+
+    Those lack the method that turns FP8 on (core/trainers/base.py). Unknown where a
+    plugin or the config brings a class of its own.
+    """
+    if rl or reward_model or process_reward_model:
+        return True
+    if trainer_cls or plugins:
+        raise Unknown("preference_trainer")
+    return False
+
+
+def bf16_on(bf16: Any, bfloat16: Any, fp16: Any) -> bool:
+    """Whether bf16 mixed precision is on; auto is on where the GPU has it."""
+    if bf16 == "auto":
+        return not fp16
+    return bool(bf16 or bfloat16)
+
+
+def other_precision(bf16_on: bool, fp16: Any) -> str:
+    """Mixed precision of what is not converted."""
+    if bf16_on:
+        return Words("bf16")
+    return Words("fp16" if fp16 else "fp32")
+
+
+def fp8_lost(fp8: Any, preference_trainer: bool, other_precision: str) -> bool:
+    """Whether FP8 is asked for and never turned on.
+
+    TRL's trainers hand the mixed precision of their arguments to Accelerate. Where that
+    is none, Accelerate reads the variable that Axolotl sets, and FP8 is on.
+    """
+    return bool(fp8) and preference_trainer and other_precision != "fp32"
+
+
+def fp8_on(fp8: Any, fp8_lost: bool) -> bool:
+    """Whether linears are converted."""
+    return bool(fp8) and not fp8_lost
+
+
+def precision(fp8_on: bool, other_precision: str) -> str:
+    """Compute precision of the linears."""
+    return Words("fp8") if fp8_on else other_precision
+
+
+def fp8_recipe(job: Job) -> str:
+    """Recipe of torchao: tensorwise unless ``fp8_config`` says another."""
+    if not job["fp8_on"]:
+        return ""
+    return Words(job.find("fp8_config.recipe") or "tensorwise")
+
+
+def fp8_all_gather(job: Job) -> bool:
+    """Whether FSDP2 gathers weights in FP8."""
+    return bool(job["fp8_on"] and job["fp8_enable_fsdp_float8_all_gather"])
+
+
+def fp8_converts_head() -> bool:
+    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
+    return False
+
+
+def grad_accum(
+    gradient_accumulation_steps: Any, batch_size: Any, micro_batch_size: Any
+) -> int:
+    """Micro-batches per optimizer step; from ``batch_size`` if that is given."""
+    if gradient_accumulation_steps or not batch_size:
+        return int(gradient_accumulation_steps or 1)
+    return max(1, int(batch_size) // int(micro_batch_size))
+
+
+def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:
+    """Whether FSDP shards the model."""
+    return bool(fsdp or fsdp_config)
+
+
+def fsdp2(job: Job) -> bool:
+    """Whether it is FSDP2."""
+    version = job.find("fsdp_version") or job.find("fsdp_config.fsdp_version") or 1
+    return bool(job["fsdp_asked"]) and str(version) == "2"
+
+
+def ac(job: Job) -> str:
+    """Activation checkpointing, of the model or of FSDP."""
+    mine = job.find("gradient_checkpointing")
+    sharded = job["fsdp_asked"] and job.find("fsdp_config.activation_checkpointing")
+    if job.find("selective_checkpointing"):
+        return Words("selective")
+    return Words("full" if mine or sharded else "none")
+
+
+def compile(torch_compile: Any) -> bool:  # noqa: A001
+    """Whether the model is compiled: auto is, with each torch that Axolotl takes."""
+    return torch_compile == "auto" or bool(torch_compile)

@@ -1,0 +1,109 @@
+"""A LLaMA-Factory config as a job: what its keys mean beyond their values.
+
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads.
+
+Source: LLaMA-Factory 0.9.4 and 0.9.5, train/fp8_utils.py, train/sft/trainer.py,
+train/pt/trainer.py, model/model_utils/checkpointing.py. ``python -m
+benchmarks.llamafactory.verdicts`` compares ``fp8_on`` with the modules that the trainer
+converts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Unknown, Words
+
+READERS = ("sft", "pt")
+"""The stages whose trainer reads ``fp8``."""
+
+
+def is_run(do_train: Any) -> bool:
+    """Whether the file describes a run: it trains."""
+    return bool(do_train)
+
+
+def transformers_release() -> str:
+    """Release of transformers; unknown if no file beside the config pins it."""
+    raise Unknown("transformers")
+
+
+def transformers(transformers_release: str) -> int:
+    """First number of the release of transformers."""
+    return int(transformers_release.partition(".")[0])
+
+
+def fp8_asked(fp8: Any) -> bool:
+    """Whether the config asks for FP8: any text but the empty one does too."""
+    return bool(fp8)
+
+
+def fp8_read(fp8_asked: bool, stage: Any, trainer_version: str) -> bool:
+    """Whether the stage's trainer reads the switch: in 0.9.4 no trainer gets it.
+
+    There it is one of the arguments of the model, which train/*/workflow.py does not
+    hand to the trainers (https://github.com/hiyouga/LLaMA-Factory/pull/9705).
+    """
+    return fp8_asked and stage in READERS and trainer_version != "0.9.4"
+
+
+def fp8_engine(fp8_backend: Any) -> str:
+    """What computes in FP8: Transformer Engine for te, and torchao for all else."""
+    return Words("te" if fp8_backend == "te" else "torchao")
+
+
+def fp8_on(fp8_read: bool, fp8_engine: str, transformers: int | None = None) -> bool:
+    """Whether linears are converted; unknown where transformers' release decides it.
+
+    With transformers 5 the Trainer hands its own mixed precision to Accelerate, so that
+    the variable that LLaMA-Factory sets has no effect.
+    """
+    if not fp8_read or fp8_engine == "te":
+        return fp8_read
+    if transformers is None:
+        raise Unknown("transformers")
+    return transformers < 5
+
+
+def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:
+    """Mixed precision of what is not converted."""
+    if bf16 or pure_bf16:
+        return Words("bf16")
+    return Words("fp16" if fp16 else "fp32")
+
+
+def precision(fp8_on: bool, other_precision: str) -> str:
+    """Compute precision of the linears."""
+    return Words("fp8") if fp8_on else other_precision
+
+
+def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
+    """Recipe: Accelerate's default of torchao, or delayed scaling of TE."""
+    if not fp8_on:
+        return ""
+    return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
+
+
+def fp8_all_gather() -> bool:
+    """Whether FSDP2 gathers weights in FP8: its switch is not read by Accelerate."""
+    return False
+
+
+def fp8_converts_head() -> bool:
+    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
+    return False
+
+
+def ac(disable_gradient_checkpointing: Any, gradient_checkpointing: Any) -> str:
+    """Gradient checkpointing: on unless it is disabled."""
+    off = disable_gradient_checkpointing and not gradient_checkpointing
+    return Words("none" if off else "full")
+
+
+def compile(  # noqa: A001
+    torch_compile: Any, torch_compile_backend: Any, torch_compile_mode: Any
+) -> bool:
+    """Whether the model is compiled; a backend or mode turns it on too."""
+    chosen = (torch_compile_backend, torch_compile_mode)
+    return bool(torch_compile) or any(each is not None for each in chosen)

@@ -1,0 +1,1 @@
+"""Megatron-Bridge: YAML files that override a recipe in Python."""

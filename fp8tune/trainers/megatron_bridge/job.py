@@ -1,0 +1,51 @@
+"""The fields of a job that follow from several overrides.
+
+Source: src/megatron/bridge/training/mixed_precision.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Job, Words, known
+from fp8tune.trainers.megatron_lm.job import RECIPES
+
+
+def precision(
+    mixed_precision_fp8: Any,
+    mixed_precision_bf16: Any = None,
+    mixed_precision_fp16: Any = None,
+    model_transformer_impl: Any = None,
+) -> str:
+    """Precision of the linears: FP8 only with layers of Transformer Engine."""
+    if mixed_precision_fp8 and model_transformer_impl in (None, "transformer_engine"):
+        return Words("fp8")
+    names = (("bf16", mixed_precision_bf16), ("fp16", mixed_precision_fp16))
+    known("precision", mixed_precision_bf16)
+    return Words(next((name for name, on in names if on), "fp32"))
+
+
+def te_format(mixed_precision_fp8: Any) -> str:
+    """FP8 format of Transformer Engine; empty without FP8."""
+    return Words(mixed_precision_fp8 or "")
+
+
+def te_recipe(mixed_precision_fp8_recipe: Any, te_format: str) -> str:
+    """Transformer Engine's recipe; unknown without FP8."""
+    recipe = RECIPES.get(mixed_precision_fp8_recipe)
+    return Words(known("te_recipe", te_format and recipe))
+
+
+def local_layers(model_transformer_impl: Any) -> bool:
+    """Whether layers are Megatron's own, which have no FP8."""
+    return bool(model_transformer_impl == "local")
+
+
+def adapters(job: Job) -> bool:
+    """Whether the file sets up LoRA or another adapter."""
+    return "peft" in job.written
+
+
+def ac_modes() -> tuple[str, ...]:
+    """AC modes that wrap some module, including none."""
+    return ("none", "selective", "full")

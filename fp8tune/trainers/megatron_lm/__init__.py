@@ -1,0 +1,1 @@
+"""Megatron-LM: the flags that a launch script gives its training programs."""

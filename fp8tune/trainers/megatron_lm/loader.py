@@ -1,0 +1,167 @@
+"""What Megatron-LM makes of the flags of a script.
+
+argparse reads them, ``validate_args`` and ``TransformerConfig`` check how they fit.
+Of a flag whose value only a run knows, the value is unknown. Where words of the command
+may stand for more flags, so is every flag that is not written.
+
+Source: megatron/training/arguments.py and core/transformer/transformer_config.py;
+``python -m benchmarks.megatron_lm.verdicts`` compares this with both.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.formats import ABOUT_SCRIPT
+from fp8tune.formats.document import Path
+from fp8tune.suggest import closest
+from fp8tune.trainers.about import path_of
+from fp8tune.trainers.described.loader import Wrong, of_type
+from fp8tune.trainers.faults import Fault, Loaded
+from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.megatron_lm.checks import refusals
+from fp8tune.trainers.schema import IN_WORDS, Key, Schema
+
+MAX_FAULTS = 200
+
+
+PROGRAMS = ("pretrain_gpt.py",)
+"""Programs that take no flags beyond those of the schema and of ``flags.toml``."""
+
+REPLACED = ("yaml_cfg", "use_checkpoint_args")
+"""Flags that take the arguments from elsewhere: a YAML file, or a checkpoint."""
+
+REQUIRED = (
+    "micro_batch_size",
+    "hidden_size",
+    "num_attention_heads",
+    "max_position_embeddings",
+)
+"""Flags that must be given; so must ``ALTERNATIVES``, by one of their names."""
+
+ALTERNATIVES = {
+    "num_layers": ("num_layers", "encoder_num_layers", "hybrid_layer_pattern"),
+    "seq_length": ("seq_length", "encoder_seq_length"),
+}
+
+
+class Loader:
+    """Loads the flags of one script."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.hints = Hints(schema)
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """Return the arguments as Megatron-LM holds them, and what it refuses."""
+        keys = self.schema.top_keys
+        unresolved = _unresolved(raw, keys)
+        hidden = bool(unresolved) or any(map(raw.__contains__, REPLACED))
+        values: dict[str, Any] = {}
+        faults: list[Fault] = []
+        for name, value in raw.items():
+            spec = keys.get(name)
+            if name in ABOUT_SCRIPT:
+                values[name] = value
+                continue
+            if spec is None:
+                faults += self._unknown(name, raw)
+                continue
+            try:
+                taken = _taken(spec, value)
+            except Wrong as wrong:
+                faults.append(self._fault(spec, name, value, wrong))
+                continue
+            if taken is not None:
+                values[name] = taken
+        written = raw.keys() & keys.keys()
+        unset = {name: spec.default for name, spec in keys.items() if name not in raw}
+        if not hidden:
+            values |= {n: d for n, d in unset.items() if not keys[n].required}
+            faults += _missing(raw) if raw.get("program") in PROGRAMS else ()
+        values["unresolved"] = unresolved
+        faults += refusals(values)
+        _pad(values)
+        return Loaded(values, set(written), faults[:MAX_FAULTS])
+
+    def _unknown(self, name: str, raw: dict[str, Any]) -> Iterator[Fault]:
+        """Yield a fault for a flag that no release has."""
+        if raw.get("program") not in PROGRAMS:
+            return
+        names = _names()
+        if name in names:
+            return
+        near = closest(name, names)
+        path: Path = (name,)
+        hint = f"did you mean `{near}`?" if near else ""
+        facts = {"key": name, "name": name, "table": "Megatron-LM", "hint": hint}
+        yield Fault("unknown-key", path, {**facts, **key_meant(hint, path, names)})
+
+    def _fault(self, spec: Key, name: str, value: Any, wrong: Wrong) -> Fault:
+        facts = {"key": name, "value": value, "hint": "", **wrong.facts}
+        if wrong.kind == "value-not-allowed" and spec.base == "str":
+            hint = self.hints.for_value(spec, value)
+            facts |= {"hint": hint, **value_meant(hint, value)}
+        return Fault(wrong.kind, (name,), facts)
+
+
+def _unresolved(raw: dict[str, Any], keys: dict[str, Key]) -> list[str]:
+    """Return what may be more flags: words behind those that take no value too."""
+    words, unknown = raw.get("unresolved"), raw.get("unknown")
+    found = [*words] if isinstance(words, list) else []
+    for name, reason in unknown.items() if isinstance(unknown, dict) else ():
+        if name in keys and keys[name].base == "bool":
+            found.append(reason)
+    return found
+
+
+def _names() -> frozenset[str]:
+    """Return the names of all flags, of every release that was read."""
+    with open(path_of("megatron_lm", "flags.toml"), "rb") as file:
+        return frozenset(tomllib.load(file)["names"])
+
+
+def _taken(spec: Key, value: Any) -> Any:
+    """Return the value of a flag, ``None`` if it is unknown; raises ``Wrong``."""
+    if spec.base == "bool":
+        if not isinstance(value, bool | None):
+            raise Wrong("wrong-type", type="a flag without a value")
+        return value is not False
+    if value is True:
+        raise Wrong("wrong-type", type=IN_WORDS.get(spec.base, "a list of words"))
+    if value is None:
+        return None
+    if spec.base.startswith("list"):
+        words = value if isinstance(value, list) else [value]
+        return None if None in words else words
+    if isinstance(value, list):
+        return None  # further words may belong to what is not resolved
+    if spec.base == "str":
+        value = str(value)
+    if not of_type(spec.base, value):
+        raise Wrong("wrong-type", type=spec.kind)
+    if spec.allowed and value not in spec.allowed:
+        raise Wrong("value-not-allowed", allowed=spec.allowed)
+    return value
+
+
+def _pad(values: dict[str, Any]) -> None:
+    """Pad the vocabulary, as the tokenizer does; unknown if only that says its size."""
+    whole, words = values.get("padded_vocab_size"), values.pop("vocab_size", None)
+    parts = ("make_vocab_size_divisible_by", "tensor_model_parallel_size")
+    if isinstance(whole, int):
+        values["vocab_size"] = whole
+    elif isinstance(words, int) and all(values.get(part) for part in parts):
+        unit = values[parts[0]] * values[parts[1]]
+        values["vocab_size"] = -(-words // unit) * unit
+
+
+def _missing(raw: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the flags that are required and not given."""
+    wanted = {name: (name,) for name in REQUIRED} | ALTERNATIVES
+    for name, names in wanted.items():
+        if not any(map(raw.__contains__, names)):
+            yield Fault("missing-key", (), {"key": name, "name": name})

@@ -1,0 +1,128 @@
+"""Scripts as documents: the flags of the run, where they stand, and edits of them."""
+
+import pytest
+
+from fp8tune.formats import parse
+from fp8tune.formats.bash.document import Document
+from fp8tune.formats.document import Unreadable
+from fp8tune.formats.edits import CannotEdit, apply
+from tests.each import each
+
+SCRIPT = """\
+#!/bin/bash
+# --num-layers 99 is not this run's
+TP=2
+DTYPE="fp8"
+MODEL=(
+    --num-layers 32  # layers
+    --tensor-model-parallel-size $TP
+    --swiglu
+)
+FP8=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    FP8+=("--fp8-format hybrid" "--fp8-margin 0")
+fi
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+    ${MODEL[@]} ${FP8[@]} --lr=3e-4 --data-path 0.5 a 0.5 b --save "$OUT"
+"""
+
+
+def flags(script):
+    values = parse(script.encode(), "run.sh").values
+    return {key: value for key, value in values.items() if key not in ("launcher",)}
+
+
+def test_flags_of_the_run():
+    document = parse(SCRIPT.encode(), "run.sh")
+    assert document.values == {
+        "program": "pretrain_gpt.py",
+        "launcher": ["torchrun", "--nproc_per_node", "8"],
+        "num_layers": 32,
+        "tensor_model_parallel_size": 2,
+        "swiglu": True,
+        "fp8_format": "hybrid",
+        "fp8_margin": 0,
+        "lr": 3e-4,
+        "data_path": [0.5, "a", 0.5, "b"],
+        "save": None,
+        "unknown": {"save": "$OUT is not set in the script"},
+        "unresolved": [],
+    }
+    spans = {
+        key: document.text[start:end]
+        for (key,), (start, end) in document.spans.values.items()
+    }
+    assert spans == {
+        "program": "pretrain_gpt.py",
+        "num_layers": "32",
+        "fp8_format": "hybrid",
+        "fp8_margin": "0",
+        "lr": "3e-4",
+    }
+    assert document.lines.position(document.span(("swiglu",), "value")[0]) == (8, 7)
+
+
+@each(
+    ("script", "found"),
+    [
+        ("torchrun train.py --a 1 $MORE", {"a": 1, "unresolved": ["$MORE is not set"]}),
+        ("torchrun train.py --a $X ${Y[@]}", {"a": None, "unresolved": []}),
+        ("torchrun train.py --bf16 -5 --a -x", {"bf16": -5, "a": True}),
+        ("bash -c 'python train.py --a b'", {"a": "b"}),
+        ("A=(--x 1); A+=(--y 2)\npython train.py ${A[*]}", {"x": 1, "y": 2}),
+        ("if cmd; then A='--x 1'; fi\npython t.py $A --y", {"y": True}),
+        ("python t.py --fp8_format hybrid --a", {"--fp8_format": "hybrid", "a": True}),
+    ],
+)
+def test_words_of_a_command(script, found):
+    values = flags(script)
+    told = {key: values[key] for key in found if key != "unresolved"}
+    assert told == {key: v for key, v in found.items() if key != "unresolved"}
+    if found.get("unresolved"):
+        assert values["unresolved"][0].startswith(found["unresolved"][0])
+
+
+def test_no_run_and_several_runs():
+    assert parse(b"echo hello\n", "run.sh").values == {}
+    two = "python a.py --x 1 --y 2\npython b.py --x 1 --y 3\n"
+    with pytest.raises(Unreadable, match="several runs"):
+        parse(two.encode(), "run.sh")
+    with pytest.raises(Unreadable, match="line 1: a quote is not closed"):
+        parse(b'python a.py --x "1\n', "run.sh")
+    with pytest.raises(Unreadable, match="64 KiB"):
+        parse(b"#" * (1 << 17), "run.sh")
+
+
+@each(
+    ("values", "line"),
+    [
+        ({"num_layers": 16}, "    --num-layers 16  # layers"),
+        ({"fp8_format": "e4m3"}, '    FP8+=("--fp8-format e4m3" "--fp8-margin 0")'),
+        ({"bf16": True}, '    FP8+=("--fp8-format hybrid" "--fp8-margin 0 --bf16")'),
+        ({"swiglu": False}, "    --tensor-model-parallel-size $TP"),
+    ],
+)
+def test_edits(values, line):
+    document = Document(SCRIPT)
+    edits = list(document.set_values({(key,): v for key, v in values.items()}))
+    text = apply(document.text, edits)
+    if "bf16" not in values:
+        assert line in text.split("\n")
+    after = document.read(text)
+    expected = document.values | values
+    assert {k: v for k, v in expected.items() if v is not False} == after
+
+
+@each("values", [{"tensor_model_parallel_size": 4}, {"data_path": ["c"]}])
+def test_what_is_not_edited(values):
+    document = Document(SCRIPT)
+    with pytest.raises(CannotEdit):
+        list(document.set_values({(key,): v for key, v in values.items()}))
+
+
+def test_a_flag_twice_with_another_value():
+    document = Document("python a.py --x 1 --y 2 \\\n  --x 3 --y 2\n")
+    assert document.values["x"] == 3
+    [again] = document.repeated
+    assert (again.path, document.text[slice(*again.span)]) == (("x",), "x")
+    assert again.first < again.span

@@ -1,0 +1,90 @@
+"""Who starts the workers of a search, and what is said before they run."""
+
+import pytest
+
+from fp8tune.search import CannotSearch
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.start_workers import check_workers, how_to_join, new_study_note
+from fp8tune.search.study import Study
+from tests.each import each
+from tests.report.studies import plan, study
+from tests.sample import SMALL_MODEL
+
+
+@each(
+    ("budget", "heartbeat", "most"),
+    [
+        ("40s", "10s", ""),  # the default, whatever the budget
+        ("2h", "2m", ""),
+        ("2h", "121s", "after 12 min of a budget of 2 h 0 min; give 120s or less"),
+        ("4m", "1h", "after 6 h 0 min of a budget of 4 min; give 10s or less"),
+    ],
+)
+def test_a_lost_worker_is_noticed_in_a_tenth_of_the_budget(budget, heartbeat, most):
+    options = SearchOptions("a.toml", budget, workers=2, heartbeat=heartbeat)
+    if not most:
+        check_workers(options)
+        return
+    with pytest.raises(CannotSearch) as error:
+        check_workers(options)
+    noticed = f"--heartbeat {heartbeat}: a lost worker would be noticed {most}"
+    assert str(error.value) == noticed
+
+
+@each(
+    ("place", "said"),
+    [
+        (
+            "/a b/study.journal",
+            "in this folder: fp8tune worker --storage '/a b/study.journal' --study a-1",
+        ),
+        (
+            "postgresql://db/tuning",
+            "in this folder: fp8tune worker --storage postgresql://db/tuning "
+            "--study a-1",
+        ),
+        (
+            "postgresql://me:secret@db/tuning",
+            "in this folder and with FP8TUNE_STORAGE=postgresql://me:***@db/tuning: "
+            "fp8tune worker --study a-1",
+        ),
+    ],
+)
+def test_how_a_worker_is_started(place, said):
+    waits = "waits for workers; on each machine type, "
+    assert how_to_join(place, "a-1") == f"{waits}{said}"
+
+
+@each(
+    ("machine", "other", "text", "note"),
+    [
+        ("", "H200", "", "a new study: a-1 was measured on this machine, and"),
+        ("H200", "", "", "a new study: a-1 was measured by workers that may run on"),
+        ("H200", "H100", "", ""),
+        ("", "", "", ""),
+        ("", "H200", "# another config\n", ""),
+    ],
+)
+def test_an_earlier_study_that_is_not_continued_is_named(
+    tmp_path_factory, machine, other, text, note
+):
+    folder = tmp_path_factory.mktemp("s")
+    study(folder / "a-1", [], plan(), machine=other)
+    study(folder / "b-2", [], plan(), machine=other)
+    made = plan(f"{text}{plan().config.data.decode()}")
+    own = Study(made.space, study(folder / "a-3", [], made, machine=machine))
+    options = SearchOptions("a.toml", "2h", studies=str(folder), workers=0)
+    found = new_study_note(own, options)
+    assert found.startswith(note)
+    assert bool(found) == bool(note)
+
+
+def test_workers_that_cannot_be_started_leave_no_study(
+    fp8tune, project, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", "/nowhere")  # no Slurm here
+    project({"a.toml": f"{SMALL_MODEL}[train]\nseq_len = 32\n"})
+    search = ("search", "a.toml", "--budget", "3m", "--device", "cpu")
+    done = fp8tune(*search, "--slurm", "partition=gpu")
+    assert "no squeue on this machine" in done.err
+    assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]

@@ -1,0 +1,64 @@
+"""What ends ``accelerate launch`` before the script starts."""
+
+from tests.each import each
+
+FILE = "distributed_type: MULTI_GPU\nmixed_precision: fp8\nnum_processes: 8\n"
+FSDP = FILE.replace("MULTI_GPU", "FSDP") + "fsdp_config:\n  fsdp_version: 2\n"
+DEEPSPEED = FILE.replace("MULTI_GPU", "DEEPSPEED")
+
+
+@each(
+    ("text", "faults"),
+    [
+        (FILE, []),
+        (FSDP, []),
+        (FILE.replace("fp8", "FP8"), []),
+        (FILE.replace("fp8", "fp9"), [("value-not-allowed", "mixed_precision")]),
+        (FILE.replace("fp8", "no"), [("value-not-allowed", "mixed_precision")]),
+        (FILE.replace("MULTI_GPU", "DDP"), [("value-not-allowed", "distributed_type")]),
+        ("num_processes: 8\n", [("missing-key", "distributed_type")]),
+        ("distributed_type: MULTI_GPU\n", [("launch-refused", "num_processes")]),
+        ("distributed_type: 'NO'\n", []),
+        (FILE + "gpu_ids: 0\n", [("launch-refused", "gpu_ids")]),
+        (FILE + "gpu_ids: '0'\n", [("launch-refused", "gpu_ids")]),
+        (FILE + "gpu_ids: '0,1'\n", []),
+        (FILE + "num_machines: '2'\n", [("launch-refused", "num_machines")]),
+        (
+            FILE + "main_process_port: 70000\n",
+            [("launch-refused", "main_process_port")],
+        ),
+        (FILE + "fp8_backend: AO\n", [("unknown-key", "fp8_backend")]),
+        (FILE + "fp8_config: AO\n", []),
+        (
+            FILE + "fp8_config: {override_linear_precision: [true]}\n",
+            [("launch-refused", "fp8_config.override_linear_precision")],
+        ),
+        (
+            FILE + "dynamo_config: {dynamo_backend: NO}\n",
+            [("value-not-allowed", "dynamo_config.dynamo_backend")],
+        ),
+        (
+            FSDP + "  fsdp_sync_module_states: false\n",
+            [("launch-refused", "fsdp_config.fsdp_sync_module_states")],
+        ),
+        (
+            DEEPSPEED + "deepspeed_config: ds.json\n",
+            [("section-not-a-table", "deepspeed_config")],
+        ),
+        (
+            "compute_environment: AMAZON_SAGEMAKER\n" + FILE,
+            [("launch-refused", "compute_environment")],
+        ),
+    ],
+)
+def test_refusals(load, text, faults):
+    assert [(fault.kind, fault.facts["key"]) for fault in load(text).faults] == faults
+
+
+def test_releases_differ(load):
+    text = FILE + "dynamo_config: {backend: nope}\nipex_config: {ipex: true}\n"
+    kinds = {v: [f.kind for f in load(text, v).faults] for v in ("1.12.0", "1.14.0")}
+    assert kinds == {
+        "1.12.0": ["unread-key"],  # `backend` alone is not dynamo's
+        "1.14.0": ["unknown-key", "value-not-allowed"],
+    }

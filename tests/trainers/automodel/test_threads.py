@@ -1,0 +1,55 @@
+"""Reports of users: the config that they gave, rebuilt, gets the finding."""
+
+from benchmarks.judged import report_of
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.ruleset import Rules
+from tests.each import each
+
+# Automodel#1085: FP8 trains, and dies when the first checkpoint is saved
+SAVES = """
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  global_batch_size: 32
+  local_batch_size: 1
+  ckpt_every_steps: 100
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B
+checkpoint:
+  enabled: true
+  model_save_format: safetensors
+distributed:
+  strategy: fsdp2
+  enable_compile: true
+fp8:
+  enabled: true
+  recipe_name: tensorwise
+  enable_fsdp_float8_all_gather: true
+  precompute_float8_dynamic_scale_for_fsdp: true
+  filter_fqns: ["lm_head"]
+packed_sequence:
+  packed_sequence_size: 8192
+"""
+
+
+def rules_of(text):
+    report = report_of(Rules(read_builtin(), {}), "recipe.yaml", text, "")
+    return [found.rule for found in report.diagnostics]
+
+
+@each(
+    ("old", "new", "rules"),
+    [
+        ("", "", ["fp8-all-gather-with-safetensors"]),
+        ("model_save_format: safetensors", "save_consolidated: false", [...]),
+        ("safetensors", "torch_save", []),
+        ("  enabled: true\n  model", "  enabled: false\n  model", []),
+        ("recipe_name: tensorwise", "recipe_name: rowwise", ["tensorwise-settings"]),
+    ],
+)
+def test_all_gather_and_safetensors(old, new, rules):
+    found = rules_of(SAVES.replace(old, new) if old else SAVES)
+    if rules == [...]:
+        rules = ["fp8-all-gather-with-safetensors"]
+    assert len(found) == len(rules)
+    assert all(f.startswith(r) for f, r in zip(found, rules, strict=True))

@@ -1,0 +1,41 @@
+"""An Axolotl config as a job."""
+
+from tests.each import each
+
+START = """
+base_model: a/b
+datasets: [{path: x, type: alpaca}]
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+sequence_len: 4096
+learning_rate: 1e-5
+"""
+
+
+@each(
+    ("more", "expected"),
+    [
+        ("bf16: auto", ("bf16", "", "none", False)),
+        ("bf16: auto\nfp8: true", ("fp8", "tensorwise", "none", False)),
+        (
+            "fp8: true\nfp8_config: {recipe: rowwise}\ntorch_compile: auto",
+            ("fp8", "rowwise", "none", True),
+        ),
+        (
+            "bf16: true\nfp8: true\nrl: dpo\ngradient_checkpointing: true",
+            ("bf16", "", "full", False),
+        ),
+        ("bf16: false\nfp8: true\nrl: dpo", ("fp8", "tensorwise", "none", False)),
+        ("bf16: false\nfp16: true", ("fp16", "", "none", False)),
+        (
+            "fsdp_version: 2\nfsdp_config: {fsdp_activation_checkpointing: true}",
+            ("bf16", "", "full", False),
+        ),
+    ],
+)
+def test_precision_recipe_checkpointing_compile(job, more, expected):
+    mine = job(START + more)
+    names = ("precision", "fp8_recipe", "ac", "compile")
+    assert tuple(mine[name] for name in names) == expected
+    sizes = (mine["micro_batch"], mine["grad_accum"], mine["seq_len"])
+    assert (*sizes, mine["learning_rate"]) == (2, 4, 4096, 1e-5)

@@ -1,0 +1,46 @@
+"""Reports of users: the config that they gave, rebuilt, gets the finding."""
+
+import pytest
+
+from fp8tune.job import Unknown
+
+# LlamaFactory#9500: FP8 training silently falls back to BF16
+SILENT_BF16 = """
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+fp8: true
+fp8_backend: te
+dataset: alpaca_en_demo
+template: qwen
+cutoff_len: 512
+max_samples: 100
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+learning_rate: 5.0e-05
+num_train_epochs: 1
+bf16: true
+output_dir: test_fp8_output
+overwrite_output_dir: true
+"""
+
+
+def test_llama_factory_9500(found):
+    assert found(SILENT_BF16, "0.9.4") == {"fp8-never-read": "fp8"}
+    assert found(SILENT_BF16) == {}
+    torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
+    assert found(torchao) == {"fp8-lost-on-transformers-5": "fp8"}
+
+
+def test_what_decides_is_the_release_of_transformers(job):
+    torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
+    precisions = [
+        job(torchao, transformers=release)["precision"]
+        for release in ("4.57.6", "5.6.0")
+    ]
+    assert precisions == ["fp8", "bf16"]
+    with pytest.raises(Unknown, match="transformers"):
+        job(torchao)["precision"]
+    assert job(SILENT_BF16)["precision"] == "fp8"
+    assert job(SILENT_BF16, "0.9.4")["precision"] == "bf16"

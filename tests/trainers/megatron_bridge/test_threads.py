@@ -1,0 +1,47 @@
+"""Reports of users: the overrides that they gave, rebuilt, get the finding."""
+
+from benchmarks.judged import report_of
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.ruleset import Rules
+from tests.each import each
+
+RUN = """
+train:
+  train_iters: 1000
+  micro_batch_size: 1
+  global_batch_size: 128
+model:
+  tensor_model_parallel_size: 2
+"""
+CLASS = "_target_: megatron.bridge.training.mixed_precision.MixedPrecisionConfig"
+
+
+def rules_of(text):
+    report = report_of(Rules(read_builtin(), {}), "overrides.yaml", text, "")
+    return [found.rule for found in report.diagnostics]
+
+
+@each(
+    ("more", "rules"),
+    [
+        # Megatron-Bridge#638: MXFP8 with E5M2 gradients diverges
+        (
+            f"mixed_precision:\n  {CLASS}\n  bf16: true\n  fp8: hybrid\n"
+            "  fp8_recipe: mxfp8\n",
+            ["e5m2-gradients-with-mxfp8"],
+        ),
+        ("mixed_precision: bf16_with_mxfp8_mixed\n", []),
+        # ms-swift#7290: LoRA on weights in blockwise FP8
+        (
+            f"mixed_precision:\n  {CLASS}\n  bf16: true\n  fp8: e4m3\n"
+            "  fp8_recipe: blockwise\n  fp8_param_gather: true\npeft:\n  dim: 16\n",
+            ["fp8-weights-with-lora"],
+        ),
+        ("  fp8: hybrid\n", ["precision-overwritten"]),
+        ("mixed_precision: bf16_with_fp8_mixed\n", ["value-not-allowed"]),
+        ("mixed_precision:\n  fp8: hybrid\n", ["precision-without-target"]),
+        ("optimiser:\n  lr: 0.0003\n", ["unknown-key-ignored"]),
+    ],
+)
+def test_overrides(more, rules):
+    assert rules_of(RUN + more) == rules

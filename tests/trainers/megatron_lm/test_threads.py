@@ -1,0 +1,73 @@
+"""Reports of users: the flags that they gave, rebuilt, get the finding.
+
+Where no rule can know, ``fp8tune estimate`` or ``verify`` answers instead: how much FP8
+gains (Megatron-LM#396, #860, ms-swift#6980) and needs (#1236, ms-swift#9371).
+"""
+
+from benchmarks.judged import report_of
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.ruleset import Rules
+from tests.each import each
+
+MODEL = """\
+#!/bin/bash
+GPT_ARGS="
+    --num-layers 32
+    --hidden-size 4096
+    --num-attention-heads 32
+    --seq-length 4096
+    --max-position-embeddings 4096
+    --micro-batch-size 1
+    --global-batch-size 128
+    --train-iters 1000
+    --lr 0.00015
+"
+torchrun --nproc_per_node 8 pretrain_gpt.py $GPT_ARGS """
+
+
+def rules_of(text, name="run.sh"):
+    report = report_of(Rules(read_builtin(), {}), name, text, "")
+    return [found.rule for found in report.diagnostics]
+
+
+@each(
+    ("flags", "rules"),
+    [
+        # Megatron-LM#883: FP8 with and without --bf16
+        ("--fp8-format hybrid", ["fp8-without-bf16"]),
+        ("--fp8-format hybrid --bf16", []),
+        # ms-swift#8001: FP8 weights with moments in bf16
+        (
+            "--bf16 --fp8-format e4m3 --fp8-recipe delayed --fp8-param-gather"
+            " --use-distributed-optimizer --use-precision-aware-optimizer"
+            " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
+            ["low-moments-with-fp8-weights"],
+        ),
+        # Megatron-Bridge#638, with Megatron-LM's flags
+        (
+            "--bf16 --fp8-format hybrid --fp8-recipe mxfp8",
+            ["e5m2-gradients-with-mxfp8"],
+        ),
+        ("--bf16 --fp8-format hybrid --transformer-impl local", ["fp8-with-local"]),
+        ("--bf16 --fp8-recipe tensorwise", ["fp8-flags-without-format"]),
+        ("--bf16 --fp8-format e5m2", ["value-not-allowed"]),
+        ("--bf16 --fp8-fromat hybrid", ["unknown-key"]),
+        ("--bf16 --hidden-size 4096.0", ["duplicate-key", "wrong-type"]),
+    ],
+)
+def test_flags(flags, rules):
+    found = rules_of(MODEL + flags + "\n")
+    assert [name[: len(rule)] for name, rule in zip(found, rules, strict=True)] == rules
+
+
+def test_what_may_be_among_unknown_words_is_open():
+    assert rules_of(MODEL + "--fp8-format hybrid $MORE\n") == ["unresolved-flags"]
+    assert rules_of(MODEL.replace("32\n", "32 $MORE\n", 1) + "--bf16\n") == [
+        "unresolved-flags"
+    ]
+
+
+def test_another_program_may_have_flags_of_its_own():
+    mine = MODEL.replace("pretrain_gpt.py", "pretrain_mine.py")
+    assert rules_of(mine + "--bf16 --my-own-flag 1\n") == []
+    assert rules_of("torchrun train.py --bf16 --epochs 3\n") == []
