@@ -32,6 +32,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "invalid-yaml": ("reason", "hint"),
     "duplicate-key": ("key", "line"),
+    "duplicate-key-refused": ("key", "line"),
     "byte-order-mark": (),
     "unknown-key": (
         *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
-from fp8tune.formats.toml.document import parse
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -38,9 +39,15 @@ class Case(NamedTuple):
     text: str
     target: Target = Target()
     trainer: str = ""
+    format: str = "toml"
 
     def look(self, data):
-        return check("a.toml", data, RULES, self.target, only=self.trainer)
+        path = f"a.{self.format}"
+        return check(path, data, RULES, self.target, only=self.trainer)
+
+
+def case_of(example, name=""):
+    return Case(name, plain_config(example), format=example.format)
 
 
 def examples():
@@ -68,15 +75,15 @@ def samples():
 
 
 CORPUS = [
-    *(Case(name, plain_config(example)) for _, name, example in examples()),
+    *(case_of(example, name) for _, name, example in examples()),
     *labelled(),
     *samples(),
 ]
 FIXED = [(rule, example) for rule, _, example in examples() if example.fixed]
 
 
-def the_finding(rule, data):
-    found = Case("", "").look(data).diagnostics
+def the_finding(rule, data, form):
+    found = Case("", "", format=form).look(data).diagnostics
     (found,) = (d for d in found if d.rule == rule.name)
     return found
 
@@ -84,11 +91,11 @@ def the_finding(rule, data):
 @each(("rule", "example"), FIXED)
 def test_a_fix_makes_what_the_example_says(rule, example):
     before = plain_config(example).encode()
-    found = the_finding(rule, before)
+    found = the_finding(rule, before, example.format)
     after = fixed_bytes(before, [found])
     assert after.decode() == example.fixed
-    parse(after)
-    left = Case("", "").look(after)
+    parse(after, f"a.{example.format}")
+    left = case_of(example).look(after)
     assert rule.name not in [d.rule for d in left.diagnostics]
     assert not left.skipped
 
@@ -98,7 +105,7 @@ def test_only_edited_bytes_change(rule, example):
     before = plain_config(example)
     bom = before.startswith("\ufeff")
     text, end = "", 0
-    for change in the_finding(rule, before.encode()).fix.edits:
+    for change in the_finding(rule, before.encode(), example.format).fix.edits:
         text += before[end : change.start + bom] + change.text
         end = change.end + bom
     assert text + before[end:] == example.fixed != before
@@ -106,7 +113,7 @@ def test_only_edited_bytes_change(rule, example):
 
 @each(("rule", "example"), FIXED)
 def test_all_fixes_together_come_to_an_end(rule, example):
-    case = Case("", plain_config(example))
+    case = case_of(example)
     once = apply_fixes(case.text.encode(), case.look, unsafe=True)
     assert once.fixed
     assert apply_fixes(once.data, case.look, unsafe=True).fixed == ()
@@ -121,29 +128,59 @@ NO_LAYOUT = {
 }
 """Rules about bytes and comments, which another layout does not have."""
 
+READ = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
+LAID_OUT = [
+    (rule, example)
+    for rule, example in FIXED
+    if rule.name not in NO_LAYOUT and example.format in READ
+]
+
 
 @each("newline", ["\n", "\r\n"])
-@each(("rule", "example"), [c for c in FIXED if c[0].name not in NO_LAYOUT])
+@each(("rule", "example"), LAID_OUT)
 def test_a_fix_means_the_same_in_every_layout(rule, example, newline):
     """Headers, dotted keys, inline tables, comments: the values are the example's.
 
     A comment inside an array may stand in a fix's way.
     """
-    config = plain_config(example)
+    config, read = plain_config(example), READ[example.format]
     comments = "".join(re.findall(r"^#.*\n", config, re.MULTILINE))
-    expected, written = tomllib.loads(example.fixed), 0
-    for seed in range(12):
-        writer = Writer(random.Random(seed), bare=seed % 2 == 0)
-        text = writer.document(tomllib.loads(config))
+    expected, written = read(example.fixed), 0
+    for text in layouts(read(config), example.format):
         data = (comments + text).replace("\n", newline).encode()
-        if tomllib.loads(data.decode()) != tomllib.loads(config):
+        if read(data.decode()) != read(config):
             continue
-        found = the_finding(rule, data)
+        found = the_finding(rule, data, example.format)
         if found.fix is not None:
             written += 1
-            after = tomllib.loads(fixed_bytes(data, [found]).decode())
+            after = read(fixed_bytes(data, [found]).decode())
             assert without_empty(after) == without_empty(expected)
     assert written
+
+
+class _Quoting(yaml.SafeDumper):
+    """Quotes every string, which some loader may take for a number."""
+
+    def represent_str(self, data):
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"')
+
+
+_Quoting.add_representer(str, _Quoting.represent_str)
+
+
+def layouts(values, form):
+    """The same values in other layouts of a format."""
+    if form == "toml":
+        for seed in range(12):
+            yield Writer(random.Random(seed), bare=seed % 2 == 0).document(values)
+    elif form == "yaml":
+        for flow in (False, None, True):
+            yield yaml.dump(values, Dumper=_Quoting, default_flow_style=flow)
+            yield yaml.dump(
+                values, Dumper=_Quoting, default_flow_style=flow, indent=4, width=20
+            )
+    else:
+        yield from (json.dumps(values, indent=indent) for indent in (None, 1, 4))
 
 
 def fix_number(rule, found, data):
@@ -153,7 +190,7 @@ def fix_number(rule, found, data):
         one.data = {**rule.data, "fix": rule.data["fix"][: number + 1]}
         others = [other for other in BUILTIN if other is not rule]
         rules = Rules([one, *others], {})
-        report = check("a.toml", data, rules, Target())
+        report = check(found.path, data, rules, Target())
         if any((d.rule, d.fix) == (rule.name, found.fix) for d in report.diagnostics):
             return number
     raise AssertionError(rule.name)
@@ -165,7 +202,7 @@ def test_every_fix_is_shown_by_an_example(rule):
     for example in rule.bad:
         if example.fixed:
             data = plain_config(example).encode()
-            shown.add(fix_number(rule, the_finding(rule, data), data))
+            shown.add(fix_number(rule, the_finding(rule, data, example.format), data))
     assert shown == set(range(len(rule.data["fix"])))
 
 
