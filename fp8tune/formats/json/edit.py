@@ -110,12 +110,12 @@ def _at(values: Any, path: Path) -> Any:
 
 def _put(values: Any, path: Path, value: Any) -> None:
     """Set a value, and create the tables above it."""
+    last: Any = path[-1]
     for part in path[:-1]:
         if isinstance(values, dict):
             values = values.setdefault(part, {})
         elif isinstance(values, list) and part in range(len(values)):
             values = values[part]
-    last = path[-1]
     has_room = isinstance(values, dict) or (
         isinstance(values, list) and last in range(len(values))
     )

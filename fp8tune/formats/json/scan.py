@@ -1,9 +1,9 @@
 """Read JSON with the liberties of Hjson, and note where every key and value stands.
 
-Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values: comments
-(``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes, texts in
-``'''``, commas that are missing or too many at an end, no braces around the whole file.
-For a ``strict`` text, which Python's ``json`` has accepted, only the places count.
+Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values:
+comments (``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes,
+texts in ``'''``, commas that are missing or too many at an end, no braces around the
+whole file. For a ``strict`` text, which Python's ``json`` has accepted, only the places count.
 
 Source: hjson 3.1.0, decoder.py.
 """
@@ -146,7 +146,7 @@ class Scanner:
         """Drop the spans inside a value that a later one replaces."""
         for table in self.spans:
             for inner in [p for p in table if p[: len(path)] == path]:
-                del table[inner]  # type: ignore[attr-defined]
+                del table[inner]
 
     def key(self, at: int) -> tuple[str, int]:
         """Return the key that starts here, and where it ends."""
@@ -172,7 +172,7 @@ class Scanner:
         if "0" <= text[at] <= "9" or text[at] == "-":
             number = _NUMBER.match(text, at)
             if number is not None and number.end() == stop:
-                return _number(*number.groups(), at), at + len(word)
+                return _number(number, at), at + len(word)
         line = text[at : _end(_LINE_END, text, at)].strip()
         return line, at + len(line)
 
@@ -248,8 +248,9 @@ def _end(pattern: re.Pattern[str], text: str, at: int, *, match: bool = False) -
     return found.end() if match else found.start()
 
 
-def _number(whole: str, fraction: str | None, power: str | None, at: int) -> Any:
+def _number(match: re.Match[str], at: int) -> Any:
     """Return a number: an ``int`` if it has no fraction and is below 1e10."""
+    whole, fraction, power = match.groups()
     try:
         if not (fraction or power):
             return int(whole)

@@ -59,6 +59,11 @@ def batch_starts(
     )
 
 
+def no_batch_size(train_batch_size: Any, train_micro_batch_size_per_gpu: Any) -> bool:
+    """Whether the file has no batch size at all; ``"auto"`` is one."""
+    return train_batch_size is None and train_micro_batch_size_per_gpu is None
+
+
 def _divisors(number: int) -> list[int]:
     """The divisors of a number, or for a batch what its ranks may be."""
     return [n for n in range(1, min(number, 100_000) + 1) if number % n == 0]

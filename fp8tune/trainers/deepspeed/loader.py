@@ -87,14 +87,16 @@ class _Run:
                 self.section(key, value)
             elif key not in self.schema.top_keys:
                 self.unread(key)
+        self.values["uses_auto"] = _has_auto(raw)
+        self.together(raw)
+
+    def together(self, raw: dict[str, Any]) -> None:
+        """Check the values, with the defaults of sections that are not written."""
         for section in ("zero_optimization", "bf16", "fp16"):
             if section not in raw:
                 self.table(self.schema.section_class(section), {}, (section,))
-        self.values["uses_auto"] = _has_auto(raw)
-        if not self.faults or all(f.kind != "section-not-a-table" for f in self.faults):
-            for path, reason in refused(raw, self.values):
-                value = _at(raw, path)
-                self.fault("refused-value", path, value=value, reason=reason)
+        for path, reason in refused(raw, self.values):
+            self.fault("refused-value", path, value=_at(raw, path), reason=reason)
 
     def unread(self, name: str) -> None:
         """Note a key at the top that DeepSpeed does not look at."""
