@@ -115,7 +115,7 @@ def _put(values: Any, path: Path, value: Any) -> None:
         if isinstance(values, dict):
             values = values.setdefault(part, {})
         elif isinstance(values, list) and part in range(len(values)):
-            values = values[part]
+            values = values[int(part)]
     has_room = isinstance(values, dict) or (
         isinstance(values, list) and last in range(len(values))
     )

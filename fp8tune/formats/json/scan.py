@@ -3,7 +3,7 @@
 Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values:
 comments (``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes,
 texts in ``'''``, commas that are missing or too many at an end, no braces around the
-whole file. For a ``strict`` text, which Python's ``json`` has accepted, only the places count.
+whole file. Of a ``strict`` text, which ``json`` has accepted, only the places count.
 
 Source: hjson 3.1.0, decoder.py.
 """

@@ -17,6 +17,10 @@ Case = tuple[Path, str]
 
 _GONE = "this feature was removed from DeepSpeed: remove the key"
 REMOVED: dict[Path, str] = {
+    ("nebula",): _GONE,
+    ("compression_training",): _GONE,
+    ("amp",): "Apex was removed: use `bf16`, `fp16` or `torch_autocast`",
+    ("quantize_training",): _GONE,
     ("sparse_gradients",): _GONE,
     ("eigenvalue",): _GONE,
     ("sparse_attention",): _GONE,
@@ -38,6 +42,16 @@ DTYPES = (
     *("torch.int8", "int8", "torch.bfloat16", "bf16", "bfloat16"),
 )
 """Names of dtypes that ``torch_autocast`` takes."""
+
+RENAMED = {
+    "cpu_offload": ("offload_optimizer",),
+    "cpu_offload_param": ("offload_param",),
+    "stage3_gather_fp16_weights_on_model_save": (
+        "stage3_gather_16bit_weights_on_model_save",
+        "gather_16bit_weights_on_model_save",
+    ),
+}
+"""Old names of keys, which exclude the new ones."""
 
 BATCH = (
     "train_batch_size",
@@ -104,11 +118,26 @@ def _zero(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
         yield (bf16, "bf16_optimizer_states"), reason
 
 
+def _renamed(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
+    """A key and the old name for it, which set the same value."""
+    table = raw.get("zero_optimization")
+    given = table if isinstance(table, dict) else {}
+    for old, new in RENAMED.items():
+        if old in given and any(given.get(n, "auto") != "auto" for n in new):
+            yield ("zero_optimization", old), f"`{new[0]}` replaces it, and is set too"
+
+
+def _times(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
+    value = raw.get("wall_clock_breakdown", False)
+    if not isinstance(value, int):
+        yield ("wall_clock_breakdown",), "it must be true or false"
+
+
 def _reduction(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
     for key in ("communication_data_type", "seq_parallel_communication_data_type"):
         value = raw.get(key, "fp32")
         known = isinstance(value, str) and value.lower() in ("fp32", "fp16", "bf16")
-        if value is not None and not known and value != "auto":
+        if value is not None and not known:
             yield (key,), "it must be fp32, fp16 or bf16"
     key = "gradient_allreduce_op"
     value = str(raw.get(key, "mean")).lower()
@@ -143,5 +172,6 @@ def _checkpoint(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
 
 
 CHECKS: tuple[Callable[[dict[str, Any], dict[str, Any]], Iterator[Case]], ...] = (
-    *(_precision, _loss_scale, _autocast, _zero, _reduction, _batch, _checkpoint),
+    *(_precision, _loss_scale, _autocast, _zero, _renamed, _times, _reduction),
+    *(_batch, _checkpoint),
 )

@@ -21,11 +21,11 @@ def is_run() -> bool:
     return True
 
 
-def _number(value: Any) -> int | None:
+def _number(value: Any) -> Any:
     """A batch size; ``None`` if it is left out. Unknown where it is no number."""
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+    if not isinstance(value, (int, float)) or value <= 0:
         raise Unknown("train_batch_size")
     return value
 
@@ -66,7 +66,7 @@ def no_batch_size(train_batch_size: Any, train_micro_batch_size_per_gpu: Any) ->
 
 def _divisors(number: int) -> list[int]:
     """The divisors of a number, or for a batch what its ranks may be."""
-    return [n for n in range(1, min(number, 100_000) + 1) if number % n == 0]
+    return [n for n in range(1, int(min(number, 100_000)) + 1) if number % n == 0]
 
 
 def _fits(batch: int, micro: int | None, steps: int | None, ranks: int) -> bool:
