@@ -31,6 +31,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "invalid-yaml": ("reason", "hint"),
+    "invalid-json": ("reason", "hint"),
     "duplicate-key": ("key", "line"),
     "duplicate-key-refused": ("key", "line"),
     "byte-order-mark": (),
