@@ -36,6 +36,8 @@ EVIDENCE = {
         "verdicts",
         "torchtitan_verdicts",
         "prime_rl_verdicts",
+        "llamafactory_verdicts",
+        "axolotl_verdicts",
         "accelerate_verdicts",
         "fixes",
         "lint_speed",

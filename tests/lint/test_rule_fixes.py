@@ -16,7 +16,7 @@ from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
-from fp8tune.lint.examples import plain_config
+from fp8tune.lint.examples import name_of, plain_config
 from fp8tune.lint.rewrite import apply_fixes, fixed_bytes
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
@@ -39,15 +39,14 @@ class Case(NamedTuple):
     text: str
     target: Target = Target()
     trainer: str = ""
-    format: str = "toml"
+    file: str = "a.toml"
 
     def look(self, data):
-        path = f"a.{self.format}"
-        return check(path, data, RULES, self.target, only=self.trainer)
+        return check(self.file, data, RULES, self.target, only=self.trainer)
 
 
 def case_of(example, name=""):
-    return Case(name, plain_config(example), format=example.format)
+    return Case(name, plain_config(example), file=name_of(example))
 
 
 def examples():
@@ -82,20 +81,20 @@ CORPUS = [
 FIXED = [(rule, example) for rule, _, example in examples() if example.fixed]
 
 
-def the_finding(rule, data, form):
-    found = Case("", "", format=form).look(data).diagnostics
+def the_finding(rule, data, case=Case("", "")):
+    found = case.look(data).diagnostics
     (found,) = (d for d in found if d.rule == rule.name)
     return found
 
 
 @each(("rule", "example"), FIXED)
 def test_a_fix_makes_what_the_example_says(rule, example):
-    before = plain_config(example).encode()
-    found = the_finding(rule, before, example.format)
+    before, case = plain_config(example).encode(), case_of(example)
+    found = the_finding(rule, before, case)
     after = fixed_bytes(before, [found])
     assert after.decode() == example.fixed
-    parse(after, f"a.{example.format}")
-    left = case_of(example).look(after)
+    parse(after, case.file)
+    left = case.look(after)
     assert rule.name not in [d.rule for d in left.diagnostics]
     assert not left.skipped
 
@@ -105,7 +104,8 @@ def test_only_edited_bytes_change(rule, example):
     before = plain_config(example)
     bom = before.startswith("\ufeff")
     text, end = "", 0
-    for change in the_finding(rule, before.encode(), example.format).fix.edits:
+    found = the_finding(rule, before.encode(), case_of(example))
+    for change in found.fix.edits:
         text += before[end : change.start + bom] + change.text
         end = change.end + bom
     assert text + before[end:] == example.fixed != before
@@ -127,6 +127,7 @@ NO_LAYOUT = {
     "unused-ignore",
 }
 """Rules about bytes and comments, which another layout does not have."""
+
 
 READ = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
 LAID_OUT = [
@@ -150,7 +151,7 @@ def test_a_fix_means_the_same_in_every_layout(rule, example, newline):
         data = (comments + text).replace("\n", newline).encode()
         if read(data.decode()) != read(config):
             continue
-        found = the_finding(rule, data, example.format)
+        found = the_finding(rule, data, case_of(example))
         if found.fix is not None:
             written += 1
             after = read(fixed_bytes(data, [found]).decode())
@@ -183,14 +184,14 @@ def layouts(values, form):
         yield from (json.dumps(values, indent=indent) for indent in (None, 1, 4))
 
 
-def fix_number(rule, found, data):
+def fix_number(rule, found, data, file):
     """Which ``[[fix]]`` of a rule was taken for a finding."""
     for number in range(len(rule.data["fix"])):
         one = Rule(rule.path, rule.category, {**rule.data}, "")
         one.data = {**rule.data, "fix": rule.data["fix"][: number + 1]}
         others = [other for other in BUILTIN if other is not rule]
         rules = Rules([one, *others], {})
-        report = check(found.path, data, rules, Target())
+        report = check(file, data, rules, Target())
         if any((d.rule, d.fix) == (rule.name, found.fix) for d in report.diagnostics):
             return number
     raise AssertionError(rule.name)
@@ -201,8 +202,9 @@ def test_every_fix_is_shown_by_an_example(rule):
     shown = set()
     for example in rule.bad:
         if example.fixed:
-            data = plain_config(example).encode()
-            shown.add(fix_number(rule, the_finding(rule, data, example.format), data))
+            data, case = plain_config(example).encode(), case_of(example)
+            found = the_finding(rule, data, case)
+            shown.add(fix_number(rule, found, data, case.file))
     assert shown == set(range(len(rule.data["fix"])))
 
 

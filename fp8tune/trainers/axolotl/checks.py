@@ -151,6 +151,12 @@ def _recipe(f: Values) -> Any:
     return inner.get("recipe", default) if isinstance(inner, dict) else default
 
 
+def evaluates(f: Values) -> Any:
+    """When the run evaluates, by its key or by the deprecated one."""
+    deprecated = f["evaluation_strategy"]
+    return deprecated if f["eval_strategy"] is None else f["eval_strategy"]
+
+
 def packs_evaluation(f: Values) -> Any:
     """Whether samples are packed for evaluation: by default as for training."""
     unset = f["eval_sample_packing"] is None and not f["eval_table_size"]
@@ -357,18 +363,16 @@ CHECKS = (
     Check(
         "eval_steps eval_strategy",
         "`eval_steps` is only for `eval_strategy: steps`",
-        lambda f, _: (
-            f["eval_strategy"] and f["eval_steps"] and f["eval_strategy"] != "steps"
-        ),
+        lambda f, _: evaluates(f) and f["eval_steps"] and evaluates(f) != "steps",
     ),
     Check(
         "eval_steps eval_strategy val_set_size",
         "evaluation needs `val_set_size` above 0 or `test_datasets`",
         lambda f, _: (
             f["val_set_size"] == 0
-            and f.any("eval_steps", "eval_strategy")
+            and (f["eval_steps"] or evaluates(f))
             and not f["test_datasets"]
-            and f["eval_strategy"] != "no"
+            and evaluates(f) != "no"
         ),
     ),
     Check(
@@ -379,11 +383,7 @@ CHECKS = (
     Check(
         "evals_per_epoch eval_strategy",
         "`evals_per_epoch` needs `eval_strategy: steps`, or none",
-        lambda f, _: (
-            f["evals_per_epoch"]
-            and f["eval_strategy"]
-            and f["eval_strategy"] != "steps"
-        ),
+        lambda f, _: f["evals_per_epoch"] and evaluates(f) and evaluates(f) != "steps",
     ),
     Check(
         "do_bench_eval",

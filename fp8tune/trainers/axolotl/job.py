@@ -15,6 +15,11 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words
 
+OWN_PLUGINS = "axolotl.integrations."
+"""What the names of the plugins that Axolotl ships begin with."""
+WITH_TRAINERS = ("diffusion", "hatchery", "kd")
+"""Those of them that bring a trainer of their own."""
+
 
 def is_run() -> bool:
     """Whether the file describes a run: always."""
@@ -35,9 +40,17 @@ def preference_trainer(
     """
     if rl or reward_model or process_reward_model:
         return True
-    if trainer_cls or plugins:
+    names = plugins if isinstance(plugins, list) else [plugins or OWN_PLUGINS]
+    if trainer_cls or not all(map(_keeps_trainer, names)):
         raise Unknown("preference_trainer")
     return False
+
+
+def _keeps_trainer(plugin: Any) -> bool:
+    """Whether a plugin leaves Axolotl's own trainer in place."""
+    name = str(plugin)
+    mine = name.removeprefix(OWN_PLUGINS).partition(".")[0]
+    return name.startswith(OWN_PLUGINS) and mine not in WITH_TRAINERS
 
 
 def bf16_on(bf16: Any, bfloat16: Any, fp16: Any) -> bool:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from fp8tune.job import Words
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.llamafactory.checks import refusals
@@ -125,8 +126,8 @@ def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
     """Keys that LLaMA-Factory has only with one release of transformers."""
     faults = []
     for release, names in _releases().get(version, {}).items():
-        other = "4" if release == "5" else "5"
-        facts = {"package": "transformers", "release": release, "other": other}
+        other = Words("4" if release == "5" else "5")
+        facts = {"package": "transformers", "release": Words(release), "other": other}
         mine = (name for name in names if name in raw)
         faults += [Fault("key-of-one-release", (n,), {"key": n, **facts}) for n in mine]
     return faults

@@ -39,4 +39,4 @@ def test_a_word_in_another_spelling(word, name):
 def test_names_of_rules_keys_and_fields_come_first():
     for name in ("may-not-fit", "micro_batch", "ac", "memory", "gemm"):
         assert not isinstance(explain(name), Term)
-    assert explain("batch_size") is None  # the command proposes train.batch_size
+    assert explain("trian.seq_len") is None  # the command proposes train.seq_len

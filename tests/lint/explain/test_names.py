@@ -107,7 +107,7 @@ def test_words_that_no_page_has(words):
         ("train.seqlen", "train.seq_len"),
         ("memory.peek_gib", "memory.peak_gib"),
         ("micro_bach", "micro_batch"),
-        ("batch_size", "train.batch_size"),
+        ("batch_size", "batch_size"),
         ("dim", "model.dim"),
         ("train.precision", "train.mixed_precision"),
         ("train.gradient_checkpointing", "train.activation_checkpointing"),
