@@ -81,7 +81,7 @@ CORPUS = [
 FIXED = [(rule, example) for rule, _, example in examples() if example.fixed]
 
 
-def the_finding(rule, data, case=Case("", "")):
+def the_finding(rule, data, case):
     found = case.look(data).diagnostics
     (found,) = (d for d in found if d.rule == rule.name)
     return found
