@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.deepspeed.hjson_texts --count 20000 --seed 1`` needs a Python
 with ``hjson`` (DeepSpeed brings it). Texts use every liberty of the format, and half
-are then damaged. Values, types, refusals and repeated keys must agree (the package stops
-at a repeated key, before what it would refuse below). For texts that ``json`` accepts,
-so must the values of ``json``.
+are then damaged. Values, types, refusals and repeated keys must agree (the package
+stops at a repeated key, before what it would refuse below). For texts that ``json``
+accepts, so must the values of ``json``.
 """
 
 from __future__ import annotations
