@@ -15,14 +15,14 @@ def test_other_json_gets_no_word(fp8tune, tmp_path):
     (tmp_path / "broken.json").write_text('{"a": ')
     (tmp_path / "deep.json").write_text("[" * 100_000)
     found = fp8tune("lint", str(tmp_path))
-    assert found.exit_code == 0
+    assert found.code == 0
     assert "json" not in found.out
 
 
 def test_a_named_file_that_is_no_config(fp8tune, tmp_path):
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {}}')
     found = fp8tune("lint", str(tmp_path / "package.json"))
-    assert found.exit_code == 2
+    assert found.code == 2
 
 
 def test_comments_silence_and_fixes_keep_all_other_bytes(fp8tune, tmp_path):

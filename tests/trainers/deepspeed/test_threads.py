@@ -20,23 +20,28 @@ def findings(text, world_size=0):
 @each(
     ("text", "world_size", "found"),
     [
-        # DeepSpeed#6914: 256 != 4 * 8 * 1
+        # DeepSpeed#6914: 8 != 2 * 1 * 1
         (
-            '{"train_batch_size": 256,\n"train_micro_batch_size_per_gpu": 4,'
-            '\n"gradient_accumulation_steps": 8}',
+            '{"train_batch_size": 8,\n"train_micro_batch_size_per_gpu": 2,'
+            '\n"gradient_accumulation_steps": 1}',
             1,
             [("deepspeed-batch-sizes", 1)],
         ),
-        # OpenRLHF#346: derived steps, 128 != 2 * 10 * 6
+        # OpenRLHF#346: 256 != 2 * 18 * 7
+        (
+            '{"train_batch_size": 256,\n"train_micro_batch_size_per_gpu": 2}',
+            7,
+            [("deepspeed-batch-sizes-on-all-ranks", 1)],
+        ),
         (
             '{"train_batch_size": 128,\n"train_micro_batch_size_per_gpu": 6}',
             0,
             [("deepspeed-batch-sizes", 1)],
         ),
-        # tensor or sequence parallelism may leave four data-parallel ranks
+        # sequence parallelism leaves four data-parallel ranks
         (
             '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1,'
-            '\n"gradient_accumulation_steps": 8}',
+            '\n"gradient_accumulation_steps": 8, "sequence_parallel_size": 2}',
             8,
             [],
         ),
