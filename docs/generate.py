@@ -37,6 +37,7 @@ EVIDENCE = {
         "torchtitan_verdicts",
         "prime_rl_verdicts",
         "accelerate_verdicts",
+        "deepspeed_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",
