@@ -30,9 +30,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-SECONDS, TRIES = 30, 4
-"""Longest time for one config, and how often one that hangs is tried: a process that is
-forked from one with threads may wait for a lock that nobody holds."""
+SECONDS, TRIES = 90, 2
+"""Longest time for one config, and how often one that hangs is tried. DeepSpeed builds
+its operators at their first use; two builds at a time wait for each other."""
 
 SIZES = {
     "vocab_size": 96,
