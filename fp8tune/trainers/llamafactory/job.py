@@ -58,8 +58,8 @@ def fp8_until(fp8_engine: str) -> float:
     """The first release of transformers with which FP8 is off.
 
     LLaMA-Factory asks for FP8 by a variable, and since 5.0 the Trainer hands Accelerate
-    the mixed precision of its arguments. For Transformer Engine it also gives Accelerate
-    a handler, unless the Trainer gives some: since 5.3 it always does.
+    the mixed precision of its arguments. For Transformer Engine it gives Accelerate a
+    handler too, unless the Trainer gives some: since 5.3 it always does.
     """
     return 5.03 if fp8_engine == "te" else 5.0
 
