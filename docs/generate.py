@@ -36,6 +36,7 @@ EVIDENCE = {
         "verdicts",
         "torchtitan_verdicts",
         "prime_rl_verdicts",
+        "nvidia_verdicts",
         "llamafactory_verdicts",
         "axolotl_verdicts",
         "accelerate_verdicts",

@@ -45,6 +45,8 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
+    "model.elsewhere": "models whose sizes stand in another file or in Python",
+    "memory.trainer": "the memory of this trainer, to which no model was fitted",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",
     "logit_bytes.whole": "whole logits on each tensor-parallel rank",

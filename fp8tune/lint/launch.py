@@ -94,6 +94,9 @@ def read_launch(
     except BadScript as error:
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
     runs = {(one.config, one.overrides, one.target): one for one in reversed(found)}
+    if not runs and _is_config(path, data):
+        lint = f"fp8tune lint {path}"
+        raise CannotLaunch(f"{path}: its flags are the config; check it so: {lint}")
     if not runs:
         launches = (about.launch for about in trainers().values())
         commands = " or ".join(filter(None, launches))
@@ -107,6 +110,19 @@ def read_launch(
             f"{path}: different runs on lines {lines}; check each: {INSTEAD}"
         )
     return next(iter(runs.values()))
+
+
+def _is_config(path: str, data: bytes) -> bool:
+    """Return whether a script is a config itself: its flags are all that is read."""
+    from fp8tune.formats import format_of, parse
+    from fp8tune.formats.document import Unreadable
+    from fp8tune.trainers.recognise import recognise
+
+    try:
+        values = parse(data, path).values if format_of(path) == "bash" else {}
+    except Unreadable:
+        return False
+    return bool(recognise(values, explicit=True, form="bash").trainer)
 
 
 INSTEAD = "fp8tune lint CONFIG --gpu h100 --world-size 16 -- OVERRIDES"

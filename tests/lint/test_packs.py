@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.packs import MAX_BYTES, MAX_FILES, read_pack
 from fp8tune.lint.rules import BadRule
+from fp8tune.trainers.about import trainers
 from tests.each import each
 from tests.lint.pack import GOOD, reason
 
@@ -126,7 +127,7 @@ def test_unreadable(tmp_path, text, said):
         (
             "since",
             'trainer = "kempnerforg"\nsince',
-            ":6:1: trainer is one of accelerate, kempnerforge, prime_rl, torchtitan; "
+            f":6:1: trainer is one of {', '.join(trainers())}; "
             "did you mean `kempnerforge`?",
         ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),

@@ -5,6 +5,7 @@ import pytest
 from fp8tune.lint.run import SHARE, Result, run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.settings import Options
+from fp8tune.trainers.about import trainers
 from tests.lint.results import FP8, names
 from tests.sample import TP, WARNING
 
@@ -64,7 +65,7 @@ def test_bad_options_are_said_even_if_there_is_no_file(project, options):
         ),
         (
             Options(trainer="x"),
-            "no trainer named 'x'; known: kempnerforge, prime_rl, torchtitan",
+            f"no trainer named 'x'; known: {', '.join(trainers())}",
         ),
         (Options(packs=("nosuch",)), "nosuch: no such folder of rules"),
     ],

@@ -87,9 +87,11 @@ class Document:
         run, else the last one.
         """
         spans = Spans({}, {}, {})
-        text = self.text
+        parts, done = [], 0
         for start, end in self.comments():
-            text = text[:start] + " " * (end - start) + text[end:]
+            parts += [self.text[done:start], " " * (end - start)]
+            done = end
+        text = "".join([*parts, self.text[done:]])
         place = text.rfind(str(self.values.get("program", "")))
         if self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))

@@ -63,7 +63,12 @@ def key_page(owner: str, name: str, key: Key, config: Config | None = None) -> K
     )
 
 
-_KINDS = {"int": "whole number", "float": "number", "bool": "true or false"}
+_KINDS = {
+    "int": "whole number",
+    "float": "number",
+    "bool": "true or false",
+    "Any": "any value",
+}
 
 
 def kind(key: Key) -> str:

@@ -249,3 +249,13 @@ def saves_safetensors(
     return bool(
         family and checkpoint_enabled and checkpoint_model_save_format == "safetensors"
     )
+
+
+def sizes() -> dict[str, Any]:
+    """Sizes of the model, which stand in the checkpoint that the file names."""
+    raise Unknown("model.elsewhere")
+
+
+def attention_passes() -> float:
+    """Forward passes that attention costs: no speed was fitted to this trainer."""
+    raise Unknown("speed.trainer")

@@ -10,6 +10,7 @@ _dist_utils.py; ``python -m benchmarks.automodel.verdicts`` compares this with t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,6 +44,8 @@ SWITCHES = (
     "fp8.emulate",
     "compile.enabled",
 )
+
+_NUMBER = re.compile(r"[-+]?[\d._]{1,20}(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 WORDS = {"none": None, "None": None} | dict.fromkeys(("true", "True"), True)
 WORDS |= dict.fromkeys(("false", "False"), False)
@@ -221,7 +224,7 @@ def translated(value: Any) -> Any:
         return WORDS[value]
     for kind in (int, float):
         try:
-            return kind(value) if value.isascii() and len(value) < 30 else value
+            return kind(value) if _NUMBER.fullmatch(value) else value
         except ValueError:
             continue
     return value

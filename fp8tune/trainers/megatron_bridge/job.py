@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Words, known
+from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.megatron_lm.job import RECIPES
 
 
@@ -49,3 +49,8 @@ def adapters(job: Job) -> bool:
 def ac_modes() -> tuple[str, ...]:
     """AC modes that wrap some module, including none."""
     return ("none", "selective", "full")
+
+
+def attention_passes() -> float:
+    """Forward passes that attention costs: no speed was fitted to this trainer."""
+    raise Unknown("speed.trainer")

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
 from fp8tune.trainers.faults import Fault, Loaded, dotted
@@ -178,3 +179,24 @@ class _Run:
             path: Path = tuple(key.split("."))
             facts = {**fault.facts, "key": key, "hint": ""}
             self.faults.append(Fault(fault.kind, path, facts))
+        self.own_checks()
+
+    def own_checks(self) -> None:
+        """What Bridge's container refuses of them."""
+        get = self.values.get
+        fp8 = get(f"{PRECISION}.fp8")
+        sharded = get("dist.use_megatron_fsdp") or get("ddp.use_megatron_fsdp")
+        weights = get(f"{PRECISION}.fp8_param_gather")
+        reuse = f"{PRECISION}.reuse_grad_buf_for_mxfp8_param_ag"
+        if sharded and get("ddp.megatron_fsdp_version") == 2 and fp8:
+            key, reason = "ddp.megatron_fsdp_version", "MFSDP V2 does not support FP8"
+            self.refused(key, reason, "set it to 1, or train in bf16")
+        mxfp8 = get(f"{PRECISION}.fp8_recipe") == "mxfp8"
+        if mxfp8 and weights and get(reuse) is False and not sharded:
+            reason = "with FP8 weights and mxfp8 it must be true"
+            self.refused(reuse, reason, "set it to true")
+
+    def refused(self, key: str, reason: str, hint: str) -> None:
+        """Note settings that are refused together."""
+        facts = {"key": key, "reason": Prose(reason), "hint": Prose(hint)}
+        self.faults.append(Fault("refused-settings", tuple(key.split(".")), facts))

@@ -26,7 +26,7 @@ RECIPES = {
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
-def precision(bf16: bool, fp16: bool, fp8_format: Any, transformer_impl: str) -> str:
+def precision(fp8_format: Any, transformer_impl: str, bf16: bool, fp16: bool) -> str:
     """Precision of the linears: FP8 only with layers of Transformer Engine."""
     if fp8_format and transformer_impl == "transformer_engine":
         return Words("fp8")
@@ -143,8 +143,8 @@ def head_dim(hidden_size: int, num_attention_heads: int, kv_channels: Any) -> in
 
 
 def ffn_size(
-    hidden_size: int,
     ffn_hidden_size: Any,
+    hidden_size: int,
     swiglu: bool,
 ) -> int:
     """Width of a dense FFN: a multiple of 64 near 8/3 of the hidden size if gated."""
@@ -175,6 +175,31 @@ def dense_ffn_layers(num_layers: int, num_experts: Any, moe_layer_freq: Any) -> 
     if str(moe_layer_freq) != "1":
         raise Unknown("moe_layer_freq")
     return 0
+
+
+def shared_experts(moe_shared_expert_intermediate_size: Any) -> int:
+    """Experts that process every token: none, or one of their whole width."""
+    return int(bool(moe_shared_expert_intermediate_size))
+
+
+def expert_size(experts: int, moe_ffn_hidden_size: Any, ffn_size: int) -> int:
+    """Width of one expert's FFN."""
+    return int(moe_ffn_hidden_size or ffn_size) if experts else 0
+
+
+def compute_bytes(precision: str) -> int:
+    """Bytes of a value in compute; inputs and outputs of FP8 linears are bf16."""
+    return 4 if precision == "fp32" else 2
+
+
+def weight_bytes() -> int:
+    """Bytes per parameter of the weights: the estimate knows no such sharding."""
+    raise Unknown("memory.trainer")
+
+
+def attention_passes() -> float:
+    """Forward passes that attention costs: no speed was fitted to this trainer."""
+    raise Unknown("speed.trainer")
 
 
 def ep(expert_model_parallel_size: int, experts: int) -> int:

@@ -38,6 +38,17 @@ def rules_of(text):
             ["fp8-weights-with-lora"],
         ),
         ("  fp8: hybrid\n", ["precision-overwritten"]),
+        (
+            "mixed_precision: bf16_with_fp8_current_scaling_mixed\n"
+            "ddp:\n  use_megatron_fsdp: true\n  megatron_fsdp_version: 2\n",
+            ["refused-settings"],
+        ),
+        (
+            f"mixed_precision:\n  {CLASS}\n  bf16: true\n  fp8: e4m3\n"
+            "  fp8_recipe: mxfp8\n  fp8_param_gather: true\n"
+            "  reuse_grad_buf_for_mxfp8_param_ag: false\n",
+            ["refused-settings"],
+        ),
         ("mixed_precision: bf16_with_fp8_mixed\n", ["value-not-allowed"]),
         ("mixed_precision:\n  fp8: hybrid\n", ["precision-without-target"]),
         ("optimiser:\n  lr: 0.0003\n", ["unknown-key-ignored"]),
