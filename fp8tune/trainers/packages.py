@@ -42,11 +42,9 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. Faults that say which ``package`` and ``release`` they are not of go.
     """
-    wanted = known.about.packages
-    if not wanted:
-        return
     found = pinned(os.path.dirname(os.path.abspath(path)))
-    releases = {f"{name}_release": found[name] for name in wanted if name in found}
+    mine = (name for name in known.about.packages if name in found)
+    releases = {f"{name}_release": found[name] for name in mine}
     loaded.values.update(releases)
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
