@@ -170,7 +170,7 @@ def test_the_modules_are_found():
 
 
 READERS = ("formats.yaml", "formats.json")
-"""Readers that need a package of their own; ``formats.parse`` finds them."""
+"""Readers that need a package of their own; ``formats.parse`` finds them by name."""
 
 
 def test_what_lint_needs_imports_nothing_heavy():

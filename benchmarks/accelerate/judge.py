@@ -30,8 +30,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-SECONDS = 120
-"""Longest time for one config."""
+SECONDS, TRIES = 30, 4
+"""Longest time for one config, and how often one that hangs is tried: a process that is
+forked from one with threads may wait for a lock that nobody holds."""
 
 SIZES = {
     "vocab_size": 96,
@@ -52,18 +53,27 @@ def main() -> int:
     context = multiprocessing.get_context("fork")
     for line in sys.stdin:
         config = json.loads(line)
-        here, there = context.Pipe(False)
-        worker = context.Process(target=_judge, args=(config, there))
-        worker.start()
-        there.close()
-        verdict: dict[str, Any] = {"error": "", "failure": "timeout", "linears": None}
-        if here.poll(SECONDS):
-            with contextlib.suppress(EOFError):
-                verdict = here.recv()
-        worker.join(2)
-        worker.kill()
-        print(json.dumps(config | verdict), flush=True)
+        verdict: dict[str, Any] | None = None
+        for _ in range(TRIES):
+            verdict = verdict or _tried(context, config)
+        missing = {"error": "", "failure": "timeout", "linears": None}
+        print(json.dumps(config | (verdict or missing)), flush=True)
     return 0
+
+
+def _tried(context: Any, config: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the verdict of a process of its own; ``None`` if it hangs."""
+    here, there = context.Pipe(False)
+    worker = context.Process(target=_judge, args=(config, there))
+    worker.start()
+    there.close()
+    verdict: dict[str, Any] | None = None
+    if here.poll(SECONDS):
+        with contextlib.suppress(EOFError):
+            verdict = here.recv()
+    worker.join(2)
+    worker.kill()
+    return verdict
 
 
 def _judge(config: dict[str, Any], pipe: Any) -> None:

@@ -33,8 +33,8 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.trainer import trainer
 
-DEVICE = ("is not supported on your device", "No module named")
-"""Words of errors that a CPU without these packages ends with, not the config."""
+DEVICE = ("is not supported on your device", "No module named", "timeout")
+"""Words of errors that a busy CPU without these packages ends with, not the config."""
 
 JUDGE = Path(__file__).with_name("judge.py")
 

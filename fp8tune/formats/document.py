@@ -128,7 +128,7 @@ class ConfigDocument(Protocol):
         """Change ``values`` to what a trainer's loader makes of the scalars.
 
         ``loader`` is what the trainer ``reads`` its configs with. Raises ``Unreadable``
-        where only a run can tell.
+        where only a run can tell, and ``InvalidText`` for what this loader refuses.
         """
 
     @property

@@ -54,13 +54,13 @@ def read_config(
     data = read(path)
     try:
         document = parse(data, path)
+        settings = settings_for(os.path.dirname(os.path.abspath(path)))
+        directive = directive_of(document)
+        names = (whose, directive.trainer, settings.trainer)
+        kind = chosen(document, names, explicit=True)
     except InvalidText as error:
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
-    settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    directive = directive_of(document)
-    names = (whose, directive.trainer, settings.trainer)
-    kind = chosen(document, names, explicit=True)
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
     known, target = trainer(kind.trainer), settings.complete(target)

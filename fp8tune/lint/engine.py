@@ -67,15 +67,15 @@ def check(
             return Report(path, [], skipped=f"{TITLES[form]} without a trainer's keys")
     try:
         document = parse(data, path)
+        directive = directive_of(document)
+        names = (only, directive.trainer, usual)
+        kind = chosen(document, names, explicit=explicit)
     except InvalidText as error:
         if only or usual or may_be_config(error.text, explicit=explicit, form=form):
             from fp8tune.lint import unparsed
 
             return unparsed.report(path, error, rules)
         return Report(path, [], skipped=f"not {TITLES[form]}")
-    directive = directive_of(document)
-    names = (only, directive.trainer, usual)
-    kind = chosen(document, names, explicit=explicit)
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
     known = trainer(kind.trainer)
@@ -388,7 +388,7 @@ def _filled(template: Template, scope: Any) -> str:
 
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
-    if document.bom and document.format != "yaml":
+    if document.bom and document.format == "toml":
         from fp8tune.formats.edits import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))

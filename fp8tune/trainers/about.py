@@ -118,12 +118,19 @@ class About:
 
 @cache
 def trainers() -> dict[str, About]:
-    """Every trainer by its name, in the order of the alphabet."""
+    """Every trainer by its name: those with TOML configs, then the others.
+
+    Each in the order of the alphabet. Where a name could mean several trainers, the
+    first is meant: estimates, trials and pages know most of those with TOML configs.
+    """
     try:
         from fp8tune._index import TRAINERS
     except ImportError:  # in a checkout
-        return {name: About(name, data) for name, data in parsed()}
-    return {name: About(name, data) for name, data in TRAINERS}
+        every = [About(name, data) for name, data in parsed()]
+    else:
+        every = [About(name, data) for name, data in TRAINERS]
+    every.sort(key=lambda about: "toml" not in about.formats)
+    return {about.name: about for about in every}
 
 
 def parsed() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -31,7 +31,9 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
     "invalid-yaml": ("reason", "hint"),
+    "invalid-json": ("reason", "hint"),
     "duplicate-key": ("key", "line"),
+    "duplicate-key-refused": ("key", "line"),
     "byte-order-mark": (),
     "unknown-key": (
         *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),

@@ -1,16 +1,18 @@
-"""What the ``config.json`` of a model in a local folder says (``shared``).
+"""What the ``config.json`` of a model says (``shared``).
 
-A trainer's ``model_path`` names the folder, relative to where it runs. A model of the
-hub is unknown: nothing is downloaded.
+A ``model_path`` names a local folder, relative to where the trainer runs, or a model of
+the hub. Nothing is downloaded: ``hub_models.toml`` knows some of the hub's models.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from typing import Any
 
 from fp8tune.job import Unknown
+from fp8tune.trainers.about import path_of
 
 MAX_BYTES = 1024 * 1024
 """Largest file that is read; configs of models have a few KB."""
@@ -20,7 +22,9 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_expe
 
 
 def local_config(model_path: str) -> dict[str, Any]:
-    """The config of a model in a local folder; unknown for one of the hub."""
+    """The config of a model in a local folder, or of a known one of the hub."""
+    if published := _published().get(model_path):
+        return published
     path = os.path.join(model_path, "config.json")
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > MAX_BYTES:
@@ -33,6 +37,16 @@ def local_config(model_path: str) -> dict[str, Any]:
         raise Unknown("model.sizes")
     text = found.get("text_config")  # of models that also see or hear
     return found | text if isinstance(text, dict) else found
+
+
+@cache
+def _published() -> dict[str, dict[str, Any]]:
+    """Return the known models of the hub by their names."""
+    import tomllib
+
+    with open(path_of("hub_models.toml"), "rb") as file:
+        models = tomllib.load(file)["model"]
+    return {name: model for model in models for name in model["names"]}
 
 
 def model_family(local_config: dict[str, Any]) -> str:

@@ -262,7 +262,7 @@ def chosen(document: ConfigDocument, names: Iterable[str], *, explicit: bool) ->
     """Whose config a file is: of the first of ``names`` that is given, else by keys.
 
     A file that was found is none if it describes a trainer. The document's values are
-    then those that this trainer's loader reads; raises ``Unreadable`` as ``read_as``.
+    then those that this trainer's loader reads; raises as ``read_as``.
     """
     kind = _chosen(document.values, document.format, names, explicit=explicit)
     if kind.trainer:

@@ -59,6 +59,18 @@ def job(known, text=FIXED, target=GPUS):
     return known.job(known.load(tomllib.loads(text)), target)
 
 
+def test_its_configs_may_be_yaml(ours, tmp_path, fp8tune):
+    ours(f'formats = ["yaml"]\nreads = "omegaconf"\n{OURS}')
+    path = tmp_path / "train.yaml"
+    text = "model: {dim: 1024, depth: 2, heads: 8}\ntrain:\n  lr: 5e-5\n  warmup: x\n"
+    path.write_text(f"{text}data: {{path: d}}\n")
+    trainer_file = str(tmp_path / "ours.toml")
+    said = fp8tune("lint", str(path), "--trainer", trainer_file, "--select", "rejected")
+    assert [line for line in said.out.splitlines() if "error[" in line] == [
+        'error[wrong-type] `train.warmup = "x"` must be a whole number'
+    ]
+
+
 def test_the_guide_shows_the_files():
     guide = (ROOT / "docs/guides/own-trainer.md").read_text(encoding="utf-8")
     assert f"```toml\n{OURS}```" in guide

@@ -80,7 +80,10 @@ CORPUS = [
 FIXED = [(rule, example) for rule, _, example in examples() if example.fixed]
 
 
-def the_finding(rule, data, case=Case("", "")):
+ALONE = Case("", "")
+
+
+def the_finding(rule, data, case=ALONE):
     found = case.look(data).diagnostics
     (found,) = (d for d in found if d.rule == rule.name)
     return found

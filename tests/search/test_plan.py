@@ -11,6 +11,7 @@ from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
 from fp8tune.search.plan import read_config, study_name
 from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records
+from fp8tune.trainers.about import trainers
 from fp8tune.trials.record import Record
 from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION
@@ -124,7 +125,7 @@ def test_what_cannot_be_planned(knobs, allow, said):
         (
             "[training]\n",
             "megatron",
-            "no trainer named 'megatron'; known: kempnerforge, prime_rl, torchtitan",
+            f"no trainer named 'megatron'; known: {', '.join(trainers())}",
         ),
         (
             "[train]\n",

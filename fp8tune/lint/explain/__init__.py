@@ -148,7 +148,7 @@ def _texts() -> Iterator[tuple[Entry, str]]:
     for rule in builtin():
         yield Entry(rule.name, rule.summary), rule.why
     for name, owners in keys().items():
-        for spec in {spec.doc: spec for spec in owners.values()}.values():
+        for spec in {s.doc: s for s in owners.values() if s.doc}.values():
             yield Entry(name, spec.doc), " ".join(spec.aka)
     names: dict[str, str] = {}
     for owner in every():
@@ -163,12 +163,8 @@ def _texts() -> Iterator[tuple[Entry, str]]:
 
 
 def every() -> list[str]:
-    """The trainers' versions, the newest of each trainer first.
-
-    Those whose keys stand at the top of YAML files, as short words, come last.
-    """
-    abouts = sorted(trainers().values(), key=lambda about: "toml" not in about.formats)
-    return [name for about in abouts for name in about.ids]
+    """The trainers' versions, the newest of each trainer first."""
+    return [name for about in trainers().values() for name in about.ids]
 
 
 def keys() -> dict[str, dict[str, Key]]:
@@ -208,11 +204,16 @@ def _names() -> Iterator[str]:
 
 
 def _list(name: str) -> ListPage | None:
-    """Return the keys of a section, the rules of a category, the facts of a group."""
+    """Return the rules of a category, the facts of a group, the keys of a section.
+
+    Where several trainers have the section, of the first that has.
+    """
+    having = (each for each in every() if name in trainer(each).schema.sections)
+    owner = next(having, "")
     entries = [
-        Entry(key, next(iter(owners.values())).doc)
+        Entry(key, owners[owner].doc)
         for key, owners in keys().items()
-        if key.partition(".")[0] == name
+        if owner in owners and key.partition(".")[0] == name
     ]
     entries += [Entry(r.name, r.summary) for r in builtin() if r.category == name]
     for fact in FACTS:

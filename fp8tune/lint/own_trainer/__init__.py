@@ -40,6 +40,7 @@ def add_trainer(path: str, folder: str = "") -> str:
     fields = Fields(file, dict(schema.dotted_keys()))
     sections = [*schema.sections]
     head = {"title": file.values["title"], "tables": sections, "harmless": sections}
+    head |= {k: file.values[k] for k in ("formats", "reads") if k in file.values}
     about = About(name, {**head, "versions": [""], "values": fields.tried()})
     renamed, computed = fields.job(about)
     run = file.values.get("run", {})

@@ -13,10 +13,16 @@ from fp8tune.suggest import closest
 
 MAX_BYTES = 1 << 18
 
+FORMATS = ("toml", "yaml", "json")
+LOADERS = ("pyyaml", "omegaconf", "json", "hjson")
+"""What may read a trainer's configs: see ``About``."""
+
 REQUIRED = ("title", "sections", "classes", "job")
 TOP: dict[str, str] = {
     "title": "a string",
     "source": "a string",
+    "formats": f"an array of {', '.join(FORMATS)}",
+    "reads": f"one of {', '.join(LOADERS)}",
     "unknown_keys": '"refused" or "ignored"',
     "quoted_values": '"refused" or "converted"',
     "sections": "a table: section = class",
@@ -52,6 +58,10 @@ _TESTS: dict[str, Callable[[Any], bool]] = {
         isinstance(value, (int, float)) and not isinstance(value, bool)
     ),
     "an array of names": lambda value: _texts(value),
+    TOP["formats"]: lambda value: (
+        _texts(value) and bool(value) and set(value) <= set(FORMATS)
+    ),
+    TOP["reads"]: lambda value: value in LOADERS,
     '"refused" or "ignored"': lambda value: value in ("refused", "ignored"),
     '"refused" or "converted"': lambda value: value in ("refused", "converted"),
     "an array of values": lambda value: (

@@ -86,7 +86,7 @@ def runner_of(name, text, **more):
 
 def config_of(name, text, data=None):
     known = trainer(name)
-    values = parse(text.encode()).values
+    values = parse(text.encode(), "a.toml").values
     return UserConfig(known, text.encode(), known.load(values), Target("", 1))
 
 
@@ -109,7 +109,7 @@ def test_each_torchtitan_gets_its_own_keys(name):
     recipe = recipe_of(config.trainer.about)
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
     made = config.for_trial({"precision": "bf16"}, added, {"scratch": "/s"})
-    values = parse(made).values
+    values = parse(made, "a.toml").values
     assert values["checkpoint"] == {enable: False}
     assert values["model"]["converters"] == []
     assert values["training"]["steps"] == 1_000_000

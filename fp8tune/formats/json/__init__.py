@@ -1,0 +1,1 @@
+"""JSON text, with the liberties of Hjson, to values, exact places and edited text."""

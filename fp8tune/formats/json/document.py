@@ -1,0 +1,200 @@
+"""One JSON file: the values that its trainer's loader reads, and where they stand.
+
+A trainer that reads ``hjson`` gets the values of that package. All others read what
+Python's ``json`` accepts, with its values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fp8tune.formats.document import (
+    InvalidText,
+    Lines,
+    Path,
+    Repeated,
+    Span,
+    Spans,
+    Unreadable,
+)
+from fp8tune.formats.edits import CannotEdit
+from fp8tune.formats.json.scan import MAX_DEPTH, Refused, Scanner, TooDeep
+
+if TYPE_CHECKING:
+    from fp8tune.formats.edits import Edit
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read [bytes]."""
+
+MAX_REPEATED = 100
+"""Most keys that are reported as repeated."""
+
+_BOM = "\ufeff"
+_STRICT = "this trainer reads JSON without comments and without Hjson's other liberties"
+
+
+class InvalidJson(InvalidText):
+    """The bytes are not JSON, nor Hjson, with the position and the reason."""
+
+    format = "json"
+
+
+def parse(data: bytes) -> Document:
+    """Parse the bytes of a file as Hjson, of which JSON is a part.
+
+    Raises ``InvalidJson``, and ``Unreadable`` beyond the bounds or without keys.
+    """
+    if len(data) > MAX_BYTES:
+        raise Unreadable("a file of more than 1 MiB is not a train config")
+    text = _decoded(data)
+    bom, text = text.startswith(_BOM), text.removeprefix(_BOM)
+    try:
+        return Document(text, bom=bom)
+    except InvalidJson:
+        if not bom and _is_json(text):  # 1e400 is JSON, and not Hjson
+            return Document(text, bom=bom, loader="json")
+        raise
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        position = Lines(before := data[: error.start].decode()).position(len(before))
+        reason = f"not UTF-8: byte 0x{data[error.start]:02x} ({error.reason})"
+        whole = data.decode(errors="replace").removeprefix(_BOM)
+        raise InvalidJson(reason, position, whole) from None
+
+
+class Document:
+    """A valid text: its values and their positions."""
+
+    format = "json"
+
+    def __init__(self, text: str, *, bom: bool, loader: str = "hjson") -> None:
+        self.text = text
+        self.bom = bom
+        self.loader = loader
+        self._scanner = self._scan()
+
+    def _scan(self) -> Scanner:
+        """Read the text, and let ``json`` say the values where it is the loader."""
+        scanner = Scanner(self.text, strict=self.loader == "json")
+        try:
+            values = scanner.document(bom=self.bom)
+        except TooDeep:
+            raise Unreadable(f"nested more than {MAX_DEPTH} deep") from None
+        except Refused as error:
+            position = self.lines.position(error.at)
+            raise InvalidJson(error.reason, position, self.text) from None
+        if scanner.strict:
+            values = json.loads(self.text)
+        if not isinstance(values, dict):
+            raise Unreadable("no train config: at its top there are no keys")
+        self.values: dict[str, Any] = values
+        return scanner
+
+    def read_as(self, loader: str) -> None:
+        """Read the text as ``hjson`` does, or as ``json``.
+
+        Raises ``InvalidJson`` for what ``json`` refuses.
+        """
+        loader = "hjson" if loader == "hjson" else "json"
+        if loader == self.loader:
+            return
+        if loader == "json":
+            self._refuse_liberties()
+        self.loader = loader
+        self._scanner = self._scan()
+
+    def _refuse_liberties(self) -> None:
+        """Raise ``InvalidJson`` if Python's ``json`` refuses the text."""
+        if self.bom:
+            position = self.lines.position(0)
+            raise InvalidJson("a byte-order mark", position, self.text, _STRICT)
+        try:
+            json.loads(self.text)
+        except json.JSONDecodeError as error:
+            position = self.lines.position(min(error.pos, len(self.text)))
+            raise InvalidJson(error.msg, position, self.text, _STRICT) from None
+        except ValueError:
+            reason = "an integer of more than 4300 digits"
+            raise InvalidJson(reason, self.lines.position(0), self.text) from None
+
+    @property
+    def spans(self) -> Spans:
+        """Spans of keys, with their quotes, and values, as offsets into ``text``."""
+        return self._scanner.spans
+
+    @property
+    def repeated(self) -> Sequence[Repeated]:
+        """Keys that stand in one object more than once; DeepSpeed refuses them."""
+        refused = self.loader == "hjson"
+        return [Repeated(*e, refused) for e in self._scanner.repeated[:MAX_REPEATED]]
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Line numbers and columns of character offsets."""
+        return Lines(self.text)
+
+    def span(self, path: Path, part: str) -> Span | None:
+        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
+        spans = self.spans
+        table = spans.values if part == "value" else spans.keys
+        return table.get(path) or spans.keys.get(path)
+
+    @property
+    def all_comments(self) -> list[Span]:
+        """All comments, those in ``/* */`` too."""
+        return self._scanner.comments
+
+    def comments(self) -> Iterator[Span]:
+        """The comments that begin with ``#``, to the end of the line."""
+        for start, end in self._scanner.comments:
+            if self.text.startswith("#", start):
+                yield start, end
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The values of another text; raises ``InvalidJson``."""
+        other = parse(text.encode(errors="surrogatepass"))
+        other.read_as(self.loader)
+        return other.values
+
+    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
+        """Set keys: replace their values, or add them to their tables."""
+        from fp8tune.formats.json import edit
+
+        return edit.set_values(self, values)
+
+    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
+        """Give a key another name."""
+        from fp8tune.formats.json import edit
+
+        return edit.rename_key(self, path, name)
+
+    def remove_key(self, path: Path) -> Edit:
+        """Remove a key with its value."""
+        from fp8tune.formats.json import edit
+
+        return edit.remove_key(self, path)
+
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
+        """Move a key with its value as written to another place."""
+        from fp8tune.formats.json import edit
+
+        return edit.move_key(self, path, to)
+
+    def add_header(self, path: Path, section: str) -> Edit:  # noqa: ARG002
+        """Refuse: a section of JSON is no line above its keys."""
+        raise CannotEdit("JSON has no headers")

@@ -1,0 +1,275 @@
+"""Read JSON with the liberties of Hjson, and note where every key and value stands.
+
+Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values:
+comments (``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes,
+texts in ``'''``, commas that are missing or too many at an end, no braces around the
+whole file. Of a ``strict`` text, which ``json`` has accepted, only the places count.
+
+Source: hjson 3.1.0, decoder.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fp8tune.formats.document import Path, Span, Spans
+
+MAX_DEPTH = 100
+"""Deepest nesting that is read; DeepSpeed's configs have about five."""
+
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_COMMENT = re.compile(r"(?:#|//)[^\r\n]*+|/\*.*?\*/", re.DOTALL)
+_BARE_KEY = re.compile(r"[^ \t\r\n:{}\[\],]++(?=([ \t\r\n]*+):)")
+_NUMBER = re.compile(r"[\t ]*(-?(?:0|[1-9]\d*))(\.\d+)?([eE][-+]?\d+)?[\t ]*")
+_STOP = re.compile(r"[\r\n,}\]#]|/[/*]|\Z")
+_LINE_END = re.compile(r"[\r\n]|\Z")
+_STRICT = re.compile(r"[^\s,\]}]++")
+_CHUNK = re.compile(r"([^'\"\\\x00-\x1f]*+)(['\"\\\x00-\x1f])")
+_ESCAPES = dict(zip("\"'\\/bfnrt", "\"'\\/\b\f\n\r\t", strict=True))
+_WORDS = {"null": None, "true": True, "false": False}
+_WHOLE_BELOW = 1e10
+"""A number without a fraction is an ``int`` below this, as ``1e3``."""
+
+
+class Refused(Exception):
+    """The text is not Hjson: the reason, and the offset."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+
+
+class TooDeep(Exception):
+    """The text is nested too deeply."""
+
+
+class Scanner:
+    """One text: its values, spans, comments, and keys that stand twice."""
+
+    def __init__(self, text: str, *, strict: bool = False) -> None:
+        self.text = text
+        self.strict = strict
+        self.spans = Spans({}, {}, {})
+        self.comments: list[Span] = []
+        self.repeated: list[tuple[Path, Span, Span]] = []
+        self.depth = 0
+
+    def document(self, *, bom: bool) -> Any:
+        """Return the value of the whole text; raises ``Refused`` and ``TooDeep``."""
+        at = self.skip(0)
+        if at == len(self.text) and not bom:
+            return {}
+        if self.text[at : at + 1] in ("{", "["):
+            value, at = self.value((), at)
+        else:
+            value, at = self.table((), at, braces=False)
+        end = self.skip(at)
+        if end < len(self.text):
+            raise Refused("there is more after the end of the value", end)
+        return value
+
+    def skip(self, at: int) -> int:
+        """Return where the next token starts, behind blanks and comments."""
+        while True:
+            blank = _BLANK.match(self.text, at)
+            at = blank.end() if blank else at
+            comment = _COMMENT.match(self.text, at)
+            if comment is None:
+                if self.text.startswith("/*", at):
+                    raise Refused("a comment that does not end", at)
+                return at
+            if not self.comments or self.comments[-1][0] < at:
+                self.comments.append(comment.span())
+            at = comment.end()
+
+    def value(self, path: Path, at: int) -> tuple[Any, int]:
+        """Return the value that starts here, and where it ends."""
+        value: Any
+        opening = self.text[at : at + 1]
+        if opening in ("{", "["):
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise TooDeep
+            read = self.table if opening == "{" else self.array
+            value, end = read(path, at + 1)
+            self.depth -= 1
+        elif self.text.startswith("'''", at):
+            value, end = self.long_string(at)
+        elif opening in ('"', "'") and opening:
+            value, end = self.string(at)
+        else:
+            value, end = self.plain(at)
+        self.spans.values[path] = (at, end)
+        return value, end
+
+    def table(
+        self, path: Path, at: int, *, braces: bool = True
+    ) -> tuple[dict[str, Any], int]:
+        """Return an object, whose brace is before ``at``, and where it ends."""
+        found: dict[str, Any] = {}
+        at = self.skip(at)
+        while not (braces and self.text.startswith("}", at)):
+            name, end = self.key(at)
+            here = (*path, name)
+            if name in found:
+                self.repeated.append((here, (at, end), self.spans.keys[here]))
+                self.forget(here)
+            self.spans.keys[here] = span = (at, end)
+            self.spans.names[here] = [span]
+            at = self.skip(end)
+            if not self.text.startswith(":", at):
+                raise Refused("a colon is missing after the key", at)
+            found[name], at = self.value(here, self.skip(at + 1))
+            at = self.after(at)
+            if not braces and at == len(self.text):
+                return found, at
+        return found, at + 1
+
+    def array(self, path: Path, at: int) -> tuple[list[Any], int]:
+        """Return an array, whose bracket is before ``at``, and where it ends."""
+        found: list[Any] = []
+        at = self.skip(at)
+        while not self.text.startswith("]", at):
+            item, at = self.value((*path, len(found)), at)
+            found.append(item)
+            at = self.after(at)
+        return found, at + 1
+
+    def after(self, at: int) -> int:
+        """Return where the next token starts behind a value and its comma."""
+        at = self.skip(at)
+        return self.skip(at + 1) if self.text.startswith(",", at) else at
+
+    def forget(self, path: Path) -> None:
+        """Drop the spans inside a value that a later one replaces."""
+        for table in self.spans:
+            for inner in [p for p in table if p[: len(path)] == path]:
+                del table[inner]
+
+    def key(self, at: int) -> tuple[str, int]:
+        """Return the key that starts here, and where it ends."""
+        if self.text[at : at + 1] in ('"', "'") and at < len(self.text):
+            return self.string(at)
+        bare = _BARE_KEY.match(self.text, at)
+        if bare is None:
+            raise Refused("a key is missing here, or its colon", at)
+        return (bare[0].rstrip() if bare[1] else bare[0]), bare.end()
+
+    def plain(self, at: int) -> tuple[Any, int]:
+        """Return a number, a word, or a string without quotes up to the line's end."""
+        text = self.text
+        if at == len(text) or text[at] in "{}[],:":
+            raise Refused("a value is missing here", at)
+        if self.strict:
+            token = _STRICT.match(text, at)
+            return None, token.end() if token else at
+        stop = _end(_STOP, text, at)
+        word = text[at:stop].strip()
+        if word in _WORDS:
+            return _WORDS[word], at + len(word)
+        if "0" <= text[at] <= "9" or text[at] == "-":
+            number = _NUMBER.match(text, at)
+            if number is not None and number.end() == stop:
+                return _number(number, at), at + len(word)
+        line = text[at : _end(_LINE_END, text, at)].strip()
+        return line, at + len(line)
+
+    def string(self, start: int) -> tuple[str, int]:
+        """Return a quoted string, and where it ends."""
+        text, quote, at = self.text, self.text[start], start + 1
+        parts: list[str] = []
+        while True:
+            chunk = _CHUNK.match(text, at)
+            if chunk is None:
+                raise Refused("a string that does not end", start)
+            at = chunk.end()
+            parts.append(chunk[1])
+            if chunk[2] == quote:
+                return "".join(parts), at
+            if chunk[2] in "\"'":
+                parts.append(chunk[2])
+            elif chunk[2] != "\\":
+                reason = (
+                    "a string that does not end on its line, or a control character"
+                )
+                raise Refused(reason, at - 1)
+            elif text[at : at + 1] == "u":
+                character, at = self.unicode(at + 1)
+                parts.append(character)
+            else:
+                if text[at : at + 1] not in _ESCAPES:
+                    raise Refused("an unknown escape in a string", at - 1)
+                parts.append(_ESCAPES[text[at]])
+                at += 1
+
+    def unicode(self, at: int) -> tuple[str, int]:
+        r"""Return the character of ``\uXXXX``; two may be one character."""
+        code = _hexadecimal(self.text, at)
+        if code is None or code < 0:
+            raise Refused("four hexadecimal digits are missing after \\u", at - 2)
+        at += 4
+        if 0xD800 <= code < 0xDC00 and self.text.startswith("\\u", at):
+            try:
+                low = _hexadecimal(self.text, at + 2, exact=False)
+            except ValueError:
+                reason = "four hexadecimal digits are missing after \\u"
+                raise Refused(reason, at) from None
+            if low is not None and low & 0xFC00 == 0xDC00:
+                code = 0x10000 + (((code - 0xD800) << 10) | (low - 0xDC00))
+                at += 6
+        return chr(code), at
+
+    def long_string(self, at: int) -> tuple[str, int]:
+        """Return a text in ``'''``, without the indent of its first line."""
+        text = self.text
+        line = text.rfind("\n", 0, at)
+        if line < 0:  # the package counts on from the end of the text
+            line = text.rfind("\n") - len(text)
+            if not -len(text) <= line < 0 or "\n" not in text:
+                raise Refused("''' on the first line", at)
+        indent = re.compile(f"[ \t\r]{{0,{min(at - 1 - line, len(text))}}}+")
+        start = _end(re.compile("[ \t\r]*+"), text, at + 3, match=True)
+        close = text.find("'''", start)
+        if close < 0:
+            raise Refused("a string in ''' that does not end", at)
+        if text.startswith("\n", start):
+            start = min(_end(indent, text, start + 1, match=True), close)
+        first, *rest = text[start:close].split("\n")
+        lines = [first, *(indent.sub("", each, count=1) for each in rest)]
+        return "\n".join(lines).replace("\r", "").removesuffix("\n"), close + 3
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int, *, match: bool = False) -> int:
+    """Return where a pattern is found, or with ``match`` where it ends."""
+    found = pattern.match(text, at) if match else pattern.search(text, at)
+    assert found is not None
+    return found.end() if match else found.start()
+
+
+def _number(match: re.Match[str], at: int) -> Any:
+    """Return a number: an ``int`` if it has no fraction and is below 1e10."""
+    whole, fraction, power = match.groups()
+    try:
+        if not (fraction or power):
+            return int(whole)
+        number = float(f"{whole}{fraction or ''}{power or ''}")
+        rounded = int(number)
+    except (OverflowError, ValueError):
+        raise Refused("a number that is too large", at) from None
+    small = rounded == number and abs(number) < _WHOLE_BELOW
+    return rounded if small else number
+
+
+def _hexadecimal(text: str, at: int, *, exact: bool = True) -> int | None:
+    """Return what ``int`` makes of four characters, as the package does."""
+    digits = text[at : at + 4]
+    if len(digits) != 4 or digits[1] in "xX":
+        return None
+    try:
+        return int(digits, 16)
+    except ValueError:
+        if exact:
+            return None
+        raise

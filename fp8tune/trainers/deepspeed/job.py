@@ -1,0 +1,116 @@
+"""A DeepSpeed config as a job: what its keys mean beyond their values.
+
+Every public function is a field of the job or a fact of this trainer; its parameters
+name what it reads. The model, its sizes and its precision beyond bf16 and fp16 are the
+script's. A value that is ``"auto"`` is unknown: Accelerate or the Trainer fills it in.
+
+Source: deepspeed 0.19.8, runtime/config.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Job, Unknown, Words, known
+
+AUTO = "auto"
+
+
+def is_run() -> bool:
+    """Whether the file describes a run: always."""
+    return True
+
+
+def _number(value: Any) -> Any:
+    """A batch size; ``None`` if it is left out. Unknown where it is no number."""
+    if value is None:
+        return None
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise Unknown("train_batch_size")
+    return value
+
+
+def batch_sizes(
+    train_batch_size: Any,
+    train_micro_batch_size_per_gpu: Any,
+    gradient_accumulation_steps: Any,
+) -> tuple[int | None, int | None, int | None]:
+    """The batch of a step, that of a micro-batch, and micro-batches per step."""
+    given = train_micro_batch_size_per_gpu, gradient_accumulation_steps
+    return _number(train_batch_size), _number(given[0]), _number(given[1])
+
+
+def batch_starts(
+    batch_sizes: tuple[int | None, ...], world_size: int | None = None
+) -> bool:
+    """Whether the batch sizes fit some number of data-parallel ranks.
+
+    That number divides the GPUs of the run, where they are known: model parallelism
+    may take the rest. DeepSpeed derives what is missing by division without rest.
+    """
+    batch, micro, steps = batch_sizes
+    if batch is None:
+        return True
+    most = world_size or batch
+    return any(
+        _fits(batch, micro, steps, ranks)
+        for ranks in _divisors(most)
+        if world_size or ranks <= batch
+    )
+
+
+def no_batch_size(train_batch_size: Any, train_micro_batch_size_per_gpu: Any) -> bool:
+    """Whether the file has no batch size at all; ``"auto"`` is one."""
+    return train_batch_size is None and train_micro_batch_size_per_gpu is None
+
+
+def _divisors(number: int) -> list[int]:
+    """The divisors of a number, or for a batch what its ranks may be."""
+    return [n for n in range(1, int(min(number, 100_000)) + 1) if number % n == 0]
+
+
+def _fits(batch: int, micro: int | None, steps: int | None, ranks: int) -> bool:
+    if micro is None:
+        micro = batch // ranks // (steps or 1)
+    steps = steps or (batch // micro // ranks if micro else 0)
+    return micro > 0 and steps > 0 and batch == micro * steps * ranks
+
+
+def micro_batch(
+    batch_sizes: tuple[int | None, ...], world_size: int | None = None
+) -> int:
+    """Samples per rank and forward pass; on all GPUs where it has to be derived."""
+    batch, micro, steps = batch_sizes
+    if micro is None and batch is not None:
+        return batch // known("world_size", world_size) // (steps or 1)
+    return known("train_micro_batch_size_per_gpu", micro)
+
+
+def grad_accum(
+    batch_sizes: tuple[int | None, ...], world_size: int | None = None
+) -> int:
+    """Micro-batches per optimizer step."""
+    batch, micro, steps = batch_sizes
+    if steps is not None:
+        return steps
+    if batch is None or micro is None:
+        return 1
+    return batch // micro // known("world_size", world_size)
+
+
+def zero_stage(zero_optimization_stage: int) -> int:
+    """What ZeRO shards: 0 nothing, 1 optimizer state, 2 gradients, 3 parameters."""
+    return zero_optimization_stage
+
+
+def precision(job: Job) -> str:
+    """Compute precision that DeepSpeed sets; FP8 would come from the model's modules.
+
+    Unknown where the Trainer fills it in, and with ``torch_autocast``.
+    """
+    if job["torch_autocast"] or job["uses_auto"]:
+        raise Unknown("precision")
+    for name in ("bf16", "bfloat16", "fp16"):
+        if job[name] and job[f"{name}.enabled"]:
+            return Words(name.replace("bfloat16", "bf16"))
+    return Words("fp32")
