@@ -40,6 +40,7 @@ EVIDENCE = {
         "llamafactory_verdicts",
         "axolotl_verdicts",
         "accelerate_verdicts",
+        "deepspeed_verdicts",
         "fixes",
         "lint_speed",
         "config_fuzz",

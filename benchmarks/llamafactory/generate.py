@@ -64,7 +64,7 @@ STARTS: tuple[Config, ...] = (
 
 CHANGES: tuple[Config, ...] = (
     *({"fp8": value} for value in (True, True, False, "false", "true", 1)),
-    *({"fp8_backend": b} for b in ("auto", "torchao", "msamp", "ao", "rowwise")),
+    *({"fp8_backend": b} for b in ("auto", "torchao", "te", "te", "msamp", "ao")),
     {"fp8": True, "fp8_enable_fsdp_float8_all_gather": True},
     {"fp8_enable_fsdp_float8_all_gather": True},
     {"fp8": True, "quantization_bit": 4},

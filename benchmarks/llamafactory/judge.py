@@ -3,14 +3,14 @@
 ``TRAINER_PYTHON -m benchmarks.llamafactory.judge < configs.jsonl`` needs a Python with
 LLaMA-Factory, transformers, accelerate and torchao. An input line holds ``yaml``. The
 output adds ``error``, the beginning of what ends the run before it trains (``""`` if it
-starts), and ``fp8``, the number of Float8Linear modules after the trainer's own set-up
+starts), and ``fp8``, the number of FP8 linears after the trainer's own set-up
 of a tiny Llama (``null`` if it is refused, or the stage's trainer needs more than a
 model).
 
 The text goes through ``read_args`` and ``get_train_args``, as ``llamafactory-cli train
 FILE`` does. Then the stage's trainer is built and Accelerate prepares the model. A GPU
 with bf16 is taken to be there; models, data and adapters are not looked up. Optional
-packages of features are taken to be installed.
+packages of features are taken to be installed; Transformer Engine is a stand-in.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.llamafactory import te_stand_in
+
 BEFORE = dict(os.environ)
 """The environment that each config starts with."""
 
@@ -34,6 +36,8 @@ def main() -> int:
     """Judge the configs on standard input."""
     verdicts = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the trainer prints is no verdict
+    package = tempfile.TemporaryDirectory()
+    te_stand_in.install(package.name)
     _pretend()
     release = import_module("transformers").__version__
     with tempfile.TemporaryDirectory() as folder:
@@ -71,14 +75,30 @@ def _fp8_modules(
     """Return how many linears of a tiny model the trainer's set-up converts."""
     transformers = import_module("transformers")
     import_module("accelerate.state").AcceleratorState._reset_state()
+    accelerator = import_module("accelerate").Accelerator
+    original = accelerator.__init__
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     shape = transformers.LlamaConfig(vocab_size=128, num_attention_heads=4, **sizes)
     model = transformers.LlamaForCausalLM(shape)
-    trainer = _trainer(model, training, tuning)
-    if trainer is None:
-        return None
-    prepared = trainer.accelerator.prepare(model)
-    return sum(type(m).__name__ == "Float8Linear" for m in prepared.modules())
+    try:
+        trainer = _trainer(model, training, tuning)
+        if trainer is None:
+            return None
+        optimizer = import_module("torch").optim.SGD(model.parameters())
+        prepared, _ = trainer.accelerator.prepare(model, optimizer)
+    finally:  # LLaMA-Factory changes the class for Transformer Engine
+        accelerator.__init__ = original
+        accelerator._te_fp8_patched = False
+    return sum(map(_in_fp8, prepared.modules()))
+
+
+def _in_fp8(module: Any) -> bool:
+    """Whether a module is a linear of torchao or of Transformer Engine."""
+    kind = type(module)
+    ours = (
+        kind.__module__.startswith("transformer_engine") and kind.__name__ == "Linear"
+    )
+    return ours or kind.__name__ == "Float8Linear"
 
 
 def _trainer(model: Any, training: Any, tuning: Any) -> Any:

@@ -110,6 +110,7 @@ def verdict(task: Task, config: str, run: Seen, control: Seen) -> tuple[str, str
 
 def job(task: Task, config: str) -> Job:
     """The job of a config as the rule sees it, on the experiment's ranks."""
-    owner = trainer(next(iter((*task.rule.trainers, *trainers()))))
+    all_toml = (name for name, each in trainers().items() if "toml" in each.formats)
+    owner = trainer(next(iter((*task.rule.trainers, *all_toml))))
     target = read_directive(config).complete(Target(world_size=task.experiment.ranks))
     return owner.job(owner.load(tomllib.loads(config)), target)

@@ -94,7 +94,8 @@ class Joined:
             for path, span in own.keys.items():
                 found.keys[above + path] = _shifted(span, start)
             for path, span in own.values.items():
-                found.values[above + path] = _shifted(span, start)
+                if path:  # not the whole text
+                    found.values[above + path] = _shifted(span, start)
             for path, places in own.names.items():
                 found.names[above + path] = [_shifted(s, start) for s in places]
         return found

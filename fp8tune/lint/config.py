@@ -12,7 +12,6 @@ from fp8tune.lint.directive import directive_of
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.packages import add_releases
 from fp8tune.trainers.recognise import chosen
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -71,6 +70,9 @@ def read_config(
         document = files or document
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
-    add_releases(loaded, known, path)
+    if known.about.packages:
+        from fp8tune.trainers.packages import add_releases
+
+        add_releases(loaded, known, path)
     job = known.job(loaded, said)
     return Config(path, data, document, target, known, loaded, job, overrides)

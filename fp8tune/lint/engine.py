@@ -25,7 +25,6 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
-from fp8tune.trainers.packages import add_releases
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -170,7 +169,10 @@ class _Case:
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
-        add_releases(self.loaded, known, path)
+        if known.about.packages:
+            from fp8tune.trainers.packages import add_releases
+
+            add_releases(self.loaded, known, path)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job

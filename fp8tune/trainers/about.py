@@ -86,6 +86,7 @@ class About:
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
         self.data: str = data.get("data", "")
+        self.counts: str = data.get("counts", "")
         self.packages: list[str] = data.get("packages", [])
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")

@@ -42,11 +42,9 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. Faults that say which ``package`` and ``release`` they are not of go.
     """
-    wanted = known.about.packages
-    if not wanted:
-        return
     found = pinned(os.path.dirname(os.path.abspath(path)))
-    releases = {f"{name}_release": found[name] for name in wanted if name in found}
+    mine = (name for name in known.about.packages if name in found)
+    releases = {f"{name}_release": found[name] for name in mine}
     loaded.values.update(releases)
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
@@ -61,7 +59,7 @@ def _is_met(fault: Fault, found: dict[str, str]) -> bool:
 def pinned(folder: str) -> dict[str, str]:
     """Return the release of each package that the nearest files pin.
 
-    A bound is a release too: ``<5`` is 4, the newest first number that it allows.
+    A bound is a release too, the newest that it allows: ``<5`` is 4, ``<5.3`` is 5.2.
     """
     wanted = {name for about in trainers().values() for name in about.packages}
     for _ in range(MAX_FOLDERS):
@@ -117,10 +115,12 @@ def _by_sign(bound: tuple[str, str]) -> int:
 def _newest(bound: tuple[str, str]) -> str:
     """Return the newest release that a bound allows, as far as it says."""
     sign, release = bound
-    first, _, rest = release.partition(".")
-    if sign == "<" and not rest.strip(".0"):
-        return str(int(first) - 1)
-    return release
+    if sign != "<":
+        return release
+    first, *rest = [int(part) for part in release.split(".")]
+    if any(rest[1:]):
+        return f"{first}.{rest[0]}"
+    return f"{first}.{rest[0] - 1}" if any(rest) else str(first - 1)
 
 
 def _plain(name: str) -> str:

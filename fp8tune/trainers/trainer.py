@@ -142,7 +142,8 @@ class Trainer:
         with suppress(Unknown):
             if not target.world_size:
                 size = int(job["declared_gpus"])
-                placed = target._replace(world_size=size, world_size_origin=DEGREES)
+                origin = self.about.counts or DEGREES
+                placed = target._replace(world_size=size, world_size_origin=origin)
                 job = Job(self.vocabulary, values, loaded.written, placed)
         return job
 

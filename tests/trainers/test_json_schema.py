@@ -111,7 +111,8 @@ def test_numbers_and_switches_are_taken_where_the_loader_takes_them(name):
             if loader != schema and (schema or alone):
                 (stricter if schema else laxer).add((spec.base, value))
     fractions = {("int", 2.5), ("int", -0.5), ("bool", 2.5), ("bool", -0.5)}
-    assert stricter <= fractions  # where a loader takes any number or object
+    switches = {(kind, one) for kind in ("int", "float") for one in (True, False)}
+    assert stricter <= fractions | switches  # where a loader takes any number or object
     assert all(isinstance(value, str) for _, value in laxer)  # text has no range
 
 

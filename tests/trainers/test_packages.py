@@ -37,6 +37,8 @@ version = "5.6.0"
         ({"requirements.txt": "torch\ntransformers==4.57.6  # as tested"}, "4.57.6"),
         ({"requirements-train.txt": "Transformers[torch] >=4.55, <5"}, "4"),
         ({"requirements.txt": "transformers<=4.57.1"}, "4.57.1"),
+        ({"requirements.txt": "transformers<5.3"}, "5.2"),
+        ({"requirements.txt": "transformers<5.3.1"}, "5.3"),
         ({"requirements.txt": "transformers>=4.55\ntransformers-kt==5.0"}, ""),
         ({"uv.lock": LOCK.format(name="transformers")}, "5.6.0"),
         (

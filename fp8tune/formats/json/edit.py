@@ -168,6 +168,8 @@ def _add(document: Document, table: Path, pairs: list[str]) -> list[Edit]:
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = f",{newline}{indent}".join(pairs)
     new = f"{newline}{indent}{lines}{',' * bool(comma)}"
+    if rest.end() == end:
+        return [Edit(end, end, f",{new}")]
     return [*edits, Edit(rest.end(), rest.end(), new)]
 
 

@@ -59,6 +59,28 @@ def batch_starts(
     )
 
 
+def batch_starts_on_all(
+    batch_sizes: tuple[int | None, ...],
+    world_size: int,
+    splits_model: bool,
+) -> bool:
+    """Whether the batch sizes fit if all GPUs have different samples.
+
+    Unknown where the file itself splits the model or the sequence over ranks.
+    """
+    if splits_model:
+        raise Unknown("dp_shard")
+    batch, micro, steps = batch_sizes
+    return batch is None or _fits(batch, micro, steps, world_size)
+
+
+def splits_model(
+    tensor_parallel: bool, pipeline: bool, sequence_parallel_size: Any
+) -> bool:
+    """Whether the file splits the model or the sequence over ranks."""
+    return tensor_parallel or pipeline or sequence_parallel_size not in (None, 1)
+
+
 def no_batch_size(train_batch_size: Any, train_micro_batch_size_per_gpu: Any) -> bool:
     """Whether the file has no batch size at all; ``"auto"`` is one."""
     return train_batch_size is None and train_micro_batch_size_per_gpu is None

@@ -356,6 +356,15 @@ CHECKS = (
         ),
     ),
     Check(
+        "metric_for_best_model",
+        "it has to be a text",
+        lambda v: (
+            v["metric_for_best_model"] is not None
+            and v["greater_is_better"] is None
+            and v["metric_for_best_model"].endswith("loss") is None
+        ),
+    ),
+    Check(
         "torch_empty_cache_steps",
         "it has to be a whole number above 0",
         lambda v: (

@@ -29,9 +29,10 @@ def transformers_release() -> str:
     raise Unknown("transformers")
 
 
-def transformers(transformers_release: str) -> int:
-    """First number of the release of transformers."""
-    return int(transformers_release.partition(".")[0])
+def transformers(transformers_release: str) -> float:
+    """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
+    first, _, rest = transformers_release.partition(".")
+    return int(first) + int(rest.partition(".")[0] or 0) / 100
 
 
 def fp8_asked(fp8: Any) -> bool:
@@ -53,17 +54,23 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
-def fp8_on(fp8_read: bool, fp8_engine: str, transformers: int | None = None) -> bool:
-    """Whether linears are converted; unknown where transformers' release decides it.
+def fp8_until(fp8_engine: str) -> float:
+    """The first release of transformers with which FP8 is off.
 
-    With transformers 5 the Trainer hands its own mixed precision to Accelerate, so that
-    the variable that LLaMA-Factory sets has no effect.
+    LLaMA-Factory asks for FP8 by a variable, and since 5.0 the Trainer hands Accelerate
+    the mixed precision of its arguments. For Transformer Engine it gives Accelerate a
+    handler too, unless the Trainer gives some: since 5.3 it always does.
     """
-    if not fp8_read or fp8_engine == "te":
-        return fp8_read
+    return 5.03 if fp8_engine == "te" else 5.0
+
+
+def fp8_on(fp8_read: bool, fp8_until: float, transformers: float | None = None) -> bool:
+    """Whether linears are converted; unknown without the release of transformers."""
+    if not fp8_read:
+        return False
     if transformers is None:
         raise Unknown("transformers")
-    return transformers < 5
+    return transformers < fp8_until
 
 
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:

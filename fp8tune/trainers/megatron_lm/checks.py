@@ -41,14 +41,6 @@ def refusals(values: Values) -> Iterator[Fault]:
                 yield Fault("refused-settings", (check.key,), facts)
 
 
-def fp8_refusals(values: Values) -> Iterator[Fault]:
-    """Yield what the FP8 arguments of the model are refused for."""
-    mine = {check.reason for check in FP8}
-    for fault in refusals(values):
-        if fault.facts["reason"] in mine:
-            yield fault
-
-
 def _fp8(v: Values) -> bool:
     return v["fp8_format"] is not None
 

@@ -28,19 +28,18 @@ overwrite_output_dir: true
 
 def test_llama_factory_9500(found):
     assert found(SILENT_BF16, "0.9.4") == {"fp8-never-read": "fp8"}
-    assert found(SILENT_BF16) == {}
-    torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
-    assert found(torchao) == {"fp8-lost-on-transformers-5": "fp8"}
+    assert found(SILENT_BF16) == {"fp8-lost-on-transformers-5": "fp8"}
+    assert found(SILENT_BF16.replace("te\n", "torchao\n", 1)) == found(SILENT_BF16)
 
 
-def test_what_decides_is_the_release_of_transformers(job):
-    torchao = SILENT_BF16.replace("te\n", "torchao\n", 1)
-    precisions = [
-        job(torchao, transformers=release)["precision"]
-        for release in ("4.57.6", "5.6.0")
-    ]
-    assert precisions == ["fp8", "bf16"]
+RELEASES = ("4.57.6", "5.2.0", "5.3.0", "5.6.0")
+
+
+@pytest.mark.parametrize(("backend", "on"), [("te", 2), ("torchao", 1)])
+def test_what_decides_is_the_release_of_transformers(job, backend, on):
+    text = SILENT_BF16.replace("te\n", f"{backend}\n", 1)
+    precisions = [job(text, transformers=release)["precision"] for release in RELEASES]
+    assert precisions == ["fp8"] * on + ["bf16"] * (len(RELEASES) - on)
     with pytest.raises(Unknown, match="transformers"):
-        job(torchao)["precision"]
-    assert job(SILENT_BF16)["precision"] == "fp8"
-    assert job(SILENT_BF16, "0.9.4")["precision"] == "bf16"
+        job(text)["precision"]
+    assert job(text, "0.9.4")["precision"] == "bf16"

@@ -1,0 +1,45 @@
+"""A stand-in for Transformer Engine, which needs a GPU to be built.
+
+It has the names that Accelerate and LLaMA-Factory look up. Its layers are torch's, so
+that it shows whether linears are replaced, and nothing about FP8 itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+FILES = {
+    "transformer_engine/__init__.py": "from . import common, pytorch",
+    "transformer_engine/common/__init__.py": "",
+    "transformer_engine/common/recipe.py": """
+class Format:
+    HYBRID = E4M3 = E5M2 = None
+class DelayedScaling:
+    def __init__(self, **options): pass
+class MXFP8BlockScaling(DelayedScaling): pass
+""",
+    "transformer_engine/pytorch/__init__.py": """
+import contextlib, torch, types
+class Linear(torch.nn.Linear):
+    def __init__(self, *sizes, params_dtype=None, **options):
+        super().__init__(*sizes, dtype=params_dtype, **options)
+class LayerNorm(torch.nn.LayerNorm): pass
+@contextlib.contextmanager
+def fp8_autocast(**options): yield
+no = lambda: (False, "")
+fp8 = types.SimpleNamespace(check_mxfp8_support=no, check_fp8_support=no)
+""",
+    "transformer_engine-2.9.0.dist-info/METADATA": (
+        "Metadata-Version: 2.1\nName: transformer-engine\nVersion: 2.9.0\n"
+    ),
+}
+
+
+def install(folder: str) -> None:
+    """Write the package to a folder, and let this process find it there."""
+    for name, text in FILES.items():
+        path = Path(folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    sys.path.insert(0, folder)

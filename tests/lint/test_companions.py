@@ -1,0 +1,141 @@
+"""Jobs of several files: how they find each other, and where findings stand."""
+
+import json
+
+import pytest
+
+LAUNCH = """\
+distributed_type: FSDP
+mixed_precision: fp8
+num_processes: 8
+fp8_config:
+  backend: AO
+  amax_history_length: 16
+fsdp_config:
+  fsdp_version: 2
+  fsdp_cpu_ram_efficient_loading: false
+"""
+TRAINING = """\
+model_name_or_path: meta-llama/Llama-3.1-8B
+dataset_name: trl-lib/Capybara
+per_device_train_batch_size: 4
+bf16: true
+"""
+OFF, UNREAD = "fp8-backend-off-by-arguments", "launch-key-unread"
+TRAINER = ("--trainer", "accelerate==1.15.0")
+
+
+@pytest.fixture
+def findings(project, fp8tune):
+    """What lint says of files: path, line and rule of each finding."""
+
+    def lint(files, *arguments):
+        project(files)
+        said = fp8tune("lint", "--output-format", "json", "-q", *TRAINER, *arguments)
+        found = json.loads(said.out)["diagnostics"]
+        return said.err or [(one["path"], one["line"], one["rule"]) for one in found]
+
+    return lint
+
+
+BOTH = {"run/launch.yaml": LAUNCH, "sft.yaml": TRAINING}
+
+
+def test_files_are_alone_unless_something_joins_them(findings):
+    expected = [("run/launch.yaml", 6, UNREAD)]
+    assert findings(BOTH, "run/launch.yaml", "sft.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("comment", "arguments"),
+    [
+        pytest.param("", ["--with", "sft.yaml"], id="option"),
+        pytest.param("# fp8tune: with=../sft.yaml\n", [], id="comment"),
+    ],
+)
+def test_a_finding_needs_both_files(findings, comment, arguments):
+    files = {**BOTH, "run/launch.yaml": comment + LAUNCH}
+    above = comment.count("\n")
+    assert findings(files, "run/launch.yaml", *arguments) == [
+        ("run/launch.yaml", 5 + above, OFF),
+        ("run/launch.yaml", 6 + above, UNREAD),
+    ]
+
+
+def test_from_either_file_it_is_one_finding(findings):
+    comment = "# fp8tune: with=run/launch.yaml\n"
+    files = {
+        "run/launch.yaml": "# fp8tune: with=../sft.yaml\n" + LAUNCH,
+        "sft.yaml": comment + TRAINING,
+    }
+    expected = [("run/launch.yaml", 6, OFF), ("run/launch.yaml", 7, UNREAD)]
+    assert findings(files, "sft.yaml") == expected
+    assert findings(files, "run/launch.yaml", "sft.yaml") == expected
+
+
+def test_its_label_in_the_other_file(project, fp8tune):
+    project(BOTH)
+    arguments = ("run/launch.yaml", "--with", "sft.yaml", *TRAINER)
+    said = fp8tune("lint", "--output-format", "json", "--select", OFF, *arguments)
+    (found,) = json.loads(said.out)["diagnostics"]
+    places = [(x.get("path"), x["line"], x["key"]) for x in found["labels"]]
+    assert places == [
+        (None, 5, "fp8_config.backend"),
+        ("sft.yaml", 4, "training.bf16"),
+    ]
+    shown = fp8tune("lint", "--select", OFF, *arguments)
+    assert "--> sft.yaml:4:7\n4 | bf16: true\n" in shown.out
+
+
+def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
+    root = project(BOTH)
+    fp8tune("lint", "--fix", "run/launch.yaml", "--with", "sft.yaml", *TRAINER)
+    fixed = LAUNCH.replace("amax_history_length", "amax_history_len")
+    assert (root / "run/launch.yaml").read_text() == fixed
+    assert (root / "sft.yaml").read_text() == TRAINING
+
+
+def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
+    launch = (
+        "distributed_type: DEEPSPEED\nmixed_precision: fp8\nnum_processes: 8\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds/zero.json\n"
+    )
+    files = {
+        "runs/a/launch.yaml": launch,
+        "ds/zero.json": '{"train_batch_size": 8, "fp16": {"enabled": true}}\n',
+    }
+    root = project(files)
+    assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
+        "no findings in 2 files\n"
+    )
+    (root / "ds/zero.json").unlink()
+    assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
+        "no findings in 1 file\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nosuch.yaml", "No such file or directory"),
+        ("a.toml", "Accelerate reads no TOML"),
+        ("other.yaml", "its keys are of the same kind as those of run/launch.yaml"),
+    ],
+)
+def test_what_is_no_part_of_the_job(findings, name, reason):
+    files = {**BOTH, "a.toml": "", "other.yaml": LAUNCH}
+    said = findings(files, "run/launch.yaml", "--with", name)
+    assert said == f"fp8tune: run/launch.yaml: --with {name}: {reason}\n"
+    comment = f"# fp8tune: with=../{name}\n"
+    files["run/launch.yaml"] = comment + LAUNCH
+    expected = [("run/launch.yaml", 1, "bad-directive"), ("run/launch.yaml", 7, UNREAD)]
+    assert findings(files, "run/launch.yaml") == expected
+
+
+def test_a_trainer_of_one_file(project, fp8tune):
+    project({"a.toml": "[train]\ncompile_model = true\n", "b.yaml": TRAINING})
+    said = fp8tune("lint", "a.toml", "--with", "b.yaml")
+    assert (said.code, said.err) == (
+        2,
+        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file\n",
+    )

@@ -1,0 +1,104 @@
+"""Configs of threads and of other projects, rebuilt: what lint says of them."""
+
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.config import read_config
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
+from tests.each import each
+
+RULES = Rules(read_builtin(), {})
+AUTO = '"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"'
+
+
+def findings(text, world_size=0):
+    target = Target(world_size=world_size)
+    report = check("ds.json", text.encode(), RULES, target)
+    return [(found.rule, found.region.line) for found in report.diagnostics]
+
+
+@each(
+    ("text", "world_size", "found"),
+    [
+        # DeepSpeed#6914: 8 != 2 * 1 * 1
+        (
+            '{"train_batch_size": 8,\n"train_micro_batch_size_per_gpu": 2,'
+            '\n"gradient_accumulation_steps": 1}',
+            1,
+            [("deepspeed-batch-sizes", 1)],
+        ),
+        # OpenRLHF#346: 256 != 2 * 18 * 7
+        (
+            '{"train_batch_size": 256,\n"train_micro_batch_size_per_gpu": 2}',
+            7,
+            [("deepspeed-batch-sizes-on-all-ranks", 1)],
+        ),
+        (
+            '{"train_batch_size": 128,\n"train_micro_batch_size_per_gpu": 6}',
+            0,
+            [("deepspeed-batch-sizes", 1)],
+        ),
+        # sequence parallelism leaves four data-parallel ranks
+        (
+            '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1,'
+            '\n"gradient_accumulation_steps": 8, "sequence_parallel_size": 2}',
+            8,
+            [],
+        ),
+        # accelerate#3054, #3360: FP8 asked of DeepSpeed, which has none
+        (
+            f'{{{AUTO},\n"fp8": {{"enabled": true}},\n"bf16": {{"enabled": "auto"}}}}',
+            8,
+            [("fp8-table-of-deepspeed", 2)],
+        ),
+        (
+            f'{{{AUTO},\n"torch_autocast": {{"enabled": true, "dtype": "fp8"}}}}',
+            8,
+            [("deepspeed-refuses-value", 2)],
+        ),
+        # a key of the same idea at the top, beside one that is read
+        (
+            f'{{{AUTO},\n"zero_optimisation": {{"stage": 2}},\n"steps_per_print": 9}}',
+            0,
+            [("unknown-key-ignored", 2)],
+        ),
+        (
+            f'{{{AUTO},\n"compile": {{"backend": "inductor"}}}}',
+            0,
+            [("unknown-key", 2)],
+        ),
+        (f'{{{AUTO}, "bf16": {{"enabled": "auto"}}}}', 8, []),
+        (f'{{{AUTO},\n"zero_optimization": {{"stage": "3"}}}}', 8, []),
+        (
+            f'{{{AUTO},\n"bf16": {{}},\n"bf16": {{}}}}',
+            8,
+            [("duplicate-key-refused", 3)],
+        ),
+    ],
+)
+def test_findings(text, world_size, found):
+    assert findings(text, world_size) == found
+
+
+@each(
+    ("text", "fields"),
+    [
+        (
+            '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,'
+            ' "bf16": {"enabled": true}, "zero_optimization": {"stage": "2"}}',
+            (2, 4, "bf16", 2),
+        ),
+        (
+            '{"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": 1}}',
+            (2, 1, "fp16", 0),
+        ),
+        ('{"train_batch_size": 64}', (8, 1, "fp32", 0)),
+        (f'{{{AUTO}, "bf16": {{"enabled": "auto"}}}}', (None, None, None, 0)),
+    ],
+)
+def test_fields_of_the_job(text, fields, tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(text)
+    job = read_config(str(path), Target(world_size=8)).job
+    names = ("micro_batch", "grad_accum", "precision", "zero_stage")
+    assert tuple(job.find(name) for name in names) == fields
