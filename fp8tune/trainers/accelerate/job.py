@@ -88,6 +88,15 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
+def refuses_one_rank(fp8_backend: str, forced_precision: str = "") -> bool:
+    """Whether torchao's FP8 would refuse to load the model on one rank.
+
+    A backend that is named is looked at even where the arguments turn FP8 off.
+    """
+    chosen = fp8_backend in ("", "NO") and not forced_precision
+    return fp8_backend == "AO" or chosen
+
+
 def fsdp2(
     distributed_type: Any,
     fsdp_config_fsdp_version: Any = 1,
