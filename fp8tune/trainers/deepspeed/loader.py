@@ -196,6 +196,8 @@ class _Run:
         elif spec.bound and not within(spec, value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
+        elif isinstance(raw, bool) and not isinstance(value, bool):
+            self.fault("boolean-for-number", path, value=raw, result=value)
         return value
 
 
