@@ -126,7 +126,9 @@ def test_unreadable(tmp_path, text, said):
         (
             "since",
             'trainer = "kempnerforg"\nsince',
-            ":6:1: trainer is one of accelerate, kempnerforge, prime_rl, torchtitan; "
+            ":6:1: trainer is one of accelerate, automodel, axolotl, deepspeed, "
+            "kempnerforge, llamafactory, megatron_bridge, megatron_lm, prime_rl, "
+            "torchtitan; "
             "did you mean `kempnerforge`?",
         ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),
