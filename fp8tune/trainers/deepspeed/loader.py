@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.deepspeed.checks import REMOVED, refused
+from fp8tune.trainers.deepspeed.checks import BATCH, REMOVED, refused
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
@@ -95,8 +95,13 @@ class _Run:
         for section in ("zero_optimization", "bf16", "fp16"):
             if section not in raw:
                 self.table(self.schema.section_class(section), {}, (section,))
+        for key in BATCH:
+            if isinstance(value := raw.get(key), bool):
+                self.fault("boolean-for-number", (key,), value=value, result=int(value))
+            elif isinstance(value, str) and value != AUTO:
+                self.fault("wrong-type", (key,), value=value, type="a whole number")
         for path, reason in refused(raw, self.values):
-            self.fault("refused-value", path, value=_at(raw, path), reason=reason)
+            self.fault("refused-settings", path, value=_at(raw, path), reason=reason)
 
     def unread(self, name: str) -> None:
         """Note a key at the top that DeepSpeed does not look at."""
@@ -196,6 +201,8 @@ class _Run:
         elif spec.bound and not within(spec, value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
+        elif isinstance(raw, bool) and not isinstance(value, bool):
+            self.fault("boolean-for-number", path, value=raw, result=value)
         return value
 
 
