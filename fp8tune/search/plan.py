@@ -117,7 +117,7 @@ def read_config(
     kind = chosen(document, names, explicit=True)
     if not kind.trainer:
         what = f"{path}: {kind.description}"
-        raise CannotSearch(f"{what}; search takes configs of {titles()}")
+        raise CannotSearch(f"{what}; search takes TOML configs of {titles('toml')}")
     if document.format != "toml":
         reason = f"search writes TOML, not {TITLES[document.format]}"
         raise CannotSearch(f"{path}: {reason}: use fp8tune lint and estimate")

@@ -229,6 +229,6 @@ def module_of(trainer: str) -> str:
     return "fp8tune._index_" + trainer.replace("==", "_").replace(".", "_")
 
 
-def titles() -> str:
-    """The trainers' names as people write them, for messages."""
-    return ", ".join(about.title for about in trainers().values())
+def titles(form: str) -> str:
+    """The names of the trainers that read a format as people write them."""
+    return ", ".join(a.title for a in trainers().values() if form in a.formats)

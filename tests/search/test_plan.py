@@ -120,12 +120,12 @@ def test_what_cannot_be_planned(knobs, allow, said):
             '[project]\nname = "x"\n[build-system]\n',
             "",
             "a.toml: a Python project file; "
-            "search takes configs of KempnerForge, prime-rl, torchtitan",
+            "search takes TOML configs of KempnerForge, prime-rl, torchtitan",
         ),
         (
             "[training]\n",
-            "megatron",
-            f"no trainer named 'megatron'; known: {', '.join(trainers())}",
+            "nosuch",
+            f"no trainer named 'nosuch'; known: {', '.join(trainers())}",
         ),
         (
             "[train]\n",

@@ -1,5 +1,7 @@
 """How each trainer is run is checked when it is read."""
 
+import os
+
 import pytest
 
 from fp8tune.runners.trainer.recipe import (
@@ -12,13 +14,14 @@ from fp8tune.runners.trainer.recipe import (
     read,
     recipe_of,
 )
-from fp8tune.trainers.about import trainers
+from fp8tune.trainers.about import path_of, trainers
 from fp8tune.trainers.trainer import trainer
 from fp8tune.verify import patterns
 from tests.each import each
 
 SOUND = {"command": ["{python}", "{config}"]}
-RUN = sorted(n for n in trainers() if recipe_of(trainers()[n]).command)
+RECIPES = [n for n in trainers() if os.path.exists(path_of(n, "run.toml"))]
+RUN = sorted(n for n in RECIPES if recipe_of(trainers()[n]).command)
 VERSIONS = [version for name in RUN for version in trainers()[name].ids]
 
 
