@@ -78,7 +78,7 @@ def _joined(
     for section, about in parts.items():
         if section not in found:
             for place in _places(about, found):
-                if beside := _readable(place):
+                if beside := _readable(place, about.reads or known.about.reads):
                     found[section] = Part(section, place, beside)
                     break
     alone = found.keys() == {""}
@@ -87,10 +87,12 @@ def _joined(
 
 def _named(name: str, known: Trainer) -> Part:
     document = parse(read(name), name)
-    document.read_as(known.about.reads)
     if document.format not in known.about.formats:
         raise Unreadable(f"{known.about.title} reads no {TITLES[document.format]}")
-    return Part(section_of(document.values, known), name, document)
+    section = section_of(document.values, known)
+    part = known.about.parts.get(section)
+    document.read_as(part.reads if part and part.reads else known.about.reads)
+    return Part(section, name, document)
 
 
 def _places(about: PartAbout, found: dict[str, Part]) -> Iterator[str]:
@@ -122,9 +124,13 @@ def _above(path: str, name: str) -> Iterator[str]:
         folder = os.path.join(folder, os.pardir)
 
 
-def _readable(path: str) -> ConfigDocument | None:
+def _readable(path: str, loader: str) -> ConfigDocument | None:
     """Return the document at a path; ``None`` if there is none that can be read."""
+    if not os.path.isfile(path):
+        return None
     try:
-        return parse(read(path), path) if os.path.isfile(path) else None
+        document = parse(read(path), path)
+        document.read_as(loader)
     except (CannotRead, InvalidText, Unreadable):
         return None
+    return document

@@ -52,13 +52,14 @@ class PartAbout:
 
     A file with two of ``keys`` may be such a file alone. The values of the keys
     ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
-    it by this name.
+    it by this name. ``reads`` is what reads the file, if not what reads the others.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.keys: list[str] = data.get("keys", [])
         self.named_by: list[str] = data.get("named_by", [])
         self.file: str = data.get("file", "")
+        self.reads: str = data.get("reads", "")
 
 
 class About:

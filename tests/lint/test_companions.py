@@ -102,7 +102,7 @@ def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     )
     files = {
         "runs/a/launch.yaml": launch,
-        "ds/zero.json": '{"train_batch_size": 8, "fp16": {"enabled": true}}\n',
+        "ds/zero.json": "{train_batch_size: 8  # in all\n fp16: {enabled: true}}\n",
     }
     root = project(files)
     assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
