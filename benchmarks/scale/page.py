@@ -17,7 +17,8 @@ from benchmarks import machine
 from benchmarks.search.recording import record
 
 HEAD = (
-    *("storage", "workers", "settings", "runs", "lost", "counted twice", "repeated"),
+    *("storage", "workers", "trial [s]"),
+    *("settings", "runs", "lost", "counted twice", "repeated"),
     *("worker: claim [ms]", "tell [ms]", "CPU [ms]", "idle [s]"),
     *("coordinator: store [ms]", "CPU [ms], first to last fifth", "server CPU [ms]"),
     *("trials/s", "load"),
@@ -52,7 +53,8 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     worker, coordinator = row["worker"], row["coordinator"]
     parts = coordinator["cpu_ms_of_parts"]
     return (
-        *(row["storage"], f"{row['workers']}", f"{row['settings']}", f"{row['runs']}"),
+        *(row["storage"], f"{row['workers']}", f"{row['typical_s']:.0f}"),
+        *(f"{row['settings']}", f"{row['runs']}"),
         *(f"{row['lost']}", f"{row['counted_twice']}", f"{row['repeated']}"),
         *(f"{worker['claim_ms'][0]:.0f}", f"{worker['tell_ms'][0]:.0f}"),
         f"{worker['mean_process_cpu_ms'][-1]:.0f}",
@@ -67,9 +69,9 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 
 NOTE = """\
 Real coordinators and workers (`python -m benchmarks.scale.storage`). Trials sleep for
-12 or 20 s, 5 % of them 3 to 10 times as long, and 5 % fail. Every 40 s a worker chosen
-at random is killed, and a new one starts. Figures are of one trial: medians, and means
-of CPU time (of the worker's whole process, with its heartbeats and polls). `idle` is
+the seconds in the third column, 5 % of them 3 to 10 times as long, and 5 % fail. Every
+40 s a worker chosen at random is killed, and a new one starts. Figures are of one trial:
+medians, and means of CPU time (of the worker's whole process, with heartbeats and polls). `idle` is
 how long a worker waits from the end of a trial to the next one. `repeated` counts the
 runs that a killed worker had begun: one for each worker that was killed in a trial.
 
