@@ -70,8 +70,9 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 NOTE = """\
 Real coordinators and workers (`python -m benchmarks.scale.storage`). Trials sleep for
 the seconds in the third column, 5 % of them 3 to 10 times as long, and 5 % fail. Every
-40 s a worker chosen at random is killed, and a new one starts. Figures are of one trial:
-medians, and means of CPU time (of the worker's whole process, with heartbeats and polls). `idle` is
+40 s a worker chosen at random is killed, and a new one starts. Figures are of one
+trial: medians, and means of CPU time (of the worker's whole process, with its
+heartbeats and polls). `idle` is
 how long a worker waits from the end of a trial to the next one. `repeated` counts the
 runs that a killed worker had begun: one for each worker that was killed in a trial.
 
