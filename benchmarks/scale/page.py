@@ -83,7 +83,14 @@ LIMITS = """\
 Both grow with the number of trials. The speed model of `auto` is a Gaussian process of
 all settings that ran, so that it grows fastest. Where planning takes longer than the
 workers' trials last, divided by their number, workers wait for the coordinator: then
-use `--sampler tpe` or `random`, or search fewer knobs."""
+use `--sampler tpe` or `random`, or search fewer knobs.
+
+The limit of 64 workers on PostgreSQL is the coordinator: in the last fifth of 5,000
+trials it took 127 ms of CPU time for each, 88 % of a core, which is 8 trials a second.
+Real trials take a minute or more, so that 64 workers need one a second. A search that
+comes near this limit is better split into two studies of fewer knobs. A journal is read
+by every process, from its first line to its last: with 64 workers and 1,200 trials it
+took 0.7 s for each trial (claim and tell). Use a database there."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -216,9 +216,9 @@ class _Runner:
         except CannotRead as error:
             return None, str(error)
         except Unreadable as error:
-            if found.explicit:
+            if found.explicit or isinstance(error, NoReader):
                 return None, f"{found.path}: {error}"
-            if format_of(found.path) != "toml" and not isinstance(error, NoReader):
+            if format_of(found.path) != "toml":
                 return None, ""
             return Report(found.path, [], skipped=str(error)), ""
         except (BadSettings, BadRule) as error:

@@ -2,7 +2,7 @@
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -68,7 +68,11 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     if form == "bash":
         names = {name.replace("-", "_") for name in names}
     readers = (about for about in trainers().values() if form in about.formats)
-    known = (keys for a in readers for keys in (a.tables, *_part_keys(a)))
+    known = (
+        keys
+        for about in readers
+        for keys in (about.tables * _marked(names, about), *_part_keys(about))
+    )
     mine = max((len(names.intersection(keys)) for keys in known), default=0)
     return mine > 1 or (
         explicit
@@ -182,9 +186,15 @@ def _part_keys(about: About) -> Iterator[list[str]]:
     return (part.keys for part in about.parts.values())
 
 
+def _marked(names: Set[str], about: About) -> bool:
+    """Whether a file has a key that each config of a trainer has."""
+    return not about.marks or not names.isdisjoint(about.marks)
+
+
 def _views(values: dict[str, Any], about: About) -> Iterator[dict[str, Any]]:
     """Yield the values as a config's, and as those of sections with their own file."""
-    yield values
+    if _marked(values.keys(), about):
+        yield values
     for section, part in about.parts.items():
         if len(values.keys() & part.keys) > 1:
             yield {section: values}

@@ -132,6 +132,8 @@ def precision(
     Transformer Engine's layers stay out of FP8 under FSDP2, whose path never enters
     ``fp8_autocast`` (_prepare_fsdp2).
     """
+    if forced_precision and mixed_precision == "fp8" and fp8_backend == "TE":
+        raise Unknown("precision.backend")  # its autocast may still be entered
     if forced_precision:
         return Words(forced_precision)
     if mixed_precision is None:
