@@ -71,8 +71,8 @@ class About:
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
     ``missing`` are names that a user can give, and what to say where one is needed.
-    ``marks`` are keys at the root of which each of its configs has one, where many of
-    its keys are words that other programs use too.
+    ``marks`` are keys at the root of which each of its configs has one, but for those
+    in TOML: many of its keys are words that other programs use too.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
     """

@@ -71,7 +71,7 @@ def may_be_config(text: str, *, explicit: bool, form: str = "toml") -> bool:
     known = (
         keys
         for about in readers
-        for keys in (about.tables * _marked(names, about), *_part_keys(about))
+        for keys in (about.tables * _marked(names, about, form), *_part_keys(about))
     )
     mine = max((len(names.intersection(keys)) for keys in known), default=0)
     return mine > 1 or (
@@ -105,7 +105,7 @@ def recognise(
         return Kind("", False, "a description of a trainer (--trainer reads it)")
     share = EXPLICIT if explicit else FOUND
     asked = _by_name(only, form)
-    ranked = list(_ranked(values, asked, only))
+    ranked = list(_ranked(values, asked, only, form))
     if not ranked:
         return _without_tables(values, asked, explicit=explicit)
     best = max(ranked, key=lambda match: (match.known, match.tables))
@@ -161,14 +161,16 @@ class _Match:
         return enough and (self.known > 0 or named)
 
 
-def _ranked(values: dict[str, Any], abouts: list[About], only: str) -> Iterator[_Match]:
+def _ranked(
+    values: dict[str, Any], abouts: list[About], only: str, form: str
+) -> Iterator[_Match]:
     """Yield the trainers' versions that may know most of a file's keys.
 
     A schema is read only if its trainer may know more keys than all before it. Files
     in TOML have a table; those of other formats may have keys alone.
     """
     most = (-1, 0)
-    pairs = ((view, about) for about in abouts for view in _views(values, about))
+    pairs = ((view, about) for about in abouts for view in _views(values, about, form))
     views = [(_at_most(view, about), view, about) for view, about in pairs]
     for bound, view, about in sorted(views, key=itemgetter(0), reverse=True):
         if view.keys().isdisjoint(about.tables):
@@ -186,14 +188,14 @@ def _part_keys(about: About) -> Iterator[list[str]]:
     return (part.keys for part in about.parts.values())
 
 
-def _marked(names: Set[str], about: About) -> bool:
-    """Whether a file has a key that each config of a trainer has."""
-    return not about.marks or not names.isdisjoint(about.marks)
+def _marked(names: Set[str], about: About, form: str) -> bool:
+    """Whether a file has a key that each config of a trainer has, but for TOML."""
+    return form == "toml" or not about.marks or not names.isdisjoint(about.marks)
 
 
-def _views(values: dict[str, Any], about: About) -> Iterator[dict[str, Any]]:
+def _views(values: dict[str, Any], about: About, form: str) -> Iterator[dict[str, Any]]:
     """Yield the values as a config's, and as those of sections with their own file."""
-    if _marked(values.keys(), about):
+    if _marked(values.keys(), about, form):
         yield values
     for section, part in about.parts.items():
         if len(values.keys() & part.keys) > 1:
@@ -261,7 +263,7 @@ def version_of(name: str, values: dict[str, Any]) -> str:
     """
     about = trainers()[name.partition("==")[0]]
     open_ = about.among(name)
-    ranked = list(_ranked(values, [about], name)) if len(open_) > 1 else []
+    ranked = list(_ranked(values, [about], name, "toml")) if len(open_) > 1 else []
     if not ranked:
         return open_[0]
     best = max(ranked, key=lambda match: (match.known, match.tables))

@@ -132,6 +132,29 @@ def test_what_is_no_part_of_the_job(findings, name, reason):
     assert findings(files, "run/launch.yaml") == expected
 
 
+def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
+    """A file of TRL has many keys that LLaMA-Factory and Axolotl know too."""
+    more = (
+        "learning_rate: 2.0e-5\nnum_train_epochs: 1\npacking: true\noutput_dir: out\n"
+    )
+    project(
+        {
+            "launch.yaml": "# fp8tune: with=sft.yaml\n" + LAUNCH,
+            "sft.yaml": TRAINING + more,
+        }
+    )
+    said = fp8tune("lint", "--output-format", "json", ".")
+    rules = {(d["path"], d["rule"]) for d in json.loads(said.out)["diagnostics"]}
+    assert rules == {("launch.yaml", OFF), ("launch.yaml", UNREAD)}
+
+
+def test_ignore_comments_are_not_written_into_json(project, fp8tune):
+    launch = {"distributed_type": "NO", "num_processes": 1, "mixed_precision": "fp9"}
+    root = project({"launch.json": json.dumps(launch)})
+    fp8tune("lint", "--add-ignore", "launch.json")
+    assert json.loads((root / "launch.json").read_text()) == launch
+
+
 def test_a_trainer_of_one_file(project, fp8tune):
     project({"a.toml": "[train]\ncompile_model = true\n", "b.yaml": TRAINING})
     said = fp8tune("lint", "a.toml", "--with", "b.yaml")
