@@ -114,7 +114,8 @@ def test_an_ignore_comment_inside_a_string_ignores_nothing(project):
 
 
 def test_control_characters_are_escaped(project):
-    project({"train.yaml": 'model:\n  "a\\e[31m": 1\n  name: x\n"\\u202e": 1\n'})
+    text = 'model:\n  "a\\e[31m": 1\n  name: x\noptim: {}\n"\\u202e": 1\n'
+    project({"train.yaml": text})
     result = run(("train.yaml",), Options())
     assert result.reports
     for form in ("full", "concise", "json", "github"):
