@@ -6,7 +6,9 @@ says of a thing is what its page says.
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from os.path import relpath
 from pathlib import Path
@@ -173,10 +175,10 @@ def rule_text(page: RulePage) -> Iterator[str]:
     yield page.why
     if page.bad:
         yield "## Example"
-        yield _fence(page.bad[0].config, page.format)
+        yield _example(page.bad[0].config, page.format)
         yield f"Lint prints:\n\n{_fence(page.bad[0].finding)}"
     if page.good:
-        yield f"It prints nothing for:\n\n{_fence(page.good[0], page.format)}"
+        yield f"It prints nothing for:\n\n{_example(page.good[0], page.format)}"
     if page.fixes:
         yield "## Fix"
         yield "\n".join(_fix(fix) for fix in page.fixes)
@@ -391,6 +393,18 @@ def _sentence(words: str) -> str:
 def _fence(body: str, language: str = "text") -> str:
     lines = "\n".join(plain(line) for line in body.split("\n"))
     return f"```{language}\n{lines}\n```"
+
+
+def _example(body: str, form: str) -> str:
+    """Fence a config; as text where it is not all of the format.
+
+    Such as Hjson, or an example in the format of another of the rule's trainers.
+    """
+    try:
+        {"json": json.loads, "toml": tomllib.loads}.get(form, str)(body)
+    except ValueError:
+        form = "text"
+    return _fence(body, form)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -19,10 +19,10 @@ MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""
 
 _SUPPLY = {
-    "gpu": "the GPU is unknown: add --gpu h100, or `# fp8tune: gpu=h100` above the "
-    "first table",
+    "gpu": "the GPU is unknown: add --gpu h100, or `# fp8tune: gpu=h100` at the "
+    "top of the file",
     "world_size": "the number of GPUs is unknown: add --world-size 16, or "
-    "`# fp8tune: world-size=16` above the first table",
+    "`# fp8tune: world-size=16` at the top of the file",
 }
 
 

@@ -95,7 +95,7 @@ def test_up_to_the_limit_nothing_is_cut(length):
             [
                 "no findings in 2 files",
                 "2 rules not checked in 2 files because the GPU is unknown: add "
-                "--gpu h100, or `# fp8tune: gpu=h100` above the first table",
+                "--gpu h100, or `# fp8tune: gpu=h100` at the top of the file",
             ],
         ),
         (
@@ -103,10 +103,10 @@ def test_up_to_the_limit_nothing_is_cut(length):
             [
                 "no findings in 1 file",
                 "1 rule not checked in 1 file because the GPU is unknown: add "
-                "--gpu h100, or `# fp8tune: gpu=h100` above the first table",
+                "--gpu h100, or `# fp8tune: gpu=h100` at the top of the file",
                 "1 rule not checked in 1 file because the number of GPUs is unknown: "
-                "add --world-size 16, or `# fp8tune: world-size=16` above the first "
-                "table",
+                "add --world-size 16, or `# fp8tune: world-size=16` at the top of "
+                "the file",
             ],
         ),
     ],

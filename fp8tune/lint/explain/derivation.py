@@ -13,11 +13,11 @@ from fp8tune.lint.config import Config
 from fp8tune.lint.explain.formula import unknown_if, working
 
 SUPPLY = {
-    "gpu": "add --gpu h100, or `# fp8tune: gpu=h100` above the first table",
-    "world_size": "add --world-size 16, or `# fp8tune: world-size=16` above the first "
-    "table",
-    "gpus_per_node": "add --gpus-per-node 4, or `# fp8tune: gpus-per-node=4` above the "
-    "first table",
+    "gpu": "add --gpu h100, or `# fp8tune: gpu=h100` at the top of the file",
+    "world_size": "add --world-size 16, or `# fp8tune: world-size=16` at the top of "
+    "the file",
+    "gpus_per_node": "add --gpus-per-node 4, or `# fp8tune: gpus-per-node=4` at the "
+    "top of the file",
 }
 """What a user types to make a fact known."""
 

@@ -183,7 +183,7 @@ class Launch:
             hint = (
                 "set it to the number of GPUs, or pass --num_processes to the launcher"
             )
-            reason = "`num_processes` is missing"
+            reason = "`num_processes` is missing, unless the command gives it"
             raise Refused("num_processes", reason=reason, hint=hint)
         if self.arguments["use_cpu"] and self.number("num_processes") >= 1:
             self.divisor("num_machines")

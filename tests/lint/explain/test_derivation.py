@@ -3,7 +3,7 @@
 from fp8tune.lint.explain.derivation import Node, brief, derive, missing, unit
 from tests.each import each
 
-WORLD_SIZE = "add --world-size 16, or `# fp8tune: world-size=16` above the first table"
+WORLD_SIZE = "add --world-size 16, or `# fp8tune: world-size=16` at the top of the file"
 
 
 @each(
