@@ -22,13 +22,14 @@ from fp8tune.trainers.accelerate.launch import (
     arguments,
     since,
 )
-from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
-MAX_FAULTS, HINTS = 1000, 20
-"""Most faults that are kept, and of unknown keys with a hint."""
+HINTS = 20
+"""Most unknown keys with a hint."""
 
 OTHER_FILES = ("training", "deepspeed")
 """Sections that are files of their own."""
@@ -68,24 +69,13 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The values as the launcher holds them, and what it refuses or ignores."""
-        run = _Run(self)
+        run = _Run(self.schema, self.hints)
         run.files(raw)
         return Loaded(run.values, run.written, run.faults)
 
 
-class _Run:
+class _Run(Loading):
     """The files of one job on their way through the loader."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
-        self.values: dict[str, Any] = {}
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
-
-    def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        """Note a fault; of more than a thousand the rest is dropped."""
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def files(self, raw: dict[str, Any]) -> None:
         """Load the launch file, then those that belong to it."""
@@ -229,6 +219,6 @@ def _quoted_false(value: Any) -> bool:
 
 @cache
 def trl_keys() -> frozenset[str]:
-    """Keys by which arguments are told to be TRL's."""
+    """Keys that only the arguments of TRL have."""
     with open(os.path.join(os.path.dirname(__file__), "trl.toml"), "rb") as file:
         return frozenset(tomllib.load(file)["keys"])

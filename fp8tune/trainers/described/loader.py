@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
-MAX_FAULTS, HINTS = 1000, 20
-"""Most faults that are kept, and of unknown keys with a hint."""
+HINTS = 20
+"""Most unknown keys with a hint."""
 
 LARGEST = 2**63
 """Numbers from here on are unknown to the job, so that no arithmetic overflows."""
@@ -51,7 +52,7 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config with its defaults, and what is wrong with it."""
-        run = _Run(self)
+        run = _Run(self.schema, self.hints)
         run.file(raw)
         return Loaded(run.values, run.written, run.faults)
 
@@ -144,19 +145,8 @@ def _converted(spec: Key, text: str) -> Any:
         raise Wrong("value-not-convertible", type=spec.kind) from None
 
 
-class _Run:
+class _Run(Loading):
     """One file on its way through the loader."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints = loader.schema, loader.hints
-        self.values: dict[str, Any] = {}
-        self.written: set[str] = set()
-        self.faults: list[Fault] = []
-
-    def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        """Note a fault; of more than a thousand the rest is dropped."""
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load all sections, those that are not written with their defaults."""

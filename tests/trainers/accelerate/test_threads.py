@@ -74,7 +74,7 @@ training:
   bf16: false
 """
 
-# Automodel#1085: trains, and fails when it saves; Accelerate's twin of it
+# Automodel#1085: trains, and fails when it saves; the same in Accelerate
 ALL_GATHER = """
 distributed_type: MULTI_GPU
 mixed_precision: fp8
