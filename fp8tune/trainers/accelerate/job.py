@@ -240,10 +240,10 @@ def ac_modes() -> tuple[str, ...]:
 
 
 FSDP_PLAIN = {
-    "fsdp_offload_params": ("false", "memory.offload"),
-    "fsdp_activation_checkpointing_offload": ("false", "memory.offload"),
-    "fsdp_sharding_strategy": ("full_shard", "shards.strategy"),
-    "fsdp_reshard_after_forward": ("true full_shard", "memory.gathered"),
+    "fsdp_offload_params": ("false none", "memory.offload"),
+    "fsdp_activation_checkpointing_offload": ("false none", "memory.offload"),
+    "fsdp_sharding_strategy": ("full_shard 1 none", "shards.strategy"),
+    "fsdp_reshard_after_forward": ("true full_shard none", "memory.gathered"),
     "fsdp_auto_wrap_policy": ("transformer_based_wrap", "shards.wrap"),
 }
 """What FSDP's keys say where its memory is known, and what is missing elsewhere."""
@@ -257,9 +257,10 @@ def parallel(distributed_type: Any, fsdp2: bool | None = None) -> str:
     return Words(known("memory.parallel", names.get(str(distributed_type))))
 
 
-def tables_apart(trainer_version: str) -> bool:
-    """Whether FSDP2 gathers embedding and head each by itself: since 1.14."""
-    return tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
+def tables_apart(trainer_version: str, parallel: str) -> bool:
+    """Whether FSDP gathers embedding and head each by itself: FSDP2 since 1.14."""
+    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
+    return new and parallel == "fsdp2"
 
 
 def fsdp_plain(job: Job, distributed_type: Any) -> bool:
