@@ -75,8 +75,10 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     sharded = case["mode"].startswith("fsdp")
-    if case["ranks"] > 1 or sharded:
-        _join(case["ranks"], rank, folder, as_gpus=sharded)
+    if case["mode"].startswith("zero"):
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    if case["ranks"] > 1 or case["mode"] != "ddp":
+        _join(case["ranks"], rank, folder, as_gpus=case["mode"] != "ddp")
     if sharded:
         version = case["mode"].removeprefix("fsdp")
         strategy = {"FSDP_SHARDING_STRATEGY": case.get("strategy", "FULL_SHARD")}
@@ -111,6 +113,30 @@ def _join(ranks: int, rank: int, folder: str, *, as_gpus: bool) -> None:
     state.PartialState.set_device = device
 
 
+def _zero(case: dict[str, Any]) -> dict[str, Any] | None:
+    """DeepSpeed's config, ``None`` without it; ``bucket`` is the size of its buckets.
+
+    The Trainer fills in what is "auto".
+    """
+    if not case["mode"].startswith("zero"):
+        return None
+    auto = "auto"
+    stage = int(case["mode"].removeprefix("zero"))
+    zero = {"stage": stage, "overlap_comm": False, "contiguous_gradients": True}
+    names = ["reduce_bucket_size", "allgather_bucket_size"]
+    if stage == 3:
+        names = ["reduce_bucket_size", "stage3_prefetch_bucket_size"]
+        zero["stage3_param_persistence_threshold"] = auto
+    return {
+        "train_micro_batch_size_per_gpu": auto,
+        "gradient_accumulation_steps": auto,
+        "gradient_clipping": auto,
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": auto},
+        "zero_optimization": zero | dict.fromkeys(names, case.get("bucket", auto)),
+    }
+
+
 def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
     """Train with the Trainer, and say which phase begins."""
     torch, transformers = import_module("torch"), import_module("transformers")
@@ -136,6 +162,7 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
         optim=case["optimizer"],
         bf16=True,
         dataloader_pin_memory=False,
+        deepspeed=_zero(case),
     )
     phases = {
         "on_step_begin": "forward",

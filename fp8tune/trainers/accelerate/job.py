@@ -151,9 +151,10 @@ def precision(
     return Words("fp8")
 
 
-def fp8_recipe(torchao: bool) -> str:
+def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
     """The torchao recipe: always tensorwise."""
-    return Words(known("fp8_recipe", "tensorwise" if torchao else None))
+    missing = "speed.te" if fp8_backend == "TE" else "fp8_recipe"
+    return Words(known(missing, "tensorwise" if torchao else None))
 
 
 def te_recipe(
