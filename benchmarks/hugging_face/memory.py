@@ -102,7 +102,7 @@ def measured(python: str, drawn: Iterable[Case]) -> list[Case]:
 KINDS = {"fsdp1": ("FSDP", 1), "fsdp2": ("FSDP", 2)}
 
 
-def estimated(case: Case) -> dict[str, float]:
+def estimated(case: Case) -> dict[str, Any]:
     """The peak that fp8tune estimates, its range, and the peak's moment [bytes]."""
     kind, version = KINDS.get(case["mode"], ("MULTI_GPU", 0))
     if case["ranks"] == 1 and not version:
@@ -140,7 +140,7 @@ optim: {case["optimizer"]}
 
 def error(case: Case) -> float:
     """How far the estimate is above the measured peak [ratio]."""
-    return estimated(case)["peak_gib"] / max(case["peaks"].values()) - 1
+    return float(estimated(case)["peak_gib"] / max(case["peaks"].values()) - 1)
 
 
 HEAD = """# Memory of Hugging Face's trainers

@@ -3,10 +3,11 @@
 ``python -m benchmarks.hugging_face.step < cases.jsonl`` needs a Python with torch,
 transformers and accelerate, and this repository on its path. An input line is a case:
 ``family`` (the ``model_type``), ``sizes`` for its config, ``weights`` (``float32`` or
-``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1`` or ``fsdp2``),
-``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``, ``optimizer`` and ``strategy``
-(FSDP1's). Each rank is a process of its own, joined by gloo. An output line adds
-``peaks``: the most bytes that were alive on rank 0 in each phase.
+``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1``, ``fsdp2``,
+``zero1`` to ``zero3``), ``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``,
+``optimizer``, and for ZeRO ``bucket``. Each rank is a process of its own, joined by
+gloo. An output line adds ``peaks``: the most bytes that were alive on rank 0 in each
+phase.
 
 The model, the Trainer and Accelerate are the real ones. To reach FSDP, the process
 group says that it is one of GPUs.
@@ -32,6 +33,7 @@ FSDP = {
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
     "FSDP_USE_ORIG_PARAMS": "true",
     "FSDP_BACKWARD_PREFETCH": "BACKWARD_PRE",
+    "FSDP_SHARDING_STRATEGY": "FULL_SHARD",
 }
 
 
@@ -83,7 +85,9 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
         version = case["mode"].removeprefix("fsdp")
         strategy = {"FSDP_SHARDING_STRATEGY": case.get("strategy", "FULL_SHARD")}
         os.environ.update(FSDP | strategy | {"FSDP_VERSION": version})
-        os.environ["FSDP_RESHARD_AFTER_FORWARD"] = "true" if version == "2" else strategy["FSDP_SHARDING_STRATEGY"]
+        os.environ["FSDP_RESHARD_AFTER_FORWARD"] = (
+            "true" if version == "2" else strategy["FSDP_SHARDING_STRATEGY"]
+        )
     live = import_module("benchmarks.live_bytes").LiveBytes("init")
     if rank:
         _train(case, folder, lambda _: None)
@@ -122,7 +126,11 @@ def _zero(case: dict[str, Any]) -> dict[str, Any] | None:
         return None
     auto = "auto"
     stage = int(case["mode"].removeprefix("zero"))
-    zero = {"stage": stage, "overlap_comm": False, "contiguous_gradients": True}
+    zero: dict[str, Any] = {
+        "stage": stage,
+        "overlap_comm": False,
+        "contiguous_gradients": True,
+    }
     names = ["reduce_bucket_size", "allgather_bucket_size"]
     if stage == 3:
         names = ["reduce_bucket_size", "stage3_prefetch_bucket_size"]
@@ -174,7 +182,9 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
         for name, phase in phases.items()
     }
     callback = type("Phases", (transformers.TrainerCallback,), calls)
-    trainer = transformers.Trainer(model, given, train_dataset=rows, callbacks=[callback()])
+    trainer = transformers.Trainer(
+        model, given, train_dataset=rows, callbacks=[callback()]
+    )
     del model
     backward = trainer.accelerator.backward
 

@@ -1,4 +1,4 @@
-"""What one rank holds when transformers' Trainer trains through Accelerate (``shared``).
+"""What one rank holds under transformers' Trainer and Accelerate (``shared``).
 
 For dense decoders that are trained whole with AdamW, sharded by FSDP or copied by DDP.
 A trainer says ``parallel`` (``ddp``, ``fsdp1``, ``fsdp2``; ``""`` for one GPU alone),
@@ -22,8 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.facts.memory import GIB
-from fp8tune.job import Job, Unknown, Words, known
-from fp8tune.trainers.local_model import MOE
+from fp8tune.job import Unknown, Words, known
 
 BF16, FP32 = 2, 4
 
@@ -71,7 +70,7 @@ def sharded(parallel: str) -> bool:
     return parallel.startswith("fsdp")
 
 
-def dp_shard(parallel: str, sharded: bool, world_size: int) -> int:
+def dp_shard(sharded: bool, world_size: int) -> int:
     """FSDP shards: all GPUs."""
     return world_size if sharded else 1
 
@@ -98,7 +97,7 @@ def speed_fp8_gain_low(speed_fp8_gain: float, speed_fp8_gather_gain: float) -> f
     return min(speed_fp8_gain - FURTHER, speed_fp8_gain / speed_fp8_gather_gain)
 
 
-def not_modelled(precision: str) -> tuple[str, ...]:
+def not_modelled() -> tuple[str, ...]:
     """What the predicted gain leaves out, in words."""
     return (
         "these trainers' own overhead: Axolotl's documentation reports 1.10 for its "
@@ -137,7 +136,7 @@ def ac_modes() -> tuple[str, ...]:
 
 
 def eager(covered: bool, ac: str, compile: bool) -> bool:  # noqa: A002
-    """True where blocks keep what eager ones do: with full AC a compiled one too."""
+    """True where blocks keep what eager ones do: with full AC compiled ones too."""
     if not covered or (compile and ac != "full"):
         raise Unknown("activation_bytes.compiled")
     if ac not in ("none", "full"):
@@ -152,6 +151,8 @@ def compute_bytes(precision: str) -> int:
 
 def weight_bytes(covered: bool, sharded: bool, loaded_bytes: int | None = None) -> int:
     """Bytes per parameter of the weights: FSDP casts them to fp32."""
+    if not covered:
+        raise Unknown("memory.switch")
     return FP32 if sharded else known("weights.dtype", loaded_bytes)
 
 
@@ -265,7 +266,9 @@ def activation_bytes(
     block_bytes: float,
 ) -> float:
     """Bytes per token that one block keeps: with full AC its input."""
-    return block_bytes if ac_applied == "none" else residual_bytes * hidden_size
+    return (
+        block_bytes if eager and ac_applied == "none" else residual_bytes * hidden_size
+    )
 
 
 def recompute_bytes(
@@ -289,7 +292,7 @@ def recompute_bytes(
     return block_bytes - kept + gradients + casts
 
 
-def logit_bytes(whole_logits: bool) -> int:
+def logit_bytes() -> int:
     """Bytes per token and vocabulary entry in the backward pass of the loss.
 
     Log-probabilities and two gradients, all in fp32.
@@ -297,12 +300,7 @@ def logit_bytes(whole_logits: bool) -> int:
     return 3 * FP32
 
 
-def whole_logits(covered: bool) -> bool:
-    """Whether the loss has all logits at once: so without a fused one."""
-    return covered
-
-
-def new_logit_bytes(whole_logits: bool) -> int:
+def new_logit_bytes() -> int:
     """Bytes per token and vocabulary entry at the end of the forward pass.
 
     Logits in bf16, in fp32, and their log-probabilities.
@@ -345,9 +343,7 @@ def memory_tables_bytes(
     return BF16 * (params_embedding + embedding + block)
 
 
-def copies_gib(
-    params_rank: float, params_root: float, params_embedding: int, cast_bytes: int
-) -> float:
+def copies_gib(params_rank: float, params_root: float, cast_bytes: int) -> float:
     """Copies of all linears in bf16 that live through the forward pass [GiB]."""
     return cast_bytes * (params_rank - params_root) / GIB
 

@@ -137,7 +137,8 @@ def compile(torch_compile: Any) -> bool:  # noqa: A001
     return torch_compile == "auto" or bool(torch_compile)
 
 
-OFF = (None, False, "", [], {})
+OFF: tuple[Any, ...] = (None, False, "", [], {})
+"""What a key that is off holds."""
 
 PLAIN = {
     "adapter": "model.adapter",

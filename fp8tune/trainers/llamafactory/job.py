@@ -124,7 +124,7 @@ PLAIN = {
     "enable_liger_kernel": ((False,), "logit_bytes.fused"),
     "deepspeed": ((None,), "memory.parallel"),
 }
-"""The values of keys with which the memory is known, and what is missing with others."""
+"""The values of keys with which memory is known, and what is missing with others."""
 
 OTHERS = (
     "use_unsloth", "use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon",
