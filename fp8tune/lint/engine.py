@@ -368,17 +368,21 @@ class _Case:
                 key = str(fault.facts.get("key", ""))
                 region = self.places.of_fault(fault, at.mark)
                 argument = fault.argument and marked(fault.argument, at.mark)
-            elif at.names == ["fault.key"] and fault is not None:
-                named = At([str(fault.facts["key"])], at.mark, at.label)
-                key, region, note = self.places.of(named)
             else:
-                key, region, note = self.places.of(at)
+                key, region, note = self.places.of(_by_value(at, scope))
                 argument = self.places.argument(key, at.mark)
             if index and ((region, argument) in taken or note):
                 continue
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+
+
+def _by_value(at: At, scope: Any) -> At:
+    """Return a span with the key that its name has as value, if it says so."""
+    with suppress(Unknown):
+        return at._replace(names=[str(scope[at.names[0]])]) if at.by_value else at
+    return at
 
 
 def _filled(template: Template, scope: Any) -> str:

@@ -58,6 +58,12 @@ def forced_precision(
     return Words("")
 
 
+def forced_by(training_fp16: Any = None) -> str:
+    """The training argument that forces a precision."""
+    fp16 = training_fp16 and not _quoted_false(training_fp16)
+    return Words("training.fp16" if fp16 else "training.bf16")
+
+
 def _quoted_false(value: Any) -> bool:
     """Whether a value is false as a text, which only some parsers take for true."""
     return isinstance(value, str) and value.strip().lower() in FALSE_WORDS
@@ -289,6 +295,11 @@ OPTIONS = {"AO": AO_OPTIONS, "TE": tuple(TE_OPTIONS), "MSAMP": ("opt_level",)}
 """The options that each backend reads (utils/dataclasses.py)."""
 
 
+OVERRIDE = "override_linear_precision"
+GONE = {OVERRIDE: "2.1", "interval": "2.3"}
+"""Options of a recipe, and the release of Transformer Engine that removed each."""
+
+
 def options_of_others(job: Job, fp8_backend: str) -> str:
     """Options of ``fp8_config`` that this backend does not read."""
     own = OPTIONS.get(fp8_backend)
@@ -304,19 +315,25 @@ def te_options(job: Job) -> bool:
     return any(_differs(job, name) for name in TE_OPTIONS)
 
 
-def history_written(job: Job) -> bool:
-    """Whether the history of maxima has another length than 1024."""
-    return _differs(job, "amax_history_len")
+def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
+    """The option that asks for a history of maxima as delayed scaling has it."""
+    if fp8_config_amax_compute_algo == "max":
+        return Words("fp8_config.amax_compute_algo")
+    longer = _differs(job, "amax_history_len")
+    return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def interval_written(job: Job) -> bool:
-    """Whether new scales are asked for at another interval than 1."""
-    return _differs(job, "interval")
+def te_option_gone(job: Job, overrides_unreadable: bool) -> str:
+    """The option that the recipes of newer releases of Transformer Engine lack."""
+    gone = [name for name in GONE if _differs(job, name)]
+    if overrides_unreadable and OVERRIDE in gone:
+        gone.remove(OVERRIDE)
+    return Words(f"fp8_config.{gone[0]}" if gone else "")
 
 
-def overrides_a_gemm(job: Job, overrides_unreadable: bool) -> bool:
-    """Whether a GEMM is asked to stay in high precision."""
-    return _differs(job, "override_linear_precision") and not overrides_unreadable
+def te_option_until(te_option_gone: str) -> str:
+    """The first release of Transformer Engine without the option."""
+    return Words(GONE[te_option_gone.removeprefix("fp8_config.")])
 
 
 def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
@@ -328,10 +345,10 @@ def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bo
 
 def unreadable_switch(job: Job) -> str:
     """The switch of torchao that is neither true nor false."""
-    for name in AO_OPTIONS:
-        value = job.given.get(f"fp8_config.{name}")
+    for key in (f"fp8_config.{name}" for name in AO_OPTIONS):
+        value = job.given.get(key)
         if value is not None and str(value).lower() not in TRUE_WORDS + FALSE_WORDS:
-            return Words(f"{name}: {value}")
+            return Words(key)
     return Words("")
 
 
@@ -341,12 +358,12 @@ def te_format(fp8_config_fp8_format: Any = "HYBRID") -> str:
 
 
 def te_option_refused(te_format: str, fp8_config_amax_compute_algo: Any = None) -> str:
-    """The option of Transformer Engine whose value Accelerate refuses."""
+    """The key of Transformer Engine's option whose value Accelerate refuses."""
     if te_format not in ("HYBRID", "E4M3", "E5M2", "NONE"):
-        return Words(f"`fp8_format: {te_format}`")
+        return Words("fp8_config.fp8_format")
     algorithm = str(fp8_config_amax_compute_algo).lower()
     wrong = algorithm not in ("max", "most_recent", "none")
-    return Words(f"`amax_compute_algo: {algorithm}`" if wrong else "")
+    return Words("fp8_config.amax_compute_algo" if wrong else "")
 
 
 def deepspeed_refused(
@@ -381,6 +398,16 @@ def _writes(job: Job, option: str) -> bool:
 def _differs(job: Job, option: str) -> bool:
     value = job.given.get(f"fp8_config.{option}")
     return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
+
+
+def not_taken(
+    job: Job, rdzv_backend: Any = "static", enable_cpu_affinity: Any = False
+) -> str:
+    """The key of the file that a default of the launcher replaces."""
+    if "rdzv_backend" in job.written and rdzv_backend != "static":
+        return Words("rdzv_backend")
+    written = "enable_cpu_affinity" in job.written
+    return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
 def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
