@@ -29,10 +29,10 @@ from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job
 from fp8tune.search.sampler import Expected
+from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
-from fp8tune.search.study import SavedStudy
 from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (

@@ -65,6 +65,7 @@ from fp8tune.search.real_trials import (
     this_machine,
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
+from fp8tune.search.saved_study import delete_study
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -78,7 +79,7 @@ from fp8tune.search.start_workers import (
 from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
-from fp8tune.search.study import Study, delete_study, open_study
+from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
     Written,
     check_outputs,
