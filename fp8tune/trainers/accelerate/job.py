@@ -12,6 +12,7 @@ transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -323,12 +324,28 @@ def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
     return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def te_option_gone(job: Job, overrides_unreadable: bool) -> str:
-    """The option that the recipes of newer releases of Transformer Engine lack."""
-    gone = [name for name in GONE if _differs(job, name)]
-    if overrides_unreadable and OVERRIDE in gone:
-        gone.remove(OVERRIDE)
-    return Words(f"fp8_config.{gone[0]}" if gone else "")
+def transformer_engine_release() -> str:
+    """Release of Transformer Engine; unknown if no file beside the config pins it."""
+    raise Unknown("transformer_engine_release")
+
+
+def te_option_gone(
+    job: Job, overrides_unreadable: bool, transformer_engine_release: str = "9"
+) -> str:
+    """The option that recipes of Transformer Engine no longer have, in a new install.
+
+    Or in the release that a file beside the config pins.
+    """
+    release = _numbers(transformer_engine_release)
+    for name, first in GONE.items():
+        readable = name != OVERRIDE or not overrides_unreadable
+        if readable and _differs(job, name) and release >= _numbers(first):
+            return Words(f"fp8_config.{name}")
+    return Words("")
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", release)[:2]]
 
 
 def te_option_until(te_option_gone: str) -> str:
