@@ -226,7 +226,16 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
-        return self._findings_of((*own, *self.loaded.faults, *self._contradictions()))
+        loaded = (*self._not_read(), *self.loaded.faults)
+        return self._findings_of((*own, *loaded, *self._contradictions()))
+
+    def _not_read(self) -> Iterable[Fault]:
+        """Return the keys that name a file of the job which was not found."""
+        if not self.known.about.parts:
+            return ()
+        from fp8tune.lint.companions import not_read
+
+        return not_read(self.known, self.document.values)
 
     def _contradictions(self) -> Iterable[Fault]:
         text = self.document.text
