@@ -157,10 +157,10 @@ def fp8_recipe(torchao: bool) -> str:
 
 
 def te_recipe(
-    fp8_backend: str, asks_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
+    fp8_backend: str, starts_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
 ) -> str:
     """Transformer Engine's recipe, ``""`` without it: delayed scaling, or MXFP8."""
-    if not asks_fp8 or fp8_backend != "TE":
+    if not starts_fp8 or fp8_backend != "TE":
         return Words("")
     return Words("mxfp8" if _is_true(fp8_config_use_mxfp8_block_scaling) else "delayed")
 
@@ -209,13 +209,16 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training_torch_compile: Any,
+    training: bool | None = None,
+    training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
-    asked = bool(training_torch_compile) or training_torch_compile_backend is not None
-    return asked or dynamo_backend_used
+    if dynamo_backend_used:
+        return True
+    known(ARGUMENTS, training)
+    return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:

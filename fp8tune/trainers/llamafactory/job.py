@@ -92,6 +92,11 @@ def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
+def te_recipe(fp8_on: bool, fp8_engine: str) -> str:
+    """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
+    return Words("delayed" if fp8_on and fp8_engine == "te" else "")
+
+
 def fp8_all_gather() -> bool:
     """Whether FSDP2 gathers weights in FP8: its switch is not read by Accelerate."""
     return False
