@@ -15,6 +15,7 @@ from fp8tune.cli import (
     gpus_per_node_option,
     read_config,
     text_or_json,
+    installed_option,
     trainer_option,
     world_size_option,
 )
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 @world_size_option
 @gpus_per_node_option
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     paths: tuple[str, ...],

@@ -22,6 +22,7 @@ from fp8tune.cli import (
     need,
     read_config,
     text_or_json,
+    installed_option,
     trainer_option,
 )
 from fp8tune.extras import SEARCH
@@ -113,6 +114,7 @@ def _sizes(
 )
 @calibration_file
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     configs: tuple[str, ...],

@@ -16,6 +16,7 @@ from fp8tune.cli import (
     gpus_per_node_option,
     read_config,
     text_or_json,
+    installed_option,
     trainer_option,
     world_size_option,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 )
 @calibration_file
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     name: str,

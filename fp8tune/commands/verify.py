@@ -13,6 +13,7 @@ from fp8tune.cli import (
     gpu_option,
     gpus_per_node_option,
     read_config,
+    installed_option,
     trainer_option,
     world_size_option,
 )
@@ -30,6 +31,7 @@ from fp8tune.cli import (
 @world_size_option
 @gpus_per_node_option
 @trainer_option
+@installed_option
 @click.option(
     "--follow",
     is_flag=True,

@@ -79,9 +79,14 @@ def odd_tokens(
     return Words(f"{tokens} tokens{split}")
 
 
-def version(transformer_engine_release: str = "") -> float:
+def release(transformer_engine_release: str = "") -> str:
+    """Release of Transformer Engine that is pinned or installed."""
+    return Words(known("transformer_engine", transformer_engine_release or None))
+
+
+def version(te_release: str) -> float:
     """Release of Transformer Engine as a number: 2.03 is 2.3, 2.15 is 2.15."""
-    return _as_number(known("transformer_engine", transformer_engine_release or None))
+    return _as_number(te_release)
 
 
 def too_old(te_recipe: str, te_version: float) -> bool:
@@ -89,9 +94,14 @@ def too_old(te_recipe: str, te_version: float) -> bool:
     return te_version < FIRST.get(te_recipe, 0.0)
 
 
-def cuda(nvidia_cuda_runtime_cu12_release: str = "") -> float:
-    """Release of CUDA 12 that torch brings, as a number: 12.06 is 12.6."""
-    return _as_number(known("cuda", nvidia_cuda_runtime_cu12_release or None))
+def cuda_release(nvidia_cuda_runtime_cu12_release: str = "") -> str:
+    """Release of CUDA 12 that torch brings."""
+    return Words(known("cuda", nvidia_cuda_runtime_cu12_release or None))
+
+
+def cuda(te_cuda_release: str) -> float:
+    """Release of CUDA 12 as a number: 12.06 is 12.6."""
+    return _as_number(te_cuda_release)
 
 
 def _as_number(release: str) -> float:

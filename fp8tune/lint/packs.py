@@ -76,6 +76,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "beside": "text",
         "arguments": "list",
         "format": "format",
+        "installed": "table",
     },
     "good": {
         "config": "text",
@@ -83,6 +84,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "beside": "text",
         "arguments": "list",
         "format": "format",
+        "installed": "table",
     },
     "experiment": experiment.FIELDS,
 }

@@ -92,7 +92,7 @@ def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
-def te_recipe(fp8_on: bool, fp8_engine: str) -> str:
+def te_recipe(fp8_engine: str, fp8_on: bool) -> str:
     """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
     return Words("delayed" if fp8_on and fp8_engine == "te" else "")
 
