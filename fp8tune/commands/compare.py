@@ -13,9 +13,9 @@ from fp8tune.cli import (
     WithOverrides,
     gpu_option,
     gpus_per_node_option,
+    installed_option,
     read_config,
     text_or_json,
-    installed_option,
     trainer_option,
     world_size_option,
 )

@@ -19,10 +19,10 @@ from fp8tune.cli import (
     WithOverrides,
     calibration_file,
     gpus_per_node_option,
+    installed_option,
     need,
     read_config,
     text_or_json,
-    installed_option,
     trainer_option,
 )
 from fp8tune.extras import SEARCH

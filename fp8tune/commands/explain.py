@@ -14,9 +14,9 @@ from fp8tune.cli import (
     calibration_file,
     gpu_option,
     gpus_per_node_option,
+    installed_option,
     read_config,
     text_or_json,
-    installed_option,
     trainer_option,
     world_size_option,
 )

@@ -12,8 +12,8 @@ from fp8tune.cli import (
     Failure,
     gpu_option,
     gpus_per_node_option,
-    read_config,
     installed_option,
+    read_config,
     trainer_option,
     world_size_option,
 )

@@ -23,8 +23,8 @@ class Example(NamedTuple):
 
     ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
     a second config of the same run, for a rule on two files. ``arguments`` are the
-    trainer's overrides. ``format`` is that of all these texts. ``installed`` are releases
-    of packages, by their names.
+    trainer's overrides. ``format`` is that of all these texts. ``installed`` are
+    releases of packages, by their names.
     """
 
     config: str

@@ -134,5 +134,7 @@ def test_which_version_a_config_is_read_as(
     (folder / "a.yaml").write_bytes(files.get("a.yaml", "").encode() + TORCHAO)
     out, err = fp8tune("lint", "a.yaml", *arguments)[1:]
     line = [each for each in (out + err).splitlines() if "read as" in each]
-    assert " ".join(line).startswith(f"1 file read as Accelerate {said}" if said else "")
+    assert " ".join(line).startswith(
+        f"1 file read as Accelerate {said}" if said else ""
+    )
     assert bool(line) == bool(said)
