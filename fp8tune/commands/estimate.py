@@ -320,8 +320,8 @@ def _records(folder: str) -> tuple[str, list[Record]]:
 
 def _of_study(folder: str) -> tuple[str, list[Record]]:
     need("--study", *SEARCH)
+    from fp8tune.search.saved_study import look
     from fp8tune.search.storage import BadStudy
-    from fp8tune.search.study import look
 
     try:
         _, trials = look(folder, most=MAX_RECORDS)
