@@ -66,12 +66,17 @@ def token_multiple(te_recipe: str) -> int:
 
 
 def odd_tokens(
-    fp8_tokens: tuple[int, ...], te_token_ranks: int, te_token_multiple: int
+    fp8_tokens: tuple[int, ...],
+    te_token_ranks: int,
+    te_token_multiple: int,
+    fp8_tokens_vary: bool = False,
 ) -> str:
     """The tokens of a micro-batch if those of a rank are no multiple, in words.
 
     Empty if 16 does not divide them: ``fp8.unaligned_tokens`` are these.
     """
+    if fp8_tokens_vary:
+        raise Unknown("fp8_tokens.vary")
     tokens, ranks = fp8_tokens[0], te_token_ranks
     if tokens % ALIGNMENT or not tokens % (ranks * te_token_multiple):
         return Words("")

@@ -390,3 +390,31 @@ def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -
     """Whether the script is asked to load the weights in fp16."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
     return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+
+
+def lengths_vary(
+    micro_batch: Any,
+    trl_arguments: bool,
+    training_packing: Any = None,
+    training_padding_free: Any = None,
+    training_pad_to_multiple_of: Any = None,
+) -> bool:
+    """Whether TRL's batches may have any number of tokens; unknown for other scripts.
+
+    Its collators pad to the longest sample of a batch. What packing gives depends on
+    the release and on its strategy.
+    """
+    if not trl_arguments or training_packing:
+        raise Unknown("seq_len")
+    rows = 1 if training_padding_free else int(micro_batch)
+    return rows * int(training_pad_to_multiple_of or 1) % 16 != 0
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

@@ -119,3 +119,13 @@ def compile(  # noqa: A001
     """Whether the model is compiled; a backend or mode turns it on too."""
     chosen = (torch_compile_backend, torch_compile_mode)
     return bool(torch_compile) or any(each is not None for each in chosen)
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True
