@@ -88,13 +88,15 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str = "") -> bool:
+def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
     """Whether torchao's FP8 would refuse to load the model on one rank.
 
-    A backend that is named is looked at even where the arguments turn FP8 off.
+    A backend that is named is looked at even where the arguments turn FP8 off. Without
+    one it is unknown where they are: TRL turns FP8 off, transformers does not.
     """
-    chosen = fp8_backend in ("", "NO") and not forced_precision
-    return fp8_backend == "AO" or chosen
+    if fp8_backend in ("", "NO"):
+        return not known(BF16, forced_precision)
+    return fp8_backend == "AO"
 
 
 def fsdp2(

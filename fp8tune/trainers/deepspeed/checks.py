@@ -65,8 +65,9 @@ def refused(
     raw: dict[str, Any], values: dict[str, Any], schema: Schema
 ) -> Iterator[Case]:
     """Everything that a release of DeepSpeed refuses beyond single values."""
-    checks = CHECKS + LATER * since(schema, 0, 19)
-    for check in checks if since(schema, 0, 18) else (*checks, _master_weights):
+    added = (*(_loss_scale,) * since(schema, 0, 18), *LATER * since(schema, 0, 19))
+    gone = () if since(schema, 0, 18) else (_master_weights,)
+    for check in (*CHECKS, *added, *gone):
         try:
             yield from check(raw, values)
         except KeyError:  # a value that is refused already
@@ -195,7 +196,7 @@ def _kept_modules(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
 
 Check = Callable[[dict[str, Any], dict[str, Any]], Iterator[Case]]
 CHECKS: tuple[Check, ...] = (
-    *(_precision, _loss_scale, _autocast, _zero, _renamed, _times, _reduction),
+    *(_precision, _autocast, _zero, _renamed, _times, _reduction),
     *(_batch, _checkpoint),
 )
 LATER: tuple[Check, ...] = (_dynamic_scale, _operation, _kept_modules)
