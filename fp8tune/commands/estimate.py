@@ -19,6 +19,7 @@ from fp8tune.cli import (
     WithOverrides,
     calibration_file,
     gpus_per_node_option,
+    installed_option,
     need,
     read_config,
     text_or_json,
@@ -113,6 +114,7 @@ def _sizes(
 )
 @calibration_file
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     configs: tuple[str, ...],

@@ -95,13 +95,15 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str = "") -> bool:
+def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
     """Whether torchao's FP8 would refuse to load the model on one rank.
 
-    A backend that is named is looked at even where the arguments turn FP8 off.
+    A backend that is named is looked at even where the arguments turn FP8 off. Without
+    one it is unknown where they are: TRL turns FP8 off, transformers does not.
     """
-    chosen = fp8_backend in ("", "NO") and not forced_precision
-    return fp8_backend == "AO" or chosen
+    if fp8_backend in ("", "NO"):
+        return not known(BF16, forced_precision)
+    return fp8_backend == "AO"
 
 
 def fsdp2(
@@ -164,10 +166,10 @@ def fp8_recipe(torchao: bool) -> str:
 
 
 def te_recipe(
-    fp8_backend: str, asks_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
+    fp8_backend: str, starts_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
 ) -> str:
     """Transformer Engine's recipe, ``""`` without it: delayed scaling, or MXFP8."""
-    if not asks_fp8 or fp8_backend != "TE":
+    if not starts_fp8 or fp8_backend != "TE":
         return Words("")
     return Words("mxfp8" if _is_true(fp8_config_use_mxfp8_block_scaling) else "delayed")
 
@@ -216,13 +218,16 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training_torch_compile: Any,
+    training: bool | None = None,
+    training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
-    asked = bool(training_torch_compile) or training_torch_compile_backend is not None
-    return asked or dynamo_backend_used
+    if dynamo_backend_used:
+        return True
+    known(ARGUMENTS, training)
+    return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
@@ -431,3 +436,31 @@ def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -
     """Whether the script is asked to load the weights in fp16."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
     return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+
+
+def lengths_vary(
+    micro_batch: Any,
+    trl_arguments: bool,
+    training_packing: Any = None,
+    training_padding_free: Any = None,
+    training_pad_to_multiple_of: Any = None,
+) -> bool:
+    """Whether TRL's batches may have any number of tokens; unknown for other scripts.
+
+    Its collators pad to the longest sample of a batch. What packing gives depends on
+    the release and on its strategy.
+    """
+    if not trl_arguments or training_packing:
+        raise Unknown("seq_len")
+    rows = 1 if training_padding_free else int(micro_batch)
+    return rows * int(training_pad_to_multiple_of or 1) % 16 != 0
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

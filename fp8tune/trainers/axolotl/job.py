@@ -135,3 +135,13 @@ def ac(job: Job) -> str:
 def compile(torch_compile: Any) -> bool:  # noqa: A001
     """Whether the model is compiled: auto is, with each torch that Axolotl takes."""
     return torch_compile == "auto" or bool(torch_compile)
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

@@ -101,6 +101,11 @@ def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
+def te_recipe(fp8_engine: str, fp8_on: bool) -> str:
+    """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
+    return Words("delayed" if fp8_on and fp8_engine == "te" else "")
+
+
 def fp8_all_gather() -> bool:
     """Whether FSDP2 gathers weights in FP8: its switch is not read by Accelerate."""
     return False
@@ -123,3 +128,13 @@ def compile(  # noqa: A001
     """Whether the model is compiled; a backend or mode turns it on too."""
     chosen = (torch_compile_backend, torch_compile_mode)
     return bool(torch_compile) or any(each is not None for each in chosen)
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

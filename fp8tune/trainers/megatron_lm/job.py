@@ -38,9 +38,11 @@ def te_format(fp8_format: Any) -> str:
     return Words(fp8_format or "")
 
 
-def te_recipe(fp8_recipe: str, te_format: str) -> str:
-    """Transformer Engine's recipe; unknown without FP8."""
-    return Words(known("te_recipe", te_format and RECIPES.get(fp8_recipe)))
+def te_recipe(fp8_recipe: str, te_format: str, transformer_impl: str) -> str:
+    """Transformer Engine's recipe, ``""`` without FP8 or without its layers."""
+    if not te_format or transformer_impl != "transformer_engine":
+        return Words("")
+    return Words(known("te_recipe", RECIPES.get(fp8_recipe)))
 
 
 def local_layers(transformer_impl: str) -> bool:
