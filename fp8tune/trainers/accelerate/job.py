@@ -251,6 +251,69 @@ def ac_modes() -> tuple[str, ...]:
     return ("none", "full")
 
 
+FSDP_PLAIN = {
+    "fsdp_offload_params": ("false none", "memory.offload"),
+    "fsdp_activation_checkpointing_offload": ("false none", "memory.offload"),
+    "fsdp_sharding_strategy": ("full_shard 1 none", "shards.strategy"),
+    "fsdp_reshard_after_forward": ("true full_shard none", "memory.gathered"),
+    "fsdp_auto_wrap_policy": ("transformer_based_wrap", "shards.wrap"),
+}
+"""What FSDP's keys say where its memory is known, and what is missing elsewhere."""
+
+
+def parallel(distributed_type: Any, fsdp2: bool | None = None) -> str:
+    """What holds the weights: FSDP, DDP, or one GPU alone."""
+    if distributed_type == "FSDP":
+        return Words("fsdp2" if known("sharded", fsdp2) else "fsdp1")
+    names = {"NO": "", "MULTI_GPU": "ddp"}
+    return Words(known("memory.parallel", names.get(str(distributed_type))))
+
+
+def tables_apart(trainer_version: str, parallel: str) -> bool:
+    """Whether FSDP gathers embedding and head each by itself: FSDP2 since 1.14."""
+    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
+    return new and parallel == "fsdp2"
+
+
+def fsdp_plain(job: Job, distributed_type: Any) -> bool:
+    """True unless FSDP shards or wraps in a way that no estimate covers."""
+    for key, (value, gap) in FSDP_PLAIN.items() if distributed_type == "FSDP" else ():
+        if str(job.find(f"fsdp_config.{key}")).lower() not in value.split():
+            raise Unknown(gap)
+    return True
+
+
+def covered(
+    fsdp_plain: bool,
+    parallelism_config: Any = None,
+    training_use_peft: Any = None,
+    training_load_in_4bit: Any = None,
+    training_load_in_8bit: Any = None,
+    training_fsdp: Any = None,
+    training_deepspeed: Any = None,
+    training_use_liger_kernel: Any = None,
+) -> bool:
+    """True unless something else that no estimate covers is on."""
+    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
+        raise Unknown("model.adapter")
+    if parallelism_config or training_fsdp or training_deepspeed:
+        raise Unknown("memory.parallel")
+    if training_use_liger_kernel:
+        raise Unknown("logit_bytes.fused")
+    return fsdp_plain
+
+
+def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -> int:
+    """Bytes per parameter of the weights as the script loads them, if a key says it."""
+    name = str(training_dtype or training_torch_dtype).removeprefix("torch.")
+    return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
+
+
+def fp8_converts_head() -> bool:
+    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
+    return False
+
+
 def seq_len(
     training_max_length: Any = None, training_max_seq_length: Any = None
 ) -> int:
