@@ -113,6 +113,24 @@ trainer_option = click.option(
     "or the path of a file that describes one.",
 )
 
+
+def _assume_installed(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Let configs be read as for the packages of the active environment."""
+    if asked and not context.resilient_parsing:
+        from fp8tune.trainers.packages import assuming, installed
+
+        context.with_resource(assuming(installed()))
+
+
+installed_option = click.option(
+    "--installed",
+    is_flag=True,
+    expose_value=False,
+    callback=_assume_installed,
+    help="Read configs as for the trainers and packages installed in $VIRTUAL_ENV, or "
+    "beside fp8tune, where no file pins their releases.",
+)
+
 studies_option = click.option(
     "--studies",
     default=".fp8tune",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fp8tune.search.plan import Plan
-from fp8tune.search.study import look
+from fp8tune.search.saved_study import look
 from fp8tune.search.writeback import Choice, write_back
 
 STEPS = ("first", "fresh", "started")

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, cast
 from fp8tune.search.members import Members
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.real_trials import RealTrials
-from fp8tune.search.study import SavedStudy, Study
+from fp8tune.search.saved_study import SavedStudy
+from fp8tune.search.study import Study
 from fp8tune.search.worker import Worker
 from fp8tune.trials.order import Order
 from fp8tune.trials.record import LossRun, Record

@@ -19,6 +19,7 @@ from fp8tune.cli import (
     WithOverrides,
     calibration_file,
     gpus_per_node_option,
+    installed_option,
     need,
     read_config,
     text_or_json,
@@ -113,6 +114,7 @@ def _sizes(
 )
 @calibration_file
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     configs: tuple[str, ...],
@@ -320,8 +322,8 @@ def _records(folder: str) -> tuple[str, list[Record]]:
 
 def _of_study(folder: str) -> tuple[str, list[Record]]:
     need("--study", *SEARCH)
+    from fp8tune.search.saved_study import look
     from fp8tune.search.storage import BadStudy
-    from fp8tune.search.study import look
 
     try:
         _, trials = look(folder, most=MAX_RECORDS)

@@ -14,6 +14,7 @@ from fp8tune.cli import (
     calibration_file,
     gpu_option,
     gpus_per_node_option,
+    installed_option,
     read_config,
     text_or_json,
     trainer_option,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 )
 @calibration_file
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     name: str,

@@ -13,6 +13,7 @@ from fp8tune.cli import (
     Failure,
     WithOverrides,
     gpu_option,
+    installed_option,
     named_trainer,
     world_size_option,
 )
@@ -38,6 +39,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     help="Check every file as a config of this trainer: NAME, NAME==VERSION, or the "
     "path of a file that describes one.",
 )
+@installed_option
 @click.option(
     "--output-format",
     type=Choice(FORMATS),

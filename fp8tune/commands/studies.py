@@ -68,8 +68,8 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
 def _delete(name: str, known: Sequence[str], url: str) -> None:
     """Delete the study of this name or path; raises ``Failure``."""
     from fp8tune.search import CannotSearch
+    from fp8tune.search.saved_study import delete_study
     from fp8tune.search.storage import alone_in
-    from fp8tune.search.study import delete_study
 
     path = os.path.normpath(name)
     named = [each for each in known if path in (each, os.path.basename(each))]

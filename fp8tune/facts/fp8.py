@@ -49,13 +49,32 @@ def hidden_size_above(hidden_size: int, heads: int) -> int:
     return -(-hidden_size // step) * step
 
 
-def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:
+def leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: here they fail."""
+    return False
+
+
+def tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: here all are full."""
+    return False
+
+
+def unaligned_tokens(fp8_tokens: tuple[int, ...], fp8_tokens_vary: bool = False) -> int:
     """The first M (tokens per GEMM) that is not a multiple of 16, or 0 [tokens]."""
+    if fp8_tokens_vary:
+        raise Unknown("fp8_tokens.vary")
     return next((tokens for tokens in fp8_tokens if tokens % ALIGNMENT), 0)
 
 
-def batch_multiple(fp8_tokens: tuple[int, ...], micro_batch: int) -> int:
-    """Smallest micro-batch with which every token stream has an M divisible by 16."""
+def batch_multiple(
+    fp8_tokens: tuple[int, ...], micro_batch: int, fp8_tokens_vary: bool = False
+) -> int:
+    """Smallest micro-batch with which every token stream has an M divisible by 16.
+
+    1 where batches have other numbers of tokens each.
+    """
+    if fp8_tokens_vary:
+        return 1
     sequences = (tokens // micro_batch for tokens in fp8_tokens)
     return math.lcm(*(ALIGNMENT // math.gcd(ALIGNMENT, n) for n in sequences))
 
@@ -161,6 +180,7 @@ def obstacle(
     dense_ffn_layers: int = 0,
     vocab_size: int = 0,
     fp8_unaligned_tokens: int = 0,
+    fp8_leaves_odd_sizes: bool = False,
     gpu_fp8_matmul: bool | None = None,
     gpu_bf16_matmul: bool = True,
 ) -> str:
@@ -179,7 +199,8 @@ def obstacle(
     }
     no_bf16 = "" if gpu_bf16_matmul else ", and no bf16 tensor cores either"
     no_fp8 = f"the GPU has no FP8 matmul{no_bf16}"
-    odd = (f"{name}, {n}," for name, n in sizes.items() if n % ALIGNMENT)
+    fixed = {} if fp8_leaves_odd_sizes else sizes
+    odd = (f"{name}, {n}," for name, n in fixed.items() if n % ALIGNMENT)
     words = (
         no_fp8 if gpu_fp8_matmul is False else "",
         "the trainer refuses FP8 with tensor parallelism" if fp8_tp_refused else "",

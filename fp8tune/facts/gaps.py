@@ -79,12 +79,16 @@ GAPS = {
     "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
-    "stage_layers": "the memory of this trainer's pipelines",
+    "stage_layers": "the memory of this trainer's pipelines, or of those whose "
+    "stages are split by hand",
     "vocab_size": "a vocabulary whose size depends on the tokenizer",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
     "optimizer_bytes": "this optimizer",
+    "optimizer_bytes.lower": "optimizer state with dtypes of its own",
+    "activation_bytes.modules": "these modules of selective recomputation",
+    "moe_layer_freq": "a pattern of MoE layers that only Python can compute",
     "memory.last_stage": "the last pipeline stage, which has the logits",
     "gpu.memory_gib": "this GPU's memory, as torch reports it",
     "speed.vlm": _VLM,
@@ -125,6 +129,9 @@ UNSAID = "unsaid."
 OTHER = "other."
 """Beginning of a field and its value, ``other.ac=block``, that is none of these."""
 
+SETTING = "setting."
+"""Beginning of a setting, as the trainer writes it, that no estimate covers."""
+
 FEW = "few."
 """Beginning of a count and its value, ``few.grad_accum=0``, that is below 1."""
 
@@ -149,6 +156,8 @@ def _gap(name: str) -> str:
             f'`{field}` is "{value}" here; fp8tune knows {", ".join(most)} and {last}: '
             "if it is one of them, write an expression in [job]"
         )
+    if name.startswith(SETTING):
+        return f"no estimate covers `{name.removeprefix(SETTING)}`"
     if name.startswith(FEW):
         field, _, value = name.removeprefix(FEW).partition("=")
         return f"`{field}` is {value} here, and it is at least 1 in a run"

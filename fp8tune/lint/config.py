@@ -12,7 +12,7 @@ from fp8tune.lint.directive import directive_of
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.recognise import chosen
+from fp8tune.trainers.recognise import chosen, released
 from fp8tune.trainers.trainer import Trainer, trainer
 
 
@@ -62,7 +62,8 @@ def read_config(
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
-    known, target = trainer(kind.trainer), settings.complete(target)
+    id_, _ = released(kind.trainer, names, path)
+    known, target = trainer(id_), settings.complete(target)
     if known.about.parts or directive.beside:
         from fp8tune.lint.companions import whole
 

@@ -25,7 +25,7 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
-from fp8tune.trainers.recognise import chosen, may_be_config, recognise
+from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
 from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def check(
         return Report(path, [], skipped=f"not {TITLES[form]}")
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
-    known = trainer(kind.trainer)
+    id_, told_by = released(kind.trainer, names, path)
+    known = trainer(id_)
     alone, files = document, None
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
@@ -90,7 +91,7 @@ def check(
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
     if known.version and known.id not in names:
-        report = report._replace(told=known.id)
+        report = report._replace(told=known.id, told_by=told_by)
     if files:
         from fp8tune.lint.split import split
 
@@ -226,7 +227,16 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
-        return self._findings_of((*own, *self.loaded.faults, *self._contradictions()))
+        loaded = (*self._not_read(), *self.loaded.faults)
+        return self._findings_of((*own, *loaded, *self._contradictions()))
+
+    def _not_read(self) -> Iterable[Fault]:
+        """Return the keys that name a file of the job which was not found."""
+        if not self.known.about.parts:
+            return ()
+        from fp8tune.lint.companions import not_read
+
+        return not_read(self.known, self.document.values)
 
     def _contradictions(self) -> Iterable[Fault]:
         text = self.document.text
@@ -368,17 +378,21 @@ class _Case:
                 key = str(fault.facts.get("key", ""))
                 region = self.places.of_fault(fault, at.mark)
                 argument = fault.argument and marked(fault.argument, at.mark)
-            elif at.names == ["fault.key"] and fault is not None:
-                named = At([str(fault.facts["key"])], at.mark, at.label)
-                key, region, note = self.places.of(named)
             else:
-                key, region, note = self.places.of(at)
+                key, region, note = self.places.of(_by_value(at, scope))
                 argument = self.places.argument(key, at.mark)
             if index and ((region, argument) in taken or note):
                 continue
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+
+
+def _by_value(at: At, scope: Any) -> At:
+    """Return a span with the key that its name has as value, if it says so."""
+    with suppress(Unknown):
+        return at._replace(names=[str(scope[at.names[0]])]) if at.by_value else at
+    return at
 
 
 def _filled(template: Template, scope: Any) -> str:

@@ -212,11 +212,16 @@ def _unchecked(result: Result) -> Iterator[str]:
 
 
 def _versions(result: Result) -> Iterator[str]:
-    """Yield the versions of trainers that only the keys of files told."""
-    for told, files in Counter(r.told for r in result.reports if r.told).items():
-        name, _, version = told.partition("==")
+    """Yield the versions of trainers that nobody named, and what showed them."""
+    told = Counter((r.told, r.told_by) for r in result.reports if r.told)
+    for (trainer, by), files in told.items():
+        name, _, version = trainer.partition("==")
         read = f"{count(files, 'file')} read as {trainers()[name].title} {version}"
-        yield f"{read}, by the keys; --trainer {name}==VERSION names another"
+        yield (
+            f"{read} ({plain(by)})"
+            if by
+            else f"{read}, by the keys; --trainer {name}==VERSION names another"
+        )
 
 
 def _gaps(result: Result) -> Iterator[str]:

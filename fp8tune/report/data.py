@@ -14,6 +14,8 @@ from typing import Any
 from fp8tune.lint.wording import counted
 from fp8tune.report.text import capital, clean, gib, setting_label
 from fp8tune.search.budget import MAX_S
+from fp8tune.search.config_findings import machine_findings
+from fp8tune.search.decide import decide, gain_of, with_config
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -22,19 +24,15 @@ from fp8tune.search.outcome import (
     Estimate,
     Finding,
     SearchOutcome,
-    decide,
-    gain_of,
-    machine_findings,
-    with_config,
 )
 from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job
 from fp8tune.search.sampler import Expected
+from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
-from fp8tune.search.study import SavedStudy
 from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (

@@ -29,8 +29,8 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
 from fp8tune.search.options import tuned
+from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import load_study
 from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
 from fp8tune.studies import FOLDER

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search.budget import show_duration
-from fp8tune.search.study import load_study
+from fp8tune.search.saved_study import load_study
 from fp8tune.studies import has_journal
 from fp8tune.trials.trial import seconds_spent
 

@@ -24,6 +24,7 @@ from fp8tune.search.budget import (
 )
 from fp8tune.search.choice import PAIRS, choose
 from fp8tune.search.confirm import again, reason, settings
+from fp8tune.search.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED
 from fp8tune.search.outcome import (
@@ -33,7 +34,6 @@ from fp8tune.search.outcome import (
     Ending,
     SearchOutcome,
     bad_data,
-    decide,
 )
 from fp8tune.search.pool import Ended, Pool
 from fp8tune.search.stability.loss_runs import Conditions, Stage

@@ -27,8 +27,11 @@ from fp8tune.runners.replay import Replay
 from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
+from fp8tune.search.config_findings import machine_findings
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
+from fp8tune.search.decide import with_config
+from fp8tune.search.findings import settling_budget
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,
@@ -38,13 +41,7 @@ from fp8tune.search.machine import (
 from fp8tune.search.members import Members
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.outcome import (
-    Finding,
-    SearchOutcome,
-    machine_findings,
-    settling_budget,
-    with_config,
-)
+from fp8tune.search.outcome import Finding, SearchOutcome
 from fp8tune.search.output import Watch, as_json, closing, display
 from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
@@ -68,6 +65,7 @@ from fp8tune.search.real_trials import (
     this_machine,
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
+from fp8tune.search.saved_study import delete_study
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -81,7 +79,7 @@ from fp8tune.search.start_workers import (
 from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
-from fp8tune.search.study import Study, delete_study, open_study
+from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
     Written,
     check_outputs,

@@ -19,9 +19,10 @@ from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.members import BEAT_S, MISSED
 from fp8tune.search.options import SearchOptions
+from fp8tune.search.saved_study import described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study, described
+from fp8tune.search.study import Study
 from fp8tune.search.workers import NoStarter, Starter, say
 from fp8tune.studies import has_journal, within
 

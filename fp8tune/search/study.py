@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 from optuna.distributions import (
@@ -26,17 +25,10 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
-from fp8tune.formats.document import InvalidText, Unreadable
-from fp8tune.job import Target
-from fp8tune.lint.own_trainer import BadTrainer, add_trainer
-from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
-from fp8tune.search.members import SUFFIX, are_alive
-from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
     LOCK,
-    MAX_BYTES,
     BadStudy,
     alone_in,
     check_file,
@@ -44,10 +36,9 @@ from fp8tune.search.storage import (
     open_storage,
 )
 from fp8tune.studies import JOURNAL
-from fp8tune.trainers.about import misnamed
 from fp8tune.trials.order import Order, parse_order
 from fp8tune.trials.record import BadRecord, Record, positive
-from fp8tune.trials.space import Knob, Point, Space
+from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
 
 STALE = "fp8tune:stale"
@@ -97,7 +88,9 @@ class Study:
         if folder:
             self._storage = open_storage(self.place, create=True, caches=reads)
         with errors_of(self.place):
-            self.optuna = _created(self._storage, _name(folder, url, self._storage))
+            self.optuna = _created(
+                self._storage, study_name(folder, url, self._storage)
+            )
             name = self.optuna.study_name
             self._id = self._storage.get_study_id_from_name(name)
             self._end_stale()
@@ -117,7 +110,7 @@ class Study:
     @property
     def about(self) -> dict[str, Any]:
         """What identifies the search, and how the last one ended."""
-        return _about(self.optuna)
+        return about_of(self.optuna)
 
     @property
     def spent(self) -> float:
@@ -202,10 +195,10 @@ class Study:
         for trial in every:
             if trial.state.is_finished() and trial.number not in self._read:
                 lost = trial.system_attrs.get(STALE)
-                ended[trial.number] = None if lost else _checked(trial, self.place)
+                ended[trial.number] = None if lost else checked(trial, self.place)
         if ended:
             self._read |= ended
-            self.trials = _in_order(self._read.values())
+            self.trials = in_order(self._read.values())
         return ended
 
     def _create(
@@ -251,7 +244,7 @@ class Study:
             # Optuna's own `tell` reads the trial again, twice
             self._storage.set_trial_state_values(frozen._trial_id, state, values)
         self._read[number] = trial
-        self.trials = _in_order(self._read.values())
+        self.trials = in_order(self._read.values())
         return self.trials[-1] if self.trials[-1].number == number else trial
 
     def lose(self, number: int) -> None:
@@ -320,49 +313,6 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
     return study
 
 
-def look(
-    folder: str, url: str = "", most: int = MAX_BYTES
-) -> tuple[dict[str, Any], list[Trial]]:
-    """Return a study's description and its trials so far, without writing anything.
-
-    A search may be running in the folder. A journal of more than ``most`` bytes is not
-    read. Raises ``BadStudy``.
-    """
-    study = _found(folder, url, most)
-    return _about(study), _trials(study, url or os.path.join(folder, JOURNAL))
-
-
-def _found(folder: str, url: str, most: int) -> optuna.Study:
-    """Return the study of a folder; raises ``BadStudy`` if there is none."""
-    study = _known(folder, url, most)
-    if study is None:
-        place = url or os.path.join(folder, JOURNAL)
-        named = f"no study {os.path.basename(folder)} here"
-        hint = "no study found here; a study in a database needs --storage URL"
-        raise BadStudy(f"{without_password(place)}: {named if url else hint}")
-    return study
-
-
-def described(folder: str, url: str = "") -> dict[str, Any] | None:
-    """Return a study's description, ``None`` without a study; raises ``BadStudy``."""
-    study = _known(folder, url, MAX_BYTES)
-    return None if study is None else _about(study)
-
-
-def _known(folder: str, url: str, most: int) -> optuna.Study | None:
-    """Return the study of a folder, in its journal or in another storage, if any."""
-    place = url or os.path.join(folder, JOURNAL)
-    file = place.removeprefix("sqlite:///").partition("?")[0]
-    if "://" not in file and not os.path.lexists(file):
-        return None
-    storage = open_storage(place, create=False, most=most)
-    with errors_of(place):
-        name = _name(folder, url, storage)
-        if name not in optuna.get_all_study_names(storage):
-            return None
-        return optuna.load_study(study_name=name, storage=storage)
-
-
 def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # no log line for a new study
     sampler = optuna.samplers.RandomSampler(0)
@@ -373,34 +323,28 @@ def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     )
 
 
-def _name(folder: str, url: str, storage: optuna.storages.BaseStorage) -> str:
+def study_name(folder: str, url: str, storage: optuna.storages.BaseStorage) -> str:
     """Return the study's name: the folder's, or the old name of a renamed folder."""
     names = [] if url else optuna.get_all_study_names(storage)
     return names[0] if names else os.path.basename(os.path.abspath(folder))
 
 
-def _about(study: optuna.Study) -> dict[str, Any]:
+def about_of(study: optuna.Study) -> dict[str, Any]:
+    """Return what identifies a search, and how the last one ended."""
     about = dict(study.user_attrs)
     ended = about.pop(ENDED, {})
     about.pop(TAKEN_UP, None)
     return {**about, **(ended if isinstance(ended, dict) else {})}
 
 
-def _trials(study: optuna.Study, place: str) -> list[Trial]:
-    """Return the trials that ended with a result."""
-    with errors_of(place):
-        every = study.get_trials(deepcopy=False)
-    ended = (t for t in every if t.state.is_finished() and STALE not in t.system_attrs)
-    return _in_order(_checked(trial, place) for trial in ended)
-
-
-def _in_order(trials: Iterable[Trial | None]) -> list[Trial]:
+def in_order(trials: Iterable[Trial | None]) -> list[Trial]:
     """Return the trials that count, by number, with their positions."""
     known = sorted(filter(None, trials), key=lambda trial: trial.number)
     return [trial._replace(position=place) for place, trial in enumerate(known)]
 
 
-def _checked(trial: FrozenTrial, place: str) -> Trial:
+def checked(trial: FrozenTrial, place: str) -> Trial:
+    """Return a trial as a search knows it; raises ``BadStudy`` for one of another."""
     try:
         return _trial(trial)
     except (BadRecord, TypeError, ValueError) as error:
@@ -449,95 +393,3 @@ def _distribution(knob: Knob) -> BaseDistribution:
         many = ", ".join(map(repr, values))
         raise BadStudy(f"`{knob.key}`: two of its values are equal numbers: {many}")
     return CategoricalDistribution(values)
-
-
-class SavedStudy(NamedTuple):
-    """A study: its folder, the description of its search, its plan and its trials.
-
-    ``has_workers``: processes with heartbeats search it now.
-    """
-
-    folder: str
-    about: dict[str, Any]
-    plan: Plan
-    trials: Sequence[Trial]
-    has_workers: bool = False
-
-    @property
-    def name(self) -> str:
-        """The folder's own name."""
-        return os.path.basename(os.path.abspath(self.folder))
-
-
-def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
-    """Read a study without changing anything in it; raises ``BadStudy``."""
-    study, place = _found(folder, url, most), url or os.path.join(folder, JOURNAL)
-    about, trials = _about(study), _trials(study, place)
-    with errors_of(place):
-        has_workers = are_alive(study)
-    place = without_password(place)
-    try:
-        plan = _plan(about)
-    except (KeyError, TypeError, ValueError) as error:
-        wrong = f"{type(error).__name__}: {error}"
-        raise BadStudy(f"{place}: this version did not write it ({wrong})") from None
-    except (CannotSearch, InvalidText, Unreadable) as error:
-        raise BadStudy(f"{place}: the config in it: {error}") from None
-    for trial in trials:
-        try:
-            plan.space.point(trial.record.knobs)
-        except KeyError as error:
-            where = f"{place}: trial {trial.number}"
-            why = f"not a knob or value of the study: {error}"
-            raise BadStudy(f"{where}: {why}") from None
-    return SavedStudy(folder, about, plan, trials, has_workers)
-
-
-def delete_study(folder: str, url: str = "") -> None:
-    """Delete a study's folder, and its trials if they are in another storage.
-
-    Raises ``BadStudy`` if there is none or if it is searched now, and ``OSError``.
-    """
-    study = _found(folder, url, MAX_BYTES)
-    with errors_of(url or folder):
-        if are_alive(study):
-            raise BadStudy(f"{folder}: a search is running on it; end that first")
-        stored = optuna.get_all_study_names(study._storage) if url else []
-        for name in (study.study_name, f"{study.study_name}{SUFFIX}"):
-            if name in stored:
-                optuna.delete_study(study_name=name, storage=study._storage)
-    shutil.rmtree(folder)
-
-
-def _plan(about: dict[str, Any]) -> Plan:
-    for name in ("config", "output"):
-        if b"\0" in os.fsencode(str(about.get(name))):
-            raise ValueError(f"{name} is no path")
-    path, text = str(about["config"]), str(about["config_text"])
-    name, described = str(about["trainer"]), about.get("trainer_file")
-    if misnamed(name) and isinstance(described, str):
-        with suppress(BadTrainer):
-            add_trainer(described)
-    if misnamed(name):
-        gone = f"; {described} described it" if described else ""
-        raise ValueError(f"no trainer {name}{gone}")
-    target = Target(str(about["gpu"]), int(about["world_size"]))
-    config = read_config(path, text.encode(), target, about["trainer"])
-    config = config._replace(overrides=tuple(map(str, about.get("overrides", ()))))
-    knobs = [_knob(**fields) for fields in about["knobs"]]
-    only = [_point(knobs, places) for places in about["points"]]
-    return Plan(config, Space(knobs, only), _point(knobs, about["given"]))
-
-
-def _knob(key: str, values: list[Any], role: str, frozen: bool) -> Knob:
-    plain = (str, bool, int, float, type(None))
-    if not all(isinstance(value, plain) for value in values):
-        raise ValueError(f"values of {key}")
-    return Knob(str(key), tuple(values), str(role), bool(frozen))
-
-
-def _point(knobs: Sequence[Knob], places: Sequence[int]) -> Point:
-    for knob, place in zip(knobs, places, strict=True):
-        if not isinstance(place, int) or not 0 <= place < len(knob.values):
-            raise ValueError(f"a place of {knob.key}")
-    return tuple(places)

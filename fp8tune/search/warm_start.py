@@ -24,8 +24,8 @@ from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
+from fp8tune.search.saved_study import SavedStudy, described, load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.studies import NoStudy, find
 from fp8tune.trials.record import Record, positive
 from fp8tune.trials.space import Space, traits_of

@@ -32,9 +32,10 @@ from fp8tune.search.real_trials import (
     real_trials,
     this_machine,
 )
+from fp8tune.search.saved_study import SavedStudy, described, load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import build_strategy
-from fp8tune.search.study import SavedStudy, Study, described, load_study
+from fp8tune.search.study import Study
 from fp8tune.search.warm_start import kept_start
 from fp8tune.search.workers import POLL_S, LeaseLost, NoStarter, Workers
 from fp8tune.trials.runner import Runner

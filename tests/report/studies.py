@@ -3,7 +3,8 @@
 from fp8tune.job import Target
 from fp8tune.report.data import Report, read_report
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.study import Study, load_study
+from fp8tune.search.saved_study import load_study
+from fp8tune.search.study import Study
 from fp8tune.trials.space import Space
 from tests.search import tries
 from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran

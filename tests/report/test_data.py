@@ -10,9 +10,9 @@ from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import setting_label
 from fp8tune.search.members import Members
+from fp8tune.search.saved_study import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in, open_storage
-from fp8tune.search.study import load_study
 from fp8tune.trials.space import Knob
 from tests.report.studies import (
     BEST_BF16,

@@ -15,7 +15,7 @@ from fp8tune import __version__
 from fp8tune.report.data import read_report
 from fp8tune.report.html import draw_plots
 from fp8tune.report.plots import PLACEHOLDERS, to_files
-from fp8tune.search.study import load_study
+from fp8tune.search.saved_study import load_study
 from tests.report.checker import checked, html
 from tests.report.studies import (
     CONFIG,

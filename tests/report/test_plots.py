@@ -15,7 +15,7 @@ from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import to_files
 from fp8tune.report.prediction_plot import prediction_plot, quantities
 from fp8tune.report.steps_plot import step_times
-from fp8tune.search.study import load_study
+from fp8tune.search.saved_study import load_study
 from tests.report.checker import checked, html
 from tests.report.studies import (
     CUT_OFF,

@@ -13,8 +13,8 @@ from fp8tune.search.budget import (
     trial_limits,
     typical_cost,
 )
+from fp8tune.search.decide import decide, with_config
 from fp8tune.search.history import History
-from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space

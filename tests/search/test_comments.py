@@ -4,8 +4,8 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.decide import decide
 from fp8tune.search.history import History
-from fp8tune.search.outcome import decide
 from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.writeback import Choice

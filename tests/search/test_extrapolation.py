@@ -5,7 +5,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.comments import summary
 from fp8tune.search.coordinator import Event
-from fp8tune.search.outcome import decide
+from fp8tune.search.decide import decide
 from fp8tune.search.output import as_json, closing, progress
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import PlannedTrial

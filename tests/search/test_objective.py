@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.runners.driver import current
 from fp8tune.search import CannotSearch
+from fp8tune.search.decide import decide
 from fp8tune.search.machine import check_watts
 from fp8tune.search.objective import (
     ENERGY,
@@ -11,7 +12,6 @@ from fp8tune.search.objective import (
     by_objective,
     check_records,
 )
-from fp8tune.search.outcome import decide
 from fp8tune.search.real_trials import this_machine
 from tests.runners.fake_nvml import install
 from tests.search.tries import (

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from fp8tune.search.decide import decide
 from fp8tune.search.history import History
-from fp8tune.search.outcome import Ending, decide, failure_code
+from fp8tune.search.outcome import Ending, failure_code
 from fp8tune.search.wording import MESSAGES, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY

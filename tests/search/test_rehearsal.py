@@ -9,9 +9,9 @@ from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search import CannotSearch
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.machine import environment
-from fp8tune.search.outcome import decide
 from fp8tune.search.plan import (
     plan_for_trials,
     ranks_of_trial,

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from benchmarks.search.landscape import world
-from fp8tune.search.study import described, look
+from fp8tune.search.saved_study import described, look
 from tests.search.replayed import RECORDS, answered
 from tests.search.tries import (
     AC,

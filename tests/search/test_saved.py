@@ -2,8 +2,9 @@
 
 import pytest
 
+from fp8tune.search.saved_study import load_study, look
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study, load_study, look
+from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Space
 from tests.report.studies import CONFIG, WHOLE, plan, study

@@ -7,7 +7,7 @@ from statistics import stdev
 import pytest
 
 from fp8tune.search.confirm import again
-from fp8tune.search.outcome import decide
+from fp8tune.search.decide import decide
 from fp8tune.search.statistics import (
     FEWEST,
     LOOKS,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.search.study import Study, load_study, look
+from fp8tune.search.saved_study import load_study, look
+from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from tests.sample import SMALL_MODEL
 

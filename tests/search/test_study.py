@@ -16,8 +16,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from fp8tune.search.database import without_password
+from fp8tune.search.saved_study import look
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study, look
+from fp8tune.search.study import Study
 from fp8tune.trials.record import OUTCOMES, Record, parse
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import STAGES, Trial

@@ -12,6 +12,7 @@ transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -58,6 +59,12 @@ def forced_precision(
     return Words("")
 
 
+def forced_by(training_fp16: Any = None) -> str:
+    """The training argument that forces a precision."""
+    fp16 = training_fp16 and not _quoted_false(training_fp16)
+    return Words("training.fp16" if fp16 else "training.bf16")
+
+
 def _quoted_false(value: Any) -> bool:
     """Whether a value is false as a text, which only some parsers take for true."""
     return isinstance(value, str) and value.strip().lower() in FALSE_WORDS
@@ -88,13 +95,15 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str = "") -> bool:
+def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
     """Whether torchao's FP8 would refuse to load the model on one rank.
 
-    A backend that is named is looked at even where the arguments turn FP8 off.
+    A backend that is named is looked at even where the arguments turn FP8 off. Without
+    one it is unknown where they are: TRL turns FP8 off, transformers does not.
     """
-    chosen = fp8_backend in ("", "NO") and not forced_precision
-    return fp8_backend == "AO" or chosen
+    if fp8_backend in ("", "NO"):
+        return not known(BF16, forced_precision)
+    return fp8_backend == "AO"
 
 
 def fsdp2(
@@ -158,10 +167,10 @@ def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
 
 
 def te_recipe(
-    fp8_backend: str, asks_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
+    fp8_backend: str, starts_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
 ) -> str:
     """Transformer Engine's recipe, ``""`` without it: delayed scaling, or MXFP8."""
-    if not asks_fp8 or fp8_backend != "TE":
+    if not starts_fp8 or fp8_backend != "TE":
         return Words("")
     return Words("mxfp8" if _is_true(fp8_config_use_mxfp8_block_scaling) else "delayed")
 
@@ -210,13 +219,16 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training_torch_compile: Any,
+    training: bool | None = None,
+    training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
-    asked = bool(training_torch_compile) or training_torch_compile_backend is not None
-    return asked or dynamo_backend_used
+    if dynamo_backend_used:
+        return True
+    known(ARGUMENTS, training)
+    return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
@@ -353,6 +365,11 @@ OPTIONS = {"AO": AO_OPTIONS, "TE": tuple(TE_OPTIONS), "MSAMP": ("opt_level",)}
 """The options that each backend reads (utils/dataclasses.py)."""
 
 
+OVERRIDE = "override_linear_precision"
+GONE = {OVERRIDE: "2.1", "interval": "2.3"}
+"""Options of a recipe, and the release of Transformer Engine that removed each."""
+
+
 def options_of_others(job: Job, fp8_backend: str) -> str:
     """Options of ``fp8_config`` that this backend does not read."""
     own = OPTIONS.get(fp8_backend)
@@ -368,19 +385,41 @@ def te_options(job: Job) -> bool:
     return any(_differs(job, name) for name in TE_OPTIONS)
 
 
-def history_written(job: Job) -> bool:
-    """Whether the history of maxima has another length than 1024."""
-    return _differs(job, "amax_history_len")
+def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
+    """The option that asks for a history of maxima as delayed scaling has it."""
+    if fp8_config_amax_compute_algo == "max":
+        return Words("fp8_config.amax_compute_algo")
+    longer = _differs(job, "amax_history_len")
+    return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def interval_written(job: Job) -> bool:
-    """Whether new scales are asked for at another interval than 1."""
-    return _differs(job, "interval")
+def transformer_engine_release() -> str:
+    """Release of Transformer Engine; unknown if no file beside the config pins it."""
+    raise Unknown("transformer_engine_release")
 
 
-def overrides_a_gemm(job: Job, overrides_unreadable: bool) -> bool:
-    """Whether a GEMM is asked to stay in high precision."""
-    return _differs(job, "override_linear_precision") and not overrides_unreadable
+def te_option_gone(
+    job: Job, overrides_unreadable: bool, transformer_engine_release: str = "9"
+) -> str:
+    """The option that recipes of Transformer Engine no longer have, in a new install.
+
+    Or in the release that a file beside the config pins.
+    """
+    release = _numbers(transformer_engine_release)
+    for name, first in GONE.items():
+        readable = name != OVERRIDE or not overrides_unreadable
+        if readable and _differs(job, name) and release >= _numbers(first):
+            return Words(f"fp8_config.{name}")
+    return Words("")
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", release)[:2]]
+
+
+def te_option_until(te_option_gone: str) -> str:
+    """The first release of Transformer Engine without the option."""
+    return Words(GONE[te_option_gone.removeprefix("fp8_config.")])
 
 
 def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
@@ -392,10 +431,10 @@ def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bo
 
 def unreadable_switch(job: Job) -> str:
     """The switch of torchao that is neither true nor false."""
-    for name in AO_OPTIONS:
-        value = job.given.get(f"fp8_config.{name}")
+    for key in (f"fp8_config.{name}" for name in AO_OPTIONS):
+        value = job.given.get(key)
         if value is not None and str(value).lower() not in TRUE_WORDS + FALSE_WORDS:
-            return Words(f"{name}: {value}")
+            return Words(key)
     return Words("")
 
 
@@ -405,12 +444,12 @@ def te_format(fp8_config_fp8_format: Any = "HYBRID") -> str:
 
 
 def te_option_refused(te_format: str, fp8_config_amax_compute_algo: Any = None) -> str:
-    """The option of Transformer Engine whose value Accelerate refuses."""
+    """The key of Transformer Engine's option whose value Accelerate refuses."""
     if te_format not in ("HYBRID", "E4M3", "E5M2", "NONE"):
-        return Words(f"`fp8_format: {te_format}`")
+        return Words("fp8_config.fp8_format")
     algorithm = str(fp8_config_amax_compute_algo).lower()
     wrong = algorithm not in ("max", "most_recent", "none")
-    return Words(f"`amax_compute_algo: {algorithm}`" if wrong else "")
+    return Words("fp8_config.amax_compute_algo" if wrong else "")
 
 
 def deepspeed_refused(
@@ -447,7 +486,45 @@ def _differs(job: Job, option: str) -> bool:
     return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
 
 
+def not_taken(
+    job: Job, rdzv_backend: Any = "static", enable_cpu_affinity: Any = False
+) -> str:
+    """The key of the file that a default of the launcher replaces."""
+    if "rdzv_backend" in job.written and rdzv_backend != "static":
+        return Words("rdzv_backend")
+    written = "enable_cpu_affinity" in job.written
+    return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
+
+
 def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
     """Whether the script is asked to load the weights in fp16."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
     return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+
+
+def lengths_vary(
+    micro_batch: Any,
+    trl_arguments: bool,
+    training_packing: Any = None,
+    training_padding_free: Any = None,
+    training_pad_to_multiple_of: Any = None,
+) -> bool:
+    """Whether TRL's batches may have any number of tokens; unknown for other scripts.
+
+    Its collators pad to the longest sample of a batch. What packing gives depends on
+    the release and on its strategy.
+    """
+    if not trl_arguments or training_packing:
+        raise Unknown("seq_len")
+    rows = 1 if training_padding_free else int(micro_batch)
+    return rows * int(training_pad_to_multiple_of or 1) % 16 != 0
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

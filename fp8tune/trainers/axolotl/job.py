@@ -137,6 +137,16 @@ def compile(torch_compile: Any) -> bool:  # noqa: A001
     return torch_compile == "auto" or bool(torch_compile)
 
 
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True
+
+
 OFF: tuple[Any, ...] = (None, False, "", [], {})
 """What a key that is off holds."""
 

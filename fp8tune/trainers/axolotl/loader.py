@@ -14,12 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.axolotl.checks import (
-    LEGACY_ATTENTION,
-    Values,
-    hoisted_version,
-    refusals,
-)
+from fp8tune.trainers.axolotl.checks import refusals
+from fp8tune.trainers.axolotl.model_checks import LEGACY_ATTENTION
+from fp8tune.trainers.axolotl.values import Values, hoisted_version
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within

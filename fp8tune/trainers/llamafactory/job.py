@@ -31,7 +31,11 @@ def transformers_release() -> str:
 
 def transformers(transformers_release: str) -> float:
     """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
-    first, _, rest = transformers_release.partition(".")
+    return _as_number(transformers_release)
+
+
+def _as_number(release: str) -> float:
+    first, _, rest = release.partition(".")
     return int(first) + int(rest.partition(".")[0] or 0) / 100
 
 
@@ -54,23 +58,28 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
-def fp8_until(fp8_engine: str) -> float:
+def fp8_until(fp8_engine: str) -> str:
     """The first release of transformers with which FP8 is off.
 
     LLaMA-Factory asks for FP8 by a variable, and since 5.0 the Trainer hands Accelerate
     the mixed precision of its arguments. For Transformer Engine it gives Accelerate a
     handler too, unless the Trainer gives some: since 5.3 it always does.
     """
-    return 5.03 if fp8_engine == "te" else 5.0
+    return Words("5.3" if fp8_engine == "te" else "5.0")
 
 
-def fp8_on(fp8_read: bool, fp8_until: float, transformers: float | None = None) -> bool:
+def fp8_lost(fp8_until: str, transformers: float) -> bool:
+    """Whether the release of transformers keeps FP8 off."""
+    return transformers >= _as_number(fp8_until)
+
+
+def fp8_on(fp8_read: bool, fp8_lost: bool | None = None) -> bool:
     """Whether linears are converted; unknown without the release of transformers."""
     if not fp8_read:
         return False
-    if transformers is None:
+    if fp8_lost is None:
         raise Unknown("transformers")
-    return transformers < fp8_until
+    return not fp8_lost
 
 
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:
@@ -90,6 +99,11 @@ def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
     if not fp8_on:
         return ""
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
+
+
+def te_recipe(fp8_engine: str, fp8_on: bool) -> str:
+    """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
+    return Words("delayed" if fp8_on and fp8_engine == "te" else "")
 
 
 def fp8_all_gather() -> bool:
@@ -114,6 +128,16 @@ def compile(  # noqa: A001
     """Whether the model is compiled; a backend or mode turns it on too."""
     chosen = (torch_compile_backend, torch_compile_mode)
     return bool(torch_compile) or any(each is not None for each in chosen)
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True
 
 
 PLAIN = {

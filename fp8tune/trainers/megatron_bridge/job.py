@@ -30,10 +30,18 @@ def te_format(mixed_precision_fp8: Any) -> str:
     return Words(mixed_precision_fp8 or "")
 
 
-def te_recipe(mixed_precision_fp8_recipe: Any, te_format: str) -> str:
-    """Transformer Engine's recipe; unknown without FP8."""
-    recipe = RECIPES.get(mixed_precision_fp8_recipe)
-    return Words(known("te_recipe", te_format and recipe))
+def te_recipe(
+    mixed_precision_fp8_recipe: Any, te_format: str, local_layers: bool = False
+) -> str:
+    """Transformer Engine's recipe, ``""`` without FP8 or without its layers."""
+    if not te_format or local_layers:
+        return Words("")
+    return Words(known("te_recipe", RECIPES.get(mixed_precision_fp8_recipe)))
+
+
+def sequence_parallel(model_sequence_parallel: Any) -> bool:
+    """Whether TP also splits the tokens; a recipe says it where the file does not."""
+    return bool(known("sequence_parallel", model_sequence_parallel))
 
 
 def local_layers(model_transformer_impl: Any) -> bool:

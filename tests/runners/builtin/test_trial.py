@@ -12,7 +12,7 @@ from fp8tune.runners import sampling
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.step import Training
-from fp8tune.search.study import look
+from fp8tune.search.saved_study import look
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fp8tune.search.comments import choices, summary
-from fp8tune.search.outcome import Ending, decide, is_untied, with_config
+from fp8tune.search.decide import decide, with_config
+from fp8tune.search.outcome import Ending, is_untied
 from fp8tune.search.output import as_json, closing
 from fp8tune.search.stability import findings
 from fp8tune.search.stability.compare import LossVerdict

@@ -1,0 +1,126 @@
+"""Decide the outcome of a search from its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fp8tune.search.choice import (
+    Fp8Comparison,
+    choose,
+    compare_fp8,
+    is_enough,
+)
+from fp8tune.search.config_findings import config_findings, failures
+from fp8tune.search.findings import Case, findings
+from fp8tune.search.history import History
+from fp8tune.search.objective import ENERGY, SPEED
+from fp8tune.search.outcome import (
+    Ending,
+    Estimate,
+    Measured,
+    SearchOutcome,
+)
+from fp8tune.search.plan import Plan
+from fp8tune.search.statistics import Speed, shown, verdict
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial
+
+
+def decide(
+    history: History,
+    seconds: float,
+    objective: str = SPEED,
+    ending: Ending | None = None,
+) -> SearchOutcome:
+    """Decide the outcome of a search that took ``seconds``, from its trials."""
+    wanted, trials, baseline = history.by(objective), history.trials, history.baseline
+    chosen = choose(wanted)
+    allowed = set(history.space.points(baseline))
+    tried = wanted.settings.keys()
+    outcome = SearchOutcome(
+        chosen=chosen.point,
+        verdict=chosen.verdict,
+        objective=objective,
+        speed=_measured(history, chosen.point),
+        energy=_measured(history.by(ENERGY), chosen.point),
+        runner_up=chosen.runner_up,
+        runner_up_gain=gain_of(wanted, chosen.runner_up, chosen.point),
+        record=history.last(chosen.point),
+        numbers=wanted.numbers(chosen.point, baseline),
+        pairs=len(wanted.pairs(chosen.point, baseline)),
+        tried=len(allowed & tried),
+        untried=len(allowed - tried),
+        trials=len(trials),
+        oom_trials=sum(trial.record.outcome == "oom" for trial in trials),
+        seconds=seconds,
+        baseline_outcome=history.runs(baseline).failed_always,
+        memory_shortage={
+            point: why
+            for point, own in history.settings.items()
+            if (why := own.memory_shortage)
+        },
+        broken={
+            point: why
+            for point, own in history.settings.items()
+            if (why := own.failed_later)
+        },
+        stability=history.stability,
+        ending=ending or Ending(),
+    )
+    case = Case(wanted, chosen, outcome)
+    return outcome._replace(findings=tuple(findings(case, trials)))
+
+
+def with_config(
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
+) -> SearchOutcome:
+    """Add the findings that need the config itself, and why no trial succeeded."""
+    more = [*config_findings(outcome, plan)]
+    if outcome.chosen is None and trials and not outcome.rejected:
+        more += failures(outcome, plan, trials)
+    return outcome._replace(findings=(*outcome.findings, *more))
+
+
+def _estimate(value: Speed | None, runs: int) -> Estimate | None:
+    """Return a value, with its interval if there are enough runs for one."""
+    if value is None or not is_enough(value, runs):
+        return value and Estimate(value.value)
+    return Estimate(*value)
+
+
+def gain_of(
+    history: History, one: Point | None, other: Point | None
+) -> Estimate | None:
+    """Return how much faster one setting is than another, with the interval to show."""
+    found = history.gap(one, other)
+    return found and _estimate(shown(found), len(history.pairs(one, other)))
+
+
+def _measured(history: History, chosen: Point | None) -> Measured:
+    baseline = history.baseline
+    mine, theirs = history.speeds(chosen, baseline)
+    pairs = len(history.pairs(chosen, baseline))
+    rehearsal = history.is_rehearsal
+    fp8 = Fp8Comparison() if rehearsal else compare_fp8(history, chosen)
+    fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
+    return Measured(
+        _estimate(mine, pairs or _count(history, chosen)),
+        _estimate(theirs, pairs or _count(history, baseline)),
+        gain_of(history, chosen, baseline),
+        _estimate(fp8.bf16, fp8_pairs),
+        fp8.gain and _estimate(fp8.gain, fp8_pairs),
+        _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
+        fp8_pairs,
+        fp8.pair,
+    )
+
+
+def _count(history: History, point: Point | None) -> int:
+    return sum(trial.record.ok for trial in history.runs(point).telling)
+
+
+def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
+    if gain is None or not is_enough(gain, pairs):
+        return "inconclusive"
+    likely = verdict(gain, same)
+    return "inconclusive" if likely == "same" and gain.half > 2 * same else likely
