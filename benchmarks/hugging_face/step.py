@@ -6,8 +6,8 @@ transformers and accelerate, and this repository on its path. An input line is a
 ``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1``, ``fsdp2``,
 ``zero1`` to ``zero3``), ``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``,
 ``optimizer``, and for ZeRO ``bucket``. Each rank is a process of its own, joined by
-gloo. An output line adds ``peaks``: the most bytes that were alive on rank 0 in each
-phase.
+gloo. An output line adds the release of ``accelerate``, and ``peaks``: the most bytes
+that were alive on rank 0 in each phase.
 
 The model, the Trainer and Accelerate are the real ones. To reach FSDP, the process
 group says that it is one of GPUs.
@@ -46,9 +46,11 @@ ADDRESS = {
 
 def main() -> int:
     """Measure the cases on standard input."""
+    release = import_module("accelerate").__version__
     for line in sys.stdin:
         case = json.loads(line)
-        print(json.dumps(case | {"peaks": measured(case)}), flush=True)
+        found = {"accelerate": release, "peaks": measured(case)}
+        print(json.dumps(case | found), flush=True)
     return 0
 
 

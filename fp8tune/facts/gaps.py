@@ -59,6 +59,9 @@ GAPS = {
     "or bfloat16) in the training arguments",
     "weights.norms": "weights in bf16 whose embedding and norms are in fp32, as they "
     "are here without flash attention",
+    "activation_bytes.whole": "activations of a compiled model without full AC",
+    "ac.unsaid": "activation checkpointing that the file leaves open: set "
+    "`gradient_checkpointing`, which is off for transformers and on for TRL",
     "activation_bytes.scores": "attention that keeps its scores",
     "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
     "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",

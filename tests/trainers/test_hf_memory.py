@@ -48,10 +48,8 @@ def measured(repository):
 
 
 def test_the_estimate_is_within_its_range_of_the_real_trainer(measured):
-    assert [
-        drawn | {"peaks": one["peaks"]}
-        for drawn, one in zip(cases(), measured, strict=True)
-    ] == measured
+    names = {(case["family"], case["of"], case["name"]) for case in measured}
+    assert names == {(case["family"], case["of"], case["name"]) for case in cases()}
     for case in measured:
         found, peak = estimated(case), max(case["peaks"].values())
         assert found["low_gib"] <= peak <= found["high_gib"], case
