@@ -27,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paths import ROOT
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.config import read_config
+from fp8tune.trainers.trainer import trainer
 
 Case = dict[str, Any]
 
@@ -197,6 +199,65 @@ def table(found: list[Case]) -> str:
                 name = f"{family} | {mode} | {release}"
                 rows.append(f"| {name} | {len(errors)} | {middle:+.1%} | {ends} |")
     return "\n".join(rows) + "\n"
+
+
+RECORDED = ROOT / "benchmarks" / "results" / "hf_memory.json"
+
+PUBLISHED = """
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+mixed_precision: bf16
+training:
+  model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
+  bf16: true
+  per_device_train_batch_size: 2
+  gradient_checkpointing: false
+  max_length: 128
+  optim: adamw_torch
+"""
+"""Accelerate's ``benchmarks/fsdp2`` at 16cb6eb8, a run on 8 H100 with release 1.8."""
+
+PUBLISHED_GIB = 4350 / 1024
+"""The largest sample of allocated memory in its plot, read to 50 MB."""
+
+PLOT = "https://github.com/huggingface/accelerate/tree/16cb6eb8/benchmarks/fsdp2"
+
+
+def predicted() -> float:
+    """The peak that fp8tune estimates for the published run [GiB]."""
+    known = trainer("accelerate==1.8.1")
+    loaded = known.load(parse(PUBLISHED.encode(), "x.yaml").values)
+    return float(known.job(loaded, Target("h100", 8))["memory.peak_gib"])
+
+
+def summary() -> str:
+    """What ``docs/accuracy.md`` says of these trainers."""
+    found = json.loads(RECORDED.read_text(encoding="utf-8"))
+    kinds = {"DDP and one rank": "ddp", "FSDP": "fsdp", "ZeRO": "zero"}
+    rows = []
+    for name, prefix in kinds.items():
+        errors = sorted(error(c) for c in found if c["mode"].startswith(prefix))
+        middle = errors[len(errors) // 2]
+        rows.append(
+            f"| {name} | {len(errors)} | {middle:+.1%} | {errors[0]:+.1%} | "
+            f"{errors[-1]:+.1%} |"
+        )
+    rows_text = "\n".join(rows)
+    return f"""{SUMMARY}
+
+| weights | runs | median error | lowest | highest |
+| --- | ---: | ---: | ---: | ---: |
+{rows_text}
+
+The only published peak whose settings are known is [Accelerate's own with
+FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are
+predicted."""
+
+
+SUMMARY = """Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
+was measured on the CPU, with small models of the real architectures on up to 4 ranks
+([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
+are wider than these errors, because a CPU does not show the workspaces of kernels."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -65,6 +65,8 @@ GAPS = {
     "activation_bytes.scores": "attention that keeps its scores",
     "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
     "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",
+    "memory.launch": "several GPUs where the launcher decides what is sharded: `fsdp` "
+    "in the file would say it",
     "memory.switch": "a switch of this trainer that changes what is held",
     "shards.strategy": "this sharding strategy: it covers FULL_SHARD",
     "shards.wrap": "FSDP that wraps anything but the model's blocks "

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from benchmarks.hugging_face.memory import cases, estimated
+from benchmarks.hugging_face.memory import (
+    PUBLISHED_GIB,
+    cases,
+    estimated,
+    predicted,
+)
 from fp8tune.formats import parse
 from fp8tune.job import Target, Unknown
 from fp8tune.trainers.local_model import _published, sizes
@@ -55,26 +60,8 @@ def test_the_estimate_is_within_its_range_of_the_real_trainer(measured):
         assert found["low_gib"] <= peak <= found["high_gib"], case
 
 
-# benchmarks/fsdp2 of Accelerate at 16cb6eb8: the largest sample of its plot of 8 H100,
-# read to 50 MB; the model is Qwen2.5 1.5B, two sequences of 128 tokens on each
-PUBLISHED_GIB = 4350 / 1024
-
-
 def test_a_published_run_on_gpus():
-    text = """
-distributed_type: FSDP
-fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
-mixed_precision: bf16
-training:
-  model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
-  bf16: true
-  per_device_train_batch_size: 2
-  gradient_checkpointing: false
-  max_length: 128
-  optim: adamw_torch
-"""
-    found = job(text, "accelerate==1.8.1")
-    assert found["memory.peak_gib"] == pytest.approx(PUBLISHED_GIB, rel=0.03)
+    assert predicted() == pytest.approx(PUBLISHED_GIB, rel=0.03)
 
 
 # TransformerEngine#1429: FP8 through Accelerate took more memory than 16 bit
@@ -175,7 +162,7 @@ def test_what_no_estimate_covers_is_named(name, text, missing):
 
 def test_a_mixture_of_experts_has_a_lower_bound():
     text = LLAMA_FACTORY.format(model="Qwen/Qwen3-30B-A3B", kind="full")
-    found = job(text, "llamafactory==0.9.5", ranks=8)
+    found = job(text, "llamafactory==0.9.5", ranks=1)
     assert found["memory.fit"] == "out-of-memory"
     assert found["memory.least_gib"] > 400
 
