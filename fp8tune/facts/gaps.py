@@ -68,6 +68,8 @@ GAPS = {
     "(TRANSFORMER_BASED_WRAP)",
     "speed.te": "the speed of Transformer Engine: no published run of this size shows "
     "its gain",
+    "speed.pairs": "the speed of Transformer Engine here: too few runs in bf16 and FP8 "
+    "are published with all their settings",
     "memory.trainer": "the memory of this trainer, to which no model was fitted",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",

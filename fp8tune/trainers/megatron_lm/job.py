@@ -162,14 +162,14 @@ def expert_size(experts: int, moe_ffn_hidden_size: Any, ffn_size: int) -> int:
     return int(moe_ffn_hidden_size or ffn_size) if experts else 0
 
 
-def compute_bytes(precision: str) -> int:
-    """Bytes of a value in compute; inputs and outputs of FP8 linears are bf16."""
-    return 4 if precision == "fp32" else 2
+def half_precision(precision: str, bf16: bool, fp16: bool) -> bool:
+    """Whether weights and activations have 16 bits; FP8 does not set that."""
+    return precision in ("bf16", "fp16") or (precision == "fp8" and (bf16 or fp16))
 
 
-def attention_passes() -> float:
-    """Forward passes that attention costs: no speed was fitted to this trainer."""
-    raise Unknown("speed.trainer")
+def compute_bytes(half_precision: bool) -> int:
+    """Bytes of a value in compute; inputs and outputs of FP8 linears are no FP8."""
+    return 2 if half_precision else 4
 
 
 def ep(expert_model_parallel_size: int, experts: int) -> int:
@@ -256,12 +256,11 @@ def optimizer_copies(num_distributed_optimizer_instances: int) -> int:
 
 
 def half_gradients(
-    precision: str, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
+    half_precision: bool, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
 ) -> bool:
     """Whether gradients are summed in 16 bits."""
-    if precision == "fp32":
-        return False
-    return fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
+    lower = fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
+    return half_precision and lower
 
 
 def lower_moments(use_precision_aware_optimizer: bool) -> bool:
