@@ -5,7 +5,6 @@ Source: megatron/training/arguments.py and core/fp8_utils.py at d98e8a64d.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -86,18 +85,9 @@ def global_batch(global_batch_size: Any) -> int:
     return int(known("global_batch", global_batch_size))
 
 
-def declared_gpus(launcher: list[str]) -> int:
-    """Number of processes that torchrun starts, or that the script does not say."""
-    found = {"nnodes": "1"}
-    for number, word in enumerate(launcher):
-        name, equals, value = word.partition("=")
-        following = launcher[number + 1] if number + 1 < len(launcher) else ""
-        found[name.lstrip("-").replace("_", "-")] = value if equals else following
-    with suppress(KeyError, ValueError):
-        size = int(found["nnodes"]) * int(found["nproc-per-node"])
-        if 0 < size < 1 << 20:
-            return size
-    raise Unknown("world_size")
+def declared_gpus(processes: Any) -> int:
+    """Number of processes that the script starts, where it says that."""
+    return int(known("world_size", processes))
 
 
 def grad_accum(
