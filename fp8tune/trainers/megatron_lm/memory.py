@@ -59,10 +59,10 @@ def memory_workspaces_gib(
 
 
 def memory_peaks(
+    known_model: bool,
     stages: tuple[Stage, ...],
     layer_weights: Weights,
     layer_bytes: Layer,
-    known_model: bool,
     block_tokens: int,
     hidden_size: int,
     vocab_size: int,
