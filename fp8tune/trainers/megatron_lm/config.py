@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Unknown, known
 from fp8tune.trainers.megatron_lm.activations import RECOMPUTED
 
 
