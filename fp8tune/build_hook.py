@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class IndexHook(BuildHookInterface):
-    """Adds ``fp8tune/_index.py`` and the schemas beside it to a wheel."""
+    """Adds the modules of rules and schemas, ``fp8tune/_index*.py``, to a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the modules, unless the checkout itself is installed."""

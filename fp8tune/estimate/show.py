@@ -83,7 +83,7 @@ def _refused(path: str, said: Prediction) -> Iterator[str]:
 
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
-    where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
+    where = f"GPU{' of the first stage' if said.first_stage else ''}"
     if memory:
         digits = 1 if memory.value >= TINY else 4
         band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"

@@ -34,17 +34,27 @@ def rule_files(folder: str) -> Iterator[tuple[str, str]]:
                     yield category, os.path.join(place, name)
 
 
-def read_builtin() -> list[Rule]:
-    """Return the built-in rules; they are not checked here, but by tests."""
+def read_builtin(*, only_toml: bool = False) -> list[Rule]:
+    """Return the built-in rules; they are not checked here, but by tests.
+
+    Where all configs are TOML, a wheel need not read the conditions and messages of
+    the rules of trainers that read none: these rules then have names, and never fire.
+    """
     folder = builtin_folder()
     try:
         from fp8tune._index import RULES, TREES
     except ImportError:  # in a checkout
         return [_builtin(path, category) for category, path in rule_files(folder)]
     KNOWN.update(TREES)
+    fronts: dict[str, dict[str, Any]] = {}
+    if not only_toml:
+        from fp8tune._index_not_toml import FRONTS, TREES
+
+        KNOWN.update(TREES)
+        fronts = FRONTS
     return [
-        indexed(f"{folder}/{category}/{name}", category, front)
-        for category, name, front in RULES
+        indexed(f"{folder}/{category}/{name}", category, fronts.get(head["name"], head))
+        for category, name, head in RULES
     ]
 
 
@@ -64,6 +74,6 @@ def indexed(path: str, category: str, front: dict[str, Any]) -> Rule:
     """Return a rule of an installed wheel; its file is read only for its page."""
     rule = Rule(path, category, front)
     rule.builtin = True
-    rule.front = front
-    rule.guard = front["guard"]
+    if "guard" in front:  # else the rule has only a name here
+        rule.front, rule.guard = front, front["guard"]
     return rule

@@ -16,6 +16,7 @@ from fp8tune.formats.joined import Joined, Part
 from fp8tune.lint.directive import Directive
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.trainers.about import PartAbout
+from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.recognise import section_of
 from fp8tune.trainers.trainer import Trainer
 
@@ -105,6 +106,18 @@ def _places(about: PartAbout, found: dict[str, Part]) -> Iterator[str]:
         value = part and _value(part.document.values, name)
         if part and isinstance(value, str) and 0 < len(value) <= MAX_NAME:
             yield from _above(part.path, os.path.join(value, about.file))
+
+
+def not_read(known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the keys that name a file of the job which is not part of ``values``."""
+    for section, about in known.about.parts.items():
+        if section not in values and not about.file:
+            for key in about.named_by:
+                name = _value(values, key)
+                named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
+                if named and not name.lstrip().startswith("{"):  # no JSON itself
+                    facts = {"key": key, "value": name}
+                    yield Fault("file-not-read", tuple(key.split(".")), facts)
 
 
 def _value(values: Any, key: str) -> Any:

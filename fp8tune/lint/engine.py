@@ -227,7 +227,16 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
-        return self._findings_of((*own, *self.loaded.faults, *self._contradictions()))
+        loaded = (*self._not_read(), *self.loaded.faults)
+        return self._findings_of((*own, *loaded, *self._contradictions()))
+
+    def _not_read(self) -> Iterable[Fault]:
+        """Return the keys that name a file of the job which was not found."""
+        if not self.known.about.parts:
+            return ()
+        from fp8tune.lint.companions import not_read
+
+        return not_read(self.known, self.document.values)
 
     def _contradictions(self) -> Iterable[Fault]:
         text = self.document.text
@@ -369,17 +378,21 @@ class _Case:
                 key = str(fault.facts.get("key", ""))
                 region = self.places.of_fault(fault, at.mark)
                 argument = fault.argument and marked(fault.argument, at.mark)
-            elif at.names == ["fault.key"] and fault is not None:
-                named = At([str(fault.facts["key"])], at.mark, at.label)
-                key, region, note = self.places.of(named)
             else:
-                key, region, note = self.places.of(at)
+                key, region, note = self.places.of(_by_value(at, scope))
                 argument = self.places.argument(key, at.mark)
             if index and ((region, argument) in taken or note):
                 continue
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+
+
+def _by_value(at: At, scope: Any) -> At:
+    """Return a span with the key that its name has as value, if it says so."""
+    with suppress(Unknown):
+        return at._replace(names=[str(scope[at.names[0]])]) if at.by_value else at
+    return at
 
 
 def _filled(template: Template, scope: Any) -> str:

@@ -18,6 +18,7 @@ from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.pack_fix import meant, mistakes
 from fp8tune.lint.repair import parts
+from fp8tune.lint.rule_parts import NAMED_BY
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
@@ -57,7 +58,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "status": STATUSES,
 }
 _ENTRIES: dict[str, dict[str, str]] = {
-    "at": {"key": "text names", "any": "names", "mark": "text", "label": "text"},
+    "at": {
+        "key": "text names",
+        "any": "names",
+        "value_of": "text",
+        "mark": "text",
+        "label": "text",
+    },
     "fix": {
         "when": "text",
         "safety": "text",
@@ -275,8 +282,8 @@ class _Reader:
             self._at((key, index), entry)
 
     def _at(self, here: Path, entry: dict[str, Any]) -> None:
-        if ("key" in entry) == ("any" in entry):
-            raise self.fail(here, "[[at]] has either `key` or `any`")
+        if len(entry.keys() & {*NAMED_BY}) != 1:
+            raise self.fail(here, "[[at]] has one of `key`, `any` and `value_of`")
         if entry.get("mark", "value") not in ("key", "value"):
             raise self.fail((*here, "mark"), "mark is key or value")
 
@@ -289,8 +296,9 @@ class _Reader:
         for index, at in enumerate(rule.at):
             label = partial(rule.label, index)
             self._compiles(rule, ("at", index, "label"), label)
+            field = next(field for field in NAMED_BY if field in rule.data["at"][index])
             for number, name in enumerate(at.names):
-                many = ("at", index, "any" if at.any else "key", number)
+                many = ("at", index, field, number)
                 listed = many in self.document.spans.values
                 self._known(rule, name, many if listed else many[:-1])
         for index, entry in enumerate(rule.data.get("fix", ())):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+NAMED_BY = ("key", "any", "value_of")
+"""The fields of a span that say its key; it has one of them."""
+
 
 class At(NamedTuple):
     """A span of the finding: its name, which part of it, and its label.
 
     Of several names the first one in the file gives the span. The finding is about the
-    first name, in the file or not, unless ``any`` makes all names equal.
+    first name, in the file or not, unless ``any`` makes all names equal. With
+    ``by_value`` the key is not the name, but its value.
     """
 
     names: list[str]
     mark: str
     label: str
     any: bool = False
+    by_value: bool = False
 
 
 class Example(NamedTuple):
@@ -38,12 +43,13 @@ class Example(NamedTuple):
 
 def at(entry: dict[str, Any]) -> At:
     """Read a span from its table in the file."""
-    names = entry["any"] if "any" in entry else entry["key"]
+    names = next(entry[field] for field in NAMED_BY if field in entry)
     return At(
         [names] if isinstance(names, str) else list(names),
         entry.get("mark", "value"),
         entry.get("label", ""),
         "any" in entry,
+        "value_of" in entry,
     )
 
 

@@ -71,7 +71,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
     found = list(files)
-    result = _by_file(_run_all(found, _Runner(options, {})))
+    result = _by_file(_run_all(found, _Runner(found, options, {})))
     result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
         raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
@@ -104,7 +104,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
         return result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
-    again = _run_all(files, _Runner(alone, others))
+    again = _run_all(files, _Runner(files, alone, others))
     return result._replace(
         reports=list(merged(result.reports, again.reports)),
         unread=[*result.unread, *again.unread],
@@ -174,7 +174,12 @@ def _is_other(report: Report) -> bool:
 
 
 class _Runner:
-    def __init__(self, options: Options, others: Mapping[str, dict[str, str]]) -> None:
+    def __init__(
+        self,
+        found: Iterable[Found],
+        options: Options,
+        others: Mapping[str, dict[str, str]],
+    ) -> None:
         self.options = options
         self.others = others
         try:
@@ -187,7 +192,9 @@ class _Runner:
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._books: dict[str, Book] = {}
-        self._builtin = read_builtin()
+        paths = (options.stdin_filename if f.path == "-" else f.path for f in found)
+        only_toml = all(format_of(path) == "toml" for path in paths)
+        self._builtin = read_builtin(only_toml=only_toml)
 
     def check_options(self) -> None:
         """Check selection and packs even if no file needs them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from fp8tune import trainers as package
@@ -99,8 +99,7 @@ class About:
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
         self.harmless: list[str] = data.get("harmless", [])
-        rest = [name for name in self.tables if name not in self.harmless]
-        self.learned: list[str] = data.get("learned", rest)
+        self._learned: list[str] | None = data.get("learned")
         self.values: dict[str, list[Any]] = data.get("values", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
@@ -110,6 +109,13 @@ class About:
         self.parts = {name: PartAbout(part) for name, part in parts.items()}
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
+
+    @cached_property
+    def learned(self) -> list[str]:
+        """Tables and keys that change what is learned: all that are not harmless."""
+        if self._learned is not None:
+            return self._learned
+        return [name for name in self.tables if name not in self.harmless]
 
     def among(self, name: str) -> list[str]:
         """The ids that a name may mean, the newest first.

@@ -41,6 +41,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
+    "file-not-read": ("key", "value"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),

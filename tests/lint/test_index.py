@@ -33,13 +33,18 @@ def shared(written):
 
 
 @pytest.fixture(scope="module")
-def rules(shared):
-    folder = builtin_folder()
-    places = (
-        (os.path.join(folder, category, name), category, front)
-        for category, name, front in shared["RULES"]
-    )
-    return {path: indexed(path, *rest) for path, *rest in places}
+def rest(written):
+    return written["fp8tune._index_not_toml"]
+
+
+@pytest.fixture(scope="module")
+def rules(shared, rest):
+    found = {}
+    for category, name, head in shared["RULES"]:
+        path = os.path.join(builtin_folder(), category, name)
+        front = rest["FRONTS"].get(head["name"], head)
+        found[path] = indexed(path, category, front)
+    return found
 
 
 def test_rules_are_in_order(rules):
@@ -59,9 +64,23 @@ def test_rule_is_the_same(rules, rule):
 
 
 @each("rule", BUILTIN, ids=lambda rule: rule.name)
-def test_conditions_lie_ready(shared, rule):
+def test_conditions_lie_ready(shared, rest, rule):
     wanted = [source for source in (rule.source, *rule.parts) if source]
-    assert [shared["TREES"][source] for source in wanted] == list(map(parse, wanted))
+    trees = shared["TREES"] | rest["TREES"]
+    assert [trees[source] for source in wanted] == list(map(parse, wanted))
+
+
+def test_rules_without_toml_are_apart(shared, rest):
+    """The index has their names; whatever else a finding needs is in the other."""
+    toml = {name for name, known in about.trainers().items() if "toml" in known.formats}
+    others = {
+        rule.name: {"name": rule.name, "code": rule.code, "severity": rule.severity}
+        for rule in BUILTIN
+        if rule.trainers and toml.isdisjoint(rule.trainers)
+    }
+    heads = {head["name"]: head for _, _, head in shared["RULES"]}
+    assert {name: heads[name] for name in rest["FRONTS"]} == others
+    assert shared["TREES"].keys().isdisjoint(rest["TREES"])
 
 
 def test_gpus_and_trainers_are_the_same(shared):
@@ -82,7 +101,7 @@ def test_each_version_of_a_trainer_has_its_own_module(written):
     found = {
         name: {part: module[part] for part in ("SCHEMA", "NEEDS")}
         for name, module in written.items()
-        if name != "fp8tune._index"
+        if name not in ("fp8tune._index", "fp8tune._index_not_toml")
     }
     assert found == wanted
 

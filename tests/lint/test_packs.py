@@ -172,7 +172,7 @@ def test_unreadable(tmp_path, text, said):
         ("[[at]]", "[at]", ":10:2: write [[at]]"),
         ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = [1]\n", ":10:1: write [[at]]"),
         ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = 'tp'\n", ":10:1: write [[at]]"),
-        ('key = "tp"\n', "", ":10:3: [[at]] has either `key` or `any`"),
+        ('key = "tp"\n', "", ":10:3: [[at]] has one of `key`, `any` and `value_of`"),
         ('key = "tp"', "key = 5", ":11:1: key is a string or an array of names"),
         (
             'key = "tp"',

@@ -104,6 +104,15 @@ class TestInstalled:
         assert "bad.toml:2:7: error[heads-do-not-divide-hidden-size]" in ended.out
         assert "bad.toml:10:6: error[value-out-of-range]" in ended.out
 
+    def test_bad_json(self, programs, configs):
+        """Rules of trainers that read no TOML have a module of their own."""
+        text = '{"train_batch_size": 9, "train_micro_batch_size_per_gpu": 2}'
+        (configs / "ds.json").write_text(text)
+        command = (programs / "fp8tune", "lint", "--output-format=concise")
+        ended = execute(*command, "bad.toml", "ds.json", folder=configs)
+        assert "bad.toml:2:7: error[heads-do-not-divide-hidden-size]" in ended.out
+        assert "ds.json:1:22: error[deepspeed-batch-sizes]" in ended.out
+
     def test_page(self, programs, configs):
         """What the index leaves out is read from the rule's file."""
         out = must(programs / "fp8tune", "explain", "FP8101", folder=configs)

@@ -1,7 +1,7 @@
 """The command line ``accelerate launch --config_file CONFIG train.py``.
 
-Where the config stands is found; what the launcher's other options change is not
-followed.
+Options of the launcher go before the values of the file. Those that only say how many
+processes run where, and in which precision, are followed.
 
 Source: accelerate 1.15.0, commands/launch.py.
 """
@@ -9,16 +9,33 @@ Source: accelerate 1.15.0, commands/launch.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+from fp8tune.formats.document import Unreadable
+from fp8tune.trainers.accelerate.loader import Loader
 from fp8tune.trainers.call import Call
-from fp8tune.trainers.described.command_line import CHECKED_FIRST, is_free_text, load
+from fp8tune.trainers.described.command_line import CHECKED_FIRST
+from fp8tune.trainers.faults import Argument, Loaded
+from fp8tune.trainers.schema import Schema
+
+if TYPE_CHECKING:
+    from fp8tune.formats.document import Path
 
 __all__ = ["CHECKED_FIRST", "find_call", "is_free_text", "load"]
 
 STARTS = ("accelerate", "launch")
 CONFIG = ("--config_file", "--config-file")
+
+NUMBERS = ("num_processes", "num_machines", "machine_rank", "main_process_port")
+FOLLOWED = (*NUMBERS, "main_process_ip", "mixed_precision")
+"""Options whose value replaces that of the file."""
+
+NO_MATTER = {"quiet", "q", "debug", "module", "m", "no_python", "same_network"}
+NO_MATTER |= {"role", "tee", "log_dir", "max_restarts", "monitor_interval"}
+NO_MATTER |= {"rdzv_backend", "rdzv_conf", "enable_cpu_affinity"}
+"""Options that change nothing of what the file says."""
 
 SWITCHES = {
     "cpu",
@@ -51,6 +68,34 @@ MISSING = -1
 """Stands for a config that no word names."""
 
 
+def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
+    """Load a file with the launcher's options; raises ``Unreadable`` for others."""
+    command: dict[str, Any] = {}
+    arguments: dict[Path, Argument] = {}
+    words = list(words)
+    for name, start, end, value in _options(words):
+        if name in FOLLOWED:
+            command[name] = _number(name, value) if name in NUMBERS else value
+            text = " ".join(words[start:end])
+            edge = len(text) - len(value)
+            arguments[name,] = Argument(text, (0, edge - 1), (edge, len(text)))
+        elif name not in NO_MATTER:
+            reason = f"fp8tune does not follow `--{name}` of accelerate launch"
+            raise Unreadable(f"{reason}: leave it out, or write it in the file")
+    return loader.load(raw, command)._replace(arguments=arguments)
+
+
+def _number(name: str, value: str) -> int:
+    if value.isascii() and value.isdigit() and len(value) < 9:
+        return int(value)
+    raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")
+
+
+def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001
+    """Return whether an option may hold anything: ``load`` refuses what it may not."""
+    return True
+
+
 def find_call(words: Sequence[str]) -> Call | None:
     """Where a command that starts the launcher has its config and other options."""
     names = [os.path.basename(word) for word in words]
@@ -59,14 +104,25 @@ def find_call(words: Sequence[str]) -> Call | None:
     if first is None:
         return None
     config, prefix, overrides = MISSING, 0, list[int]()
-    place = first + 2
-    while place < len(words) and words[place].startswith("-"):
-        name, equals, _ = words[place].partition("=")
-        switch = name.lstrip("-").replace("-", "_") in SWITCHES
-        end = place + (1 if equals or switch else 2)
+    for _, start, end, _ in _options(words, first + 2):
+        name, equals, _ = words[start].partition("=")
         if name in CONFIG:
             config, prefix = end - 1, len(name) + 1 if equals else 0
         else:
-            overrides += range(place, min(end, len(words)))
-        place = end
+            overrides += range(start, end)
     return Call(first, config, tuple(overrides), prefix)
+
+
+def _options(
+    words: Sequence[str], place: int = 0
+) -> Iterator[tuple[str, int, int, str]]:
+    """Yield the launcher's options from a word on: name, first word, end, and value.
+
+    They end at the script.
+    """
+    while place < len(words) and words[place].startswith("-"):
+        name, equals, value = words[place].partition("=")
+        name = name.lstrip("-").replace("-", "_")
+        end = min(place + (1 if equals or name in SWITCHES else 2), len(words))
+        yield name, place, end, value if equals or end == place + 1 else words[end - 1]
+        place = end

@@ -12,6 +12,7 @@ transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -56,6 +57,12 @@ def forced_precision(
     if training_bf16 is None or training_bf16 or training_fp16:
         raise Unknown(BF16)
     return Words("")
+
+
+def forced_by(training_fp16: Any = None) -> str:
+    """The training argument that forces a precision."""
+    fp16 = training_fp16 and not _quoted_false(training_fp16)
+    return Words("training.fp16" if fp16 else "training.bf16")
 
 
 def _quoted_false(value: Any) -> bool:
@@ -244,6 +251,69 @@ def ac_modes() -> tuple[str, ...]:
     return ("none", "full")
 
 
+FSDP_PLAIN = {
+    "fsdp_offload_params": ("false none", "memory.offload"),
+    "fsdp_activation_checkpointing_offload": ("false none", "memory.offload"),
+    "fsdp_sharding_strategy": ("full_shard 1 none", "shards.strategy"),
+    "fsdp_reshard_after_forward": ("true full_shard none", "memory.gathered"),
+    "fsdp_auto_wrap_policy": ("transformer_based_wrap", "shards.wrap"),
+}
+"""What FSDP's keys say where its memory is known, and what is missing elsewhere."""
+
+
+def parallel(distributed_type: Any, fsdp2: bool | None = None) -> str:
+    """What holds the weights: FSDP, DDP, or one GPU alone."""
+    if distributed_type == "FSDP":
+        return Words("fsdp2" if known("sharded", fsdp2) else "fsdp1")
+    names = {"NO": "", "MULTI_GPU": "ddp"}
+    return Words(known("memory.parallel", names.get(str(distributed_type))))
+
+
+def tables_apart(trainer_version: str, parallel: str) -> bool:
+    """Whether FSDP gathers embedding and head each by itself: FSDP2 since 1.14."""
+    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
+    return new and parallel == "fsdp2"
+
+
+def fsdp_plain(job: Job, distributed_type: Any) -> bool:
+    """True unless FSDP shards or wraps in a way that no estimate covers."""
+    for key, (value, gap) in FSDP_PLAIN.items() if distributed_type == "FSDP" else ():
+        if str(job.find(f"fsdp_config.{key}")).lower() not in value.split():
+            raise Unknown(gap)
+    return True
+
+
+def covered(
+    fsdp_plain: bool,
+    parallelism_config: Any = None,
+    training_use_peft: Any = None,
+    training_load_in_4bit: Any = None,
+    training_load_in_8bit: Any = None,
+    training_fsdp: Any = None,
+    training_deepspeed: Any = None,
+    training_use_liger_kernel: Any = None,
+) -> bool:
+    """True unless something else that no estimate covers is on."""
+    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
+        raise Unknown("model.adapter")
+    if parallelism_config or training_fsdp or training_deepspeed:
+        raise Unknown("memory.parallel")
+    if training_use_liger_kernel:
+        raise Unknown("logit_bytes.fused")
+    return fsdp_plain
+
+
+def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -> int:
+    """Bytes per parameter of the weights as the script loads them, if a key says it."""
+    name = str(training_dtype or training_torch_dtype).removeprefix("torch.")
+    return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
+
+
+def fp8_converts_head() -> bool:
+    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
+    return False
+
+
 def seq_len(
     training_max_length: Any = None, training_max_seq_length: Any = None
 ) -> int:
@@ -294,6 +364,11 @@ OPTIONS = {"AO": AO_OPTIONS, "TE": tuple(TE_OPTIONS), "MSAMP": ("opt_level",)}
 """The options that each backend reads (utils/dataclasses.py)."""
 
 
+OVERRIDE = "override_linear_precision"
+GONE = {OVERRIDE: "2.1", "interval": "2.3"}
+"""Options of a recipe, and the release of Transformer Engine that removed each."""
+
+
 def options_of_others(job: Job, fp8_backend: str) -> str:
     """Options of ``fp8_config`` that this backend does not read."""
     own = OPTIONS.get(fp8_backend)
@@ -309,19 +384,41 @@ def te_options(job: Job) -> bool:
     return any(_differs(job, name) for name in TE_OPTIONS)
 
 
-def history_written(job: Job) -> bool:
-    """Whether the history of maxima has another length than 1024."""
-    return _differs(job, "amax_history_len")
+def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
+    """The option that asks for a history of maxima as delayed scaling has it."""
+    if fp8_config_amax_compute_algo == "max":
+        return Words("fp8_config.amax_compute_algo")
+    longer = _differs(job, "amax_history_len")
+    return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def interval_written(job: Job) -> bool:
-    """Whether new scales are asked for at another interval than 1."""
-    return _differs(job, "interval")
+def transformer_engine_release() -> str:
+    """Release of Transformer Engine; unknown if no file beside the config pins it."""
+    raise Unknown("transformer_engine_release")
 
 
-def overrides_a_gemm(job: Job, overrides_unreadable: bool) -> bool:
-    """Whether a GEMM is asked to stay in high precision."""
-    return _differs(job, "override_linear_precision") and not overrides_unreadable
+def te_option_gone(
+    job: Job, overrides_unreadable: bool, transformer_engine_release: str = "9"
+) -> str:
+    """The option that recipes of Transformer Engine no longer have, in a new install.
+
+    Or in the release that a file beside the config pins.
+    """
+    release = _numbers(transformer_engine_release)
+    for name, first in GONE.items():
+        readable = name != OVERRIDE or not overrides_unreadable
+        if readable and _differs(job, name) and release >= _numbers(first):
+            return Words(f"fp8_config.{name}")
+    return Words("")
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", release)[:2]]
+
+
+def te_option_until(te_option_gone: str) -> str:
+    """The first release of Transformer Engine without the option."""
+    return Words(GONE[te_option_gone.removeprefix("fp8_config.")])
 
 
 def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
@@ -333,10 +430,10 @@ def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bo
 
 def unreadable_switch(job: Job) -> str:
     """The switch of torchao that is neither true nor false."""
-    for name in AO_OPTIONS:
-        value = job.given.get(f"fp8_config.{name}")
+    for key in (f"fp8_config.{name}" for name in AO_OPTIONS):
+        value = job.given.get(key)
         if value is not None and str(value).lower() not in TRUE_WORDS + FALSE_WORDS:
-            return Words(f"{name}: {value}")
+            return Words(key)
     return Words("")
 
 
@@ -346,12 +443,12 @@ def te_format(fp8_config_fp8_format: Any = "HYBRID") -> str:
 
 
 def te_option_refused(te_format: str, fp8_config_amax_compute_algo: Any = None) -> str:
-    """The option of Transformer Engine whose value Accelerate refuses."""
+    """The key of Transformer Engine's option whose value Accelerate refuses."""
     if te_format not in ("HYBRID", "E4M3", "E5M2", "NONE"):
-        return Words(f"`fp8_format: {te_format}`")
+        return Words("fp8_config.fp8_format")
     algorithm = str(fp8_config_amax_compute_algo).lower()
     wrong = algorithm not in ("max", "most_recent", "none")
-    return Words(f"`amax_compute_algo: {algorithm}`" if wrong else "")
+    return Words("fp8_config.amax_compute_algo" if wrong else "")
 
 
 def deepspeed_refused(
@@ -386,6 +483,16 @@ def _writes(job: Job, option: str) -> bool:
 def _differs(job: Job, option: str) -> bool:
     value = job.given.get(f"fp8_config.{option}")
     return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
+
+
+def not_taken(
+    job: Job, rdzv_backend: Any = "static", enable_cpu_affinity: Any = False
+) -> str:
+    """The key of the file that a default of the launcher replaces."""
+    if "rdzv_backend" in job.written and rdzv_backend != "static":
+        return Words("rdzv_backend")
+    written = "enable_cpu_affinity" in job.written
+    return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
 def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:

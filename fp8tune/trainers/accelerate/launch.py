@@ -86,12 +86,16 @@ class Launch:
     """One file on its way through the launcher; raises ``Refused``.
 
     ``arguments`` are the launcher's arguments after the file was read, ``places`` says
-    which path of the file set one of a table.
+    which path of the file set one of a table. ``command`` has the options of the
+    command, ``None`` if it is not known: then it may give what the file lacks.
     """
 
-    def __init__(self, schema: Schema, raw: dict[str, Any]) -> None:
+    def __init__(
+        self, schema: Schema, raw: dict[str, Any], command: dict[str, Any] | None
+    ) -> None:
         self.schema = schema
-        self.raw = dict(raw)
+        self.raw = raw | (command or {})
+        self.command_is_known = command is not None
         known = arguments(schema)
         self.arguments: dict[str, Any] = {k: v for k, (_, v) in known.items()} | KEPT
         self.places: dict[str, Path] = {}
@@ -174,11 +178,9 @@ class Launch:
 
     def validate(self) -> None:
         """Check the number of processes, and what a run on the CPU divides."""
-        if self.arguments["num_processes"] == -1:
-            hint = (
-                "set it to the number of GPUs, or pass --num_processes to the launcher"
-            )
-            reason = "`num_processes` is missing, unless the command gives it"
+        if self.arguments["num_processes"] == -1 and self.command_is_known:
+            hint = "set it to the number of GPUs, or add --num_processes to the command"
+            reason = "neither the file nor the command has `num_processes`"
             raise Refused("num_processes", reason=reason, hint=hint)
         if self.arguments["use_cpu"] and self.number("num_processes") >= 1:
             self.divisor("num_machines")
@@ -247,7 +249,7 @@ class Launch:
 
     def simple(self) -> None:
         """Prepare the environment of a run that starts one process itself."""
-        if self.number("num_machines") > 1:
+        if self.number("num_machines") > 1 and self.command_is_known:
             for name in ("main_process_ip", "main_process_port"):
                 if self.arguments.get(name) is None:
                     reason = f"a run on several machines needs `{name}`"

@@ -66,15 +66,24 @@ class Loader:
         self.schema = schema
         self.hints = Hints(schema)
 
-    def load(self, raw: dict[str, Any]) -> Loaded:
-        """The values as the launcher holds them, and what it refuses or ignores."""
+    def load(
+        self, raw: dict[str, Any], command: dict[str, Any] | None = None
+    ) -> Loaded:
+        """The values as the launcher holds them, and what it refuses or ignores.
+
+        ``command`` has the launcher's own options by their names, ``None`` if the
+        command is not known: what the file lacks may stand there.
+        """
         run = _Run(self.schema, self.hints)
+        run.command = command
         run.files(raw)
         return Loaded(run.values, run.written, run.faults)
 
 
 class _Run(Loading):
     """The files of one job on their way through the loader."""
+
+    command: dict[str, Any] | None = None
 
     def files(self, raw: dict[str, Any]) -> None:
         """Load the launch file, then those that belong to it."""
@@ -91,12 +100,12 @@ class _Run(Loading):
             self.sagemaker(raw)
             return
         known = {*self.schema.top_keys, *self.schema.sections}.difference(OTHER_FILES)
-        self.written |= {dotted((key,)) for key in raw}
+        self.written |= {dotted((key,)) for key in (*raw, *(self.command or ()))}
         unknown = [key for key in raw if key not in known]
         for key in unknown:
             self.unknown((key,))
         read = {key: value for key, value in raw.items() if key in known}
-        launch = Launch(self.schema, read)
+        launch = Launch(self.schema, read, self.command)
         try:
             launch.run()
         except Refused as refused:

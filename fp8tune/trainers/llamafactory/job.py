@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Job, Unknown, Words
 
 READERS = ("sft", "pt")
 """The stages whose trainer reads ``fp8``."""
@@ -31,7 +31,11 @@ def transformers_release() -> str:
 
 def transformers(transformers_release: str) -> float:
     """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
-    first, _, rest = transformers_release.partition(".")
+    return _as_number(transformers_release)
+
+
+def _as_number(release: str) -> float:
+    first, _, rest = release.partition(".")
     return int(first) + int(rest.partition(".")[0] or 0) / 100
 
 
@@ -54,23 +58,28 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
-def fp8_until(fp8_engine: str) -> float:
+def fp8_until(fp8_engine: str) -> str:
     """The first release of transformers with which FP8 is off.
 
     LLaMA-Factory asks for FP8 by a variable, and since 5.0 the Trainer hands Accelerate
     the mixed precision of its arguments. For Transformer Engine it gives Accelerate a
     handler too, unless the Trainer gives some: since 5.3 it always does.
     """
-    return 5.03 if fp8_engine == "te" else 5.0
+    return Words("5.3" if fp8_engine == "te" else "5.0")
 
 
-def fp8_on(fp8_read: bool, fp8_until: float, transformers: float | None = None) -> bool:
+def fp8_lost(fp8_until: str, transformers: float) -> bool:
+    """Whether the release of transformers keeps FP8 off."""
+    return transformers >= _as_number(fp8_until)
+
+
+def fp8_on(fp8_read: bool, fp8_lost: bool | None = None) -> bool:
     """Whether linears are converted; unknown without the release of transformers."""
     if not fp8_read:
         return False
-    if transformers is None:
+    if fp8_lost is None:
         raise Unknown("transformers")
-    return transformers < fp8_until
+    return not fp8_lost
 
 
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:
@@ -129,3 +138,56 @@ def fp8_leaves_odd_sizes() -> bool:
 def fp8_tokens_vary() -> bool:
     """Whether micro-batches have fewer tokens than the longest: samples differ."""
     return True
+
+
+PLAIN = {
+    "finetuning_type": (("full",), "model.adapter"),
+    "quantization_bit": ((None,), "model.adapter"),
+    "stage": (("sft", "pt"), "model.other"),
+    "flash_attn": (("auto", "sdpa", "fa2", "fa3"), "activation_bytes.scores"),
+    "enable_liger_kernel": ((False,), "logit_bytes.fused"),
+    "deepspeed": ((None,), "memory.parallel"),
+}
+"""The values of keys with which the memory is known, and what is missing with others."""
+
+OTHERS = (
+    "use_unsloth", "use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon",
+    "use_kt", "use_llama_pro", "use_dft_loss", "use_eaft_loss", "use_asft_loss",
+    "upcast_layernorm", "upcast_lmhead_output", "shift_attn", "mixture_of_depths",
+)  # fmt: skip
+"""Switches that change what is held; each is off unless it is set."""
+
+
+def covered(job: Job) -> bool:
+    """True unless something is on that no estimate covers."""
+    for key, (values, gap) in PLAIN.items():
+        if job[key] not in values:
+            raise Unknown(gap)
+    if any(job.find(key) for key in OTHERS):
+        raise Unknown("memory.switch")
+    return True
+
+
+def parallel(fsdp: Any = None, fsdp_config: Any = None) -> str:
+    """What holds the weights: DDP, as ``llamafactory-cli`` starts it, or FSDP."""
+    if not fsdp:
+        return Words("ddp")
+    options = fsdp_config if isinstance(fsdp_config, dict) else {}
+    words = " ".join(fsdp) if isinstance(fsdp, list) else str(fsdp)
+    if sorted(words.split()) != ["auto_wrap", "full_shard"]:
+        raise Unknown("shards.strategy")
+    version = str(options.get("version", options.get("fsdp_version", 1)))
+    return Words("fsdp2" if version == "2" else "fsdp1")
+
+
+def loaded_bytes(pure_bf16: Any) -> int:
+    """Bytes per parameter of the weights, which are cast to fp32 to be trained.
+
+    model/adapter.py, init_adapter.
+    """
+    return 2 if pure_bf16 else 4
+
+
+def trial_refusal() -> str:
+    """Why the built-in trial would differ from this run."""
+    return "transformers' model and the Trainer's loop"

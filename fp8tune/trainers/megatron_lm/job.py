@@ -5,11 +5,11 @@ Source: megatron/training/arguments.py and core/fp8_utils.py at d98e8a64d.
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers.megatron_lm.activations import RECOMPUTED
 
 HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
 """Flags of delayed scaling alone."""
@@ -108,24 +108,6 @@ def declared_gpus(launcher: list[str]) -> int:
     raise Unknown("world_size")
 
 
-def dp_ranks(
-    tensor_model_parallel_size: int,
-    pipeline_model_parallel_size: int,
-    context_parallel_size: int,
-    world_size: int | None = None,
-) -> int:
-    """Data-parallel ranks: all GPUs that the other degrees leave."""
-    degrees = (
-        tensor_model_parallel_size,
-        pipeline_model_parallel_size,
-        context_parallel_size,
-    )
-    ranks, rest = divmod(known("world_size", world_size), math.prod(degrees))
-    if rest or not ranks:
-        raise Unknown("shards.product")
-    return ranks
-
-
 def grad_accum(
     dp_ranks: int,
     micro_batch_size: int,
@@ -178,15 +160,6 @@ def experts(num_experts: Any) -> int:
     return num_experts or 0
 
 
-def dense_ffn_layers(num_layers: int, num_experts: Any, moe_layer_freq: Any) -> int:
-    """Layers with a dense FFN: none with experts in every layer."""
-    if not num_experts:
-        return num_layers
-    if str(moe_layer_freq) != "1":
-        raise Unknown("moe_layer_freq")
-    return 0
-
-
 def shared_experts(moe_shared_expert_intermediate_size: Any) -> int:
     """Experts that process every token: none, or one of their whole width."""
     return int(bool(moe_shared_expert_intermediate_size))
@@ -202,11 +175,6 @@ def compute_bytes(precision: str) -> int:
     return 4 if precision == "fp32" else 2
 
 
-def weight_bytes() -> int:
-    """Bytes per parameter of the weights: the estimate knows no such sharding."""
-    raise Unknown("memory.trainer")
-
-
 def attention_passes() -> float:
     """Forward passes that attention costs: no speed was fitted to this trainer."""
     raise Unknown("speed.trainer")
@@ -215,6 +183,208 @@ def attention_passes() -> float:
 def ep(expert_model_parallel_size: int, experts: int) -> int:
     """Expert-parallel degree, which dense models ignore."""
     return expert_model_parallel_size if experts else 1
+
+
+def shared_expert_size(experts: int, moe_shared_expert_intermediate_size: Any) -> int:
+    """Width of all shared experts together."""
+    return int(moe_shared_expert_intermediate_size or 0) if experts else 0
+
+
+def etp(expert_tensor_parallel_size: Any, tp: int) -> int:
+    """Tensor-parallel degree of the experts."""
+    return int(expert_tensor_parallel_size or tp)
+
+
+def virtual_stages(
+    layers: int,
+    pp: int,
+    num_layers_per_virtual_pipeline_stage: Any,
+    num_virtual_stages_per_pipeline_rank: Any,
+) -> int:
+    """Virtual stages of one rank; 1 without interleaving."""
+    if num_layers_per_virtual_pipeline_stage and pp > 1:
+        return int(layers // pp // num_layers_per_virtual_pipeline_stage)
+    return int(num_virtual_stages_per_pipeline_rank or 1) if pp > 1 else 1
+
+
+def end_layers(
+    decoder_first_pipeline_num_layers: Any,
+    decoder_last_pipeline_num_layers: Any,
+    account_for_embedding_in_pipeline_split: bool,
+    account_for_loss_in_pipeline_split: bool,
+    pipeline_model_parallel_layout: Any,
+) -> tuple[int, int]:
+    """Layers of the first and the last stage, 0 if they have as many as others."""
+    counted = account_for_embedding_in_pipeline_split
+    if counted or account_for_loss_in_pipeline_split or pipeline_model_parallel_layout:
+        raise Unknown("stage_layers")
+    ends = decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers
+    return int(ends[0] or 0), int(ends[1] or 0)
+
+
+def learned_positions(position_embedding_type: str) -> bool:
+    """Whether positions have a table."""
+    return position_embedding_type == "learned_absolute"
+
+
+def bf16_ends(
+    first_last_layers_bf16: bool,
+    num_layers_at_start_in_bf16: int,
+    num_layers_at_end_in_bf16: int,
+) -> tuple[int, int]:
+    """Layers at both ends that FP8 leaves out."""
+    if not first_last_layers_bf16:
+        return 0, 0
+    return num_layers_at_start_in_bf16, num_layers_at_end_in_bf16
+
+
+def norm_vectors(normalization: str) -> int:
+    """Vectors of one norm: a scale, and of LayerNorm a bias too."""
+    return 1 if normalization == "RMSNorm" else 2
+
+
+def linear_biases(disable_bias_linear: bool) -> bool:
+    """Whether linears have biases."""
+    return not disable_bias_linear
+
+
+def qkv_biases(disable_bias_linear: bool, add_qkv_bias: bool) -> bool:
+    """Whether queries, keys and values have biases."""
+    return add_qkv_bias or not disable_bias_linear
+
+
+def optimizer_sharded(use_distributed_optimizer: bool) -> bool:
+    """Whether data-parallel ranks share one optimizer state."""
+    return use_distributed_optimizer
+
+
+def optimizer_copies(num_distributed_optimizer_instances: int) -> int:
+    """Copies of the sharded optimizer state."""
+    return num_distributed_optimizer_instances
+
+
+def half_gradients(
+    precision: str, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
+) -> bool:
+    """Whether gradients are summed in 16 bits."""
+    if precision == "fp32":
+        return False
+    return fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
+
+
+def lower_moments(use_precision_aware_optimizer: bool) -> bool:
+    """Whether the optimizer's state has dtypes of its own."""
+    return use_precision_aware_optimizer
+
+
+def fp8_weights(fp8_param_gather: bool) -> bool:
+    """Whether weights are kept in FP8."""
+    return fp8_param_gather
+
+
+def keeps_scores(attention_backend: str, local_layers: bool) -> bool:
+    """Whether attention keeps its scores."""
+    return local_layers or attention_backend in ("unfused", "local")
+
+
+def qk_norm(qk_layernorm: bool) -> bool:
+    """Whether queries and keys are normalised."""
+    return qk_layernorm
+
+
+def logit_copies(
+    cross_entropy_loss_fusion: bool, cross_entropy_fusion_impl: str
+) -> int:
+    """Copies of the logits in fp32 that the loss makes.
+
+    One; Transformer Engine's fused loss works in place, and Megatron's own fused one
+    cannot change its copy in place.
+    """
+    fused = {"te": 0, "native": 2}
+    return fused[cross_entropy_fusion_impl] if cross_entropy_loss_fusion else 1
+
+
+def recomputed(ac: str, recompute_modules: Any) -> tuple[str, ...]:
+    """Modules that selective recomputation computes again."""
+    if ac != "selective":
+        return ()
+    found = tuple(recompute_modules or ("core_attn",))
+    if not set(found) <= set(RECOMPUTED):
+        raise Unknown("activation_bytes.modules")
+    return found
+
+
+def recomputed_layers(
+    ac: str,
+    layers: int,
+    pp: int,
+    virtual_stages: int,
+    recompute_method: Any,
+    recompute_num_layers: Any,
+) -> tuple[float, float]:
+    """Share of layers that are computed again as a whole, and how many at a time.
+
+    ``uniform`` covers all, so many at a time; ``block`` the first of each stage.
+    """
+    if ac != "full":
+        return 0, 0
+    count = recompute_num_layers or 1
+    if recompute_method == "block":
+        return min(1, count * pp * virtual_stages / layers), 1
+    return 1, count
+
+
+def kept_input_bytes(
+    hidden_size: int,
+    compute_bytes: int,
+    stream_share: float,
+    tp: int,
+    distribute_saved_activations: bool,
+) -> float:
+    """Bytes per token of the input of a layer that is computed again."""
+    share = 1 / tp if distribute_saved_activations else stream_share
+    return compute_bytes * hidden_size * share
+
+
+NOT_COVERED = (
+    "multi_latent_attention",
+    "hybrid_layer_pattern",
+    "spec",
+    "mtp_num_layers",
+    "use_torch_fsdp2",
+    "use_megatron_fsdp",
+    "optimizer_cpu_offload",
+    "moe_expert_capacity_factor",
+    "moe_latent_size",
+    "experimental_attention_variant",
+    "heterogeneous_layers_config_path",
+    "heterogeneous_layers_config_encoded_json",
+    "fine_grained_activation_offloading",
+    "cpu_offloading_num_layers",
+    "microbatch_group_size_per_virtual_pipeline_stage",
+    "defer_embedding_wgrad_compute",
+)
+"""Flags of models and of a memory that the estimate does not know."""
+
+
+def known_model(
+    job: Job,
+    other_quantization: bool,
+    cuda_graph_impl: str,
+    fp8_output_proj: bool,
+    transformer_impl: str,
+) -> bool:
+    """True where the memory model holds; unknown for other models and features."""
+    names = [name for name in NOT_COVERED if job[name]]
+    if names:
+        raise Unknown(f"setting.--{names[0].replace('_', '-')}")
+    if other_quantization or fp8_output_proj:
+        raise Unknown("precision")
+    if cuda_graph_impl != "none":
+        raise Unknown("setting.--cuda-graph-impl")
+    if transformer_impl == "inference_optimized":
+        raise Unknown("setting.--transformer-impl")
+    return True
 
 
 def ac(recompute_granularity: Any, recompute_activations: bool) -> str:

@@ -14,9 +14,9 @@ from fp8tune.trainers.trainer import trainer
 def load():
     """A job's files as a release holds them; training arguments are a section."""
 
-    def read(text, version="1.15.0"):
+    def read(text, version="1.15.0", command=""):
         values = parse(text.encode(), "x.yaml").values
-        return trainer(f"accelerate=={version}").load(values)
+        return trainer(f"accelerate=={version}").load(values, (*command.split(),))
 
     return read
 

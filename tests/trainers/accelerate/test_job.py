@@ -1,5 +1,8 @@
 """What a launch file and training arguments mean together."""
 
+from fp8tune.job import Target
+from fp8tune.trainers.packages import add_releases, pinned
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 FILE = "distributed_type: {}\nmixed_precision: {}\nnum_processes: 8\nfp8_config: {}\n"
@@ -62,3 +65,22 @@ def test_fields_of_a_run(job):
 def test_the_all_gather_is_on_by_default_since_1_13(job):
     text = DDP + "training: {bf16: false}\n"
     assert [job(text, v)["gathers_fp8"] for v in ("1.12.0", "1.13.0")] == [False, True]
+
+
+@each(
+    ("requirement", "option"),
+    [
+        ("transformer-engine[pytorch]==2.10.0", "fp8_config.interval"),
+        ("transformer_engine<2.3", ""),
+        ("torch==2.9.0", "fp8_config.interval"),
+    ],
+)
+def test_options_that_a_pinned_release_has(tmp_path, load, requirement, option):
+    """Without a pin the newest release is meant."""
+    (tmp_path / ".git").mkdir(exist_ok=True)
+    (tmp_path / "requirements.txt").write_text(requirement)
+    pinned.cache_clear()
+    known = trainer("accelerate==1.15.0")
+    loaded = load(FILE.format("MULTI_GPU", "fp8", "{backend: TE, interval: 16}"))
+    add_releases(loaded, known, str(tmp_path / "launch.yaml"))
+    assert known.job(loaded, Target())["te_option_gone"] == option

@@ -1,5 +1,8 @@
 """What ends ``accelerate launch`` before the script starts."""
 
+import pytest
+
+from fp8tune.formats.document import Unreadable
 from tests.each import each
 
 FILE = "distributed_type: MULTI_GPU\nmixed_precision: fp8\nnum_processes: 8\n"
@@ -17,7 +20,7 @@ DEEPSPEED = FILE.replace("MULTI_GPU", "DEEPSPEED")
         (FILE.replace("fp8", "no"), [("value-not-allowed", "mixed_precision")]),
         (FILE.replace("MULTI_GPU", "DDP"), [("value-not-allowed", "distributed_type")]),
         ("num_processes: 8\n", [("missing-key", "distributed_type")]),
-        ("distributed_type: MULTI_GPU\n", [("launch-refused", "num_processes")]),
+        ("distributed_type: MULTI_GPU\n", []),  # the command may give num_processes
         ("distributed_type: 'NO'\n", []),
         (FILE + "gpu_ids: 0\n", [("launch-refused", "gpu_ids")]),
         (FILE + "gpu_ids: '0'\n", [("launch-refused", "gpu_ids")]),
@@ -62,3 +65,35 @@ def test_releases_differ(load):
         "1.12.0": ["unread-key"],  # `backend` alone is not dynamo's
         "1.14.0": ["unknown-key", "value-not-allowed"],
     }
+
+
+NO_COUNT = FILE.replace("num_processes: 8\n", "")
+
+
+@each(
+    ("words", "text", "faults", "processes"),
+    [
+        ("--quiet", NO_COUNT, ["num_processes"], -1),
+        ("--num_machines=2 -q", NO_COUNT, ["num_processes"], -1),
+        ("--num_processes 4 --main_process_ip _ train.py --x", NO_COUNT, [], 4),
+        ("--num_processes 4", FILE, [], 4),
+        ("--mixed-precision fp9", FILE, ["mixed_precision"], 8),
+    ],
+)
+def test_options_of_the_command(load, words, text, faults, processes):
+    """The command gives what the file lacks, and goes before the file."""
+    loaded = load(text, command=words)
+    assert [fault.facts["key"] for fault in loaded.faults] == faults
+    assert loaded.values["num_processes"] == processes
+
+
+@each(
+    ("words", "error"),
+    [
+        ("--num_processes _", "`--num_processes _` is not a number"),
+        ("--use_fsdp", "fp8tune does not follow `--use_fsdp`"),
+    ],
+)
+def test_options_that_are_not_followed(load, words, error):
+    with pytest.raises(Unreadable, match=error):
+        load(FILE, command=words)
