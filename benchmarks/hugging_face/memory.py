@@ -254,9 +254,8 @@ FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.
 predicted."""
 
 
-SUMMARY = """\
-Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory was
-measured on the CPU, with small models of the real architectures on up to 4 ranks
+SUMMARY = """Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
+was measured on the CPU, with small models of the real architectures on up to 4 ranks
 ([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
 are wider than these errors, because a CPU does not show the workspaces of kernels."""
 
