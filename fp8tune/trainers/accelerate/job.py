@@ -218,10 +218,10 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training: bool | None = None,
     training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
+    training: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
     if dynamo_backend_used:
