@@ -185,9 +185,9 @@ def _one(
     """Print the estimate of one config; return 1 if it cannot run or does not fit."""
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed
-    from fp8tune.estimate.show import text
+    from fp8tune.estimate.show import not_covered, text
     from fp8tune.estimate.target import titled
-    from fp8tune.estimate.whole import as_json, estimate
+    from fp8tune.estimate.whole import as_json, estimate, uncovered
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
 
@@ -206,10 +206,12 @@ def _one(
     if found.said.refused:
         refused = placed(found.said.refused, known)
         found = found._replace(said=found.said._replace(refused=refused))
+    if why := uncovered(known.trainer):
+        found = found._replace(said=found.said._replace(missing={}, reasons=[why]))
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
     else:
-        for line in text(path, found):
+        for line in not_covered(path, found, why) if why else text(path, found):
             click.echo(line)
     return int(bool(found.said.refused) or found.said.too_much)
 

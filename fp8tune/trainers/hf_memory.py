@@ -1,7 +1,8 @@
-"""What one rank holds when transformers' Trainer trains through Accelerate (``shared``).
+"""What one rank holds under transformers' Trainer and Accelerate (``shared``).
 
-For dense decoders that are trained whole with AdamW, sharded by FSDP or copied by DDP.
-A trainer says ``parallel`` (``ddp``, ``fsdp1``, ``fsdp2``; ``""`` for one GPU alone),
+For dense decoders that are trained whole with AdamW, sharded by FSDP or ZeRO or copied
+by DDP. A trainer says ``parallel`` (``ddp``, ``fsdp1``, ``fsdp2``, ``zero1`` to
+``zero3``; ``""`` for one GPU alone),
 ``loaded_bytes`` per parameter of the weights as its script loads them, and what stands
 in the way (``covered``).
 
@@ -22,27 +23,30 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.facts.memory import GIB
-from fp8tune.job import Job, Unknown, Words, known
-from fp8tune.trainers.local_model import MOE
+from fp8tune.job import Unknown, Words, known
 
 BF16, FP32 = 2, 4
 
-BANDS = {"ddp": (0.05, 0.08), "fsdp": (0.08, 0.10)}
+BANDS = {
+    "ddp": (0.05, 0.08),
+    "fsdp": (0.08, 0.10),
+    "te": (0.2, 0.2),
+    "zero": (0.12, 0.12),
+}
 """How far below and above the estimate a peak may lie, as shares of it.
 
-The worst errors of the real Trainer on the CPU (``results/hf_memory.md``), and as much
-again above for what a CPU cannot show: kernels that take workspaces.
+More than the worst errors of the real Trainer on the CPU (``results/hf_memory.md``),
+because a CPU does not show the workspaces of kernels. No run of Transformer Engine was
+measured.
 """
 
 FURTHER = 0.15
 """How far below a predicted gain the true one may lie with these trainers [ratio]."""
 
+MAX_LIVE = 1e9
+"""Parameters that ZeRO 3 keeps gathered (``stage3_max_live_parameters``)."""
+
 FUSED, FOREACH = "adamw_torch_fused", "adamw_torch"
-
-
-def experts(sizes: dict[str, Any]) -> int:
-    """Experts per MoE block, 0 for a dense model."""
-    return int(sizes.get("experts", 0))
 
 
 def dense_ffn_layers(layers: int, experts: int) -> int:
@@ -70,14 +74,24 @@ def sharded(parallel: str) -> bool:
     return parallel.startswith("fsdp")
 
 
-def dp_shard(parallel: str, sharded: bool, world_size: int) -> int:
-    """FSDP shards: all GPUs."""
-    return world_size if sharded else 1
+def zero_stage(parallel: str) -> int:
+    """What ZeRO shards: 1 optimizer state, 2 and gradients, 3 and weights; or 0."""
+    return int(parallel.removeprefix("zero")) if parallel.startswith("zero") else 0
 
 
-def dp_replicate(sharded: bool, world_size: int) -> int:
-    """Copies of the weights: one on each GPU under DDP."""
-    return 1 if sharded else world_size
+def shards(sharded: bool, zero_stage: int, world_size: int) -> int:
+    """Ranks that share one copy of the weights: all, with FSDP and ZeRO 3."""
+    return world_size if sharded or zero_stage == 3 else 1
+
+
+def dp_shard(shards: int) -> int:
+    """Shards of the weights."""
+    return shards
+
+
+def dp_replicate(shards: int, world_size: int) -> int:
+    """Copies of the weights: one on each GPU if they are not sharded."""
+    return world_size // shards
 
 
 def degrees_fit(
@@ -97,7 +111,7 @@ def speed_fp8_gain_low(speed_fp8_gain: float, speed_fp8_gather_gain: float) -> f
     return min(speed_fp8_gain - FURTHER, speed_fp8_gain / speed_fp8_gather_gain)
 
 
-def not_modelled(precision: str) -> tuple[str, ...]:
+def not_modelled() -> tuple[str, ...]:
     """What the predicted gain leaves out, in words."""
     return (
         "these trainers' own overhead: Axolotl's documentation reports 1.10 for its "
@@ -136,9 +150,9 @@ def ac_modes() -> tuple[str, ...]:
 
 
 def eager(covered: bool, ac: str, compile: bool) -> bool:  # noqa: A002
-    """True where blocks keep what eager ones do: with full AC a compiled one too."""
+    """True where blocks keep what eager ones do: with full AC compiled ones too."""
     if not covered or (compile and ac != "full"):
-        raise Unknown("activation_bytes.compiled")
+        raise Unknown("activation_bytes.whole")
     if ac not in ("none", "full"):
         raise Unknown("ac_applied")
     return True
@@ -149,8 +163,14 @@ def compute_bytes(precision: str) -> int:
     return known("compute_bytes", {"bf16": BF16, "fp8": BF16}.get(precision))
 
 
-def weight_bytes(covered: bool, sharded: bool, loaded_bytes: int | None = None) -> int:
-    """Bytes per parameter of the weights: FSDP casts them to fp32."""
+def weight_bytes(
+    covered: bool, sharded: bool, zero_stage: int, loaded_bytes: int | None = None
+) -> int:
+    """Bytes per parameter of the weights: FSDP casts them to fp32, ZeRO to bf16."""
+    if not covered:
+        raise Unknown("memory.switch")
+    if zero_stage:
+        return BF16
     return FP32 if sharded else known("weights.dtype", loaded_bytes)
 
 
@@ -164,10 +184,17 @@ def fused(optimizer: str) -> bool:
     return optimizer == FUSED
 
 
-def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
-    """Bytes per parameter of AdamW's two moments, in the weights' dtype."""
+def optimizer_bytes(
+    optimizer: str, weight_bytes: int, zero_stage: int, world_size: int
+) -> float:
+    """Bytes per parameter of AdamW's two moments, in the weights' dtype.
+
+    ZeRO keeps them and a copy of the weights in fp32, sharded over all GPUs.
+    """
     if optimizer not in (FUSED, FOREACH):
         raise Unknown("optimizer_bytes")
+    if zero_stage:
+        return 3 * FP32 / (world_size if zero_stage < 3 else 1)
     return 2 * weight_bytes
 
 
@@ -178,9 +205,25 @@ def optimizer_temporary_bytes(
     return 0.0 if optimizer == FUSED else weight_bytes * params_rank / shards
 
 
-def kept_gradient_bytes(parallel: str, world_size: int, weight_bytes: int) -> int:
-    """Bytes per parameter of DDP's buckets, which it copies the gradients to."""
+def kept_gradient_bytes(
+    parallel: str, zero_stage: int, world_size: int, weight_bytes: int
+) -> int:
+    """Bytes per parameter of DDP's buckets, which it copies the gradients to.
+
+    ZeRO 3 keeps its shard of the gradients in fp32.
+    """
+    if zero_stage == 3:
+        return FP32
     return weight_bytes if parallel == "ddp" and world_size > 1 else 0
+
+
+def gradient_bytes(weight_bytes: int, zero_stage: int, world_size: int) -> float:
+    """Bytes per parameter of gradients before the step: in the weights' dtype.
+
+    ZeRO has them in bf16, of stage 2 on its shard twice, and its shard in fp32.
+    """
+    whole = {1: BF16 + FP32 / world_size, 2: 8 / world_size, 3: 0}
+    return whole.get(zero_stage, weight_bytes)
 
 
 def accumulated_gradient_bytes() -> int:
@@ -196,11 +239,14 @@ def reduces_each_micro_batch() -> bool:
     return False
 
 
-def unsharded_gradient_bytes(grad_accum: int, sharded: bool, weight_bytes: int) -> int:
+def unsharded_gradient_bytes(
+    grad_accum: int, sharded: bool, zero_stage: int, world_size: int, weight_bytes: int
+) -> float:
     """Bytes per parameter of gradients that are summed whole on each rank."""
-    if grad_accum == 1:
+    if grad_accum == 1 or zero_stage == 3:
         return 0
-    return BF16 if sharded else weight_bytes
+    whole = BF16 if sharded else weight_bytes
+    return whole / world_size if zero_stage == 2 else whole
 
 
 def gathered_bytes(sharded: bool) -> int:
@@ -217,11 +263,42 @@ def tables_apart() -> bool:
     return False
 
 
-def cast_bytes(residual_bytes: int, precision: str) -> int:
+def live_bytes(zero_stage: int, params_rank: float) -> float:
+    """Bytes of weights that ZeRO 3 has gathered: up to its ``max_live_parameters``."""
+    return BF16 * min(params_rank, MAX_LIVE) if zero_stage == 3 else 0
+
+
+def bucket_bytes() -> float:
+    """Bytes of the buffer from which ZeRO reduces gradients: there is none."""
+    return 0
+
+
+def memory_gathered_gib(
+    sharded: bool,
+    params_root: float,
+    params_head_gradient: float,
+    params_block: float,
+    gathered_bytes: float,
+    live_bytes: float,
+    bucket_bytes: float,
+) -> float:
+    """Weights and gradients that are whole in the backward pass [GiB].
+
+    Of FSDP's two blocks, embedding and head, and the head's gradient.
+    """
+    root = BF16 * (params_root + params_head_gradient) if sharded else live_bytes
+    return (root + gathered_bytes * params_block + bucket_bytes) / GIB
+
+
+def cast_bytes(residual_bytes: int, precision: str, te_recipe: str = "") -> int:
     """Bytes per parameter of the copies of linears that autocast makes.
 
     torchao's linears cast fp32 weights to FP8, so they have no copy in bf16.
+    Transformer Engine keeps each in FP8, as it is and transposed
+    (https://github.com/NVIDIA/TransformerEngine/issues/1429).
     """
+    if te_recipe and precision == "fp8":
+        return 2
     return BF16 if residual_bytes == FP32 and precision == "bf16" else 0
 
 
@@ -260,7 +337,9 @@ def activation_bytes(
     block_bytes: float,
 ) -> float:
     """Bytes per token that one block keeps: with full AC its input."""
-    return block_bytes if ac_applied == "none" else residual_bytes * hidden_size
+    return (
+        block_bytes if eager and ac_applied == "none" else residual_bytes * hidden_size
+    )
 
 
 def recompute_bytes(
@@ -284,7 +363,7 @@ def recompute_bytes(
     return block_bytes - kept + gradients + casts
 
 
-def logit_bytes(whole_logits: bool) -> int:
+def logit_bytes() -> int:
     """Bytes per token and vocabulary entry in the backward pass of the loss.
 
     Log-probabilities and two gradients, all in fp32.
@@ -292,12 +371,7 @@ def logit_bytes(whole_logits: bool) -> int:
     return 3 * FP32
 
 
-def whole_logits(covered: bool) -> bool:
-    """Whether the loss has all logits at once: so without a fused one."""
-    return covered
-
-
-def new_logit_bytes(whole_logits: bool) -> int:
+def new_logit_bytes() -> int:
     """Bytes per token and vocabulary entry at the end of the forward pass.
 
     Logits in bf16, in fp32, and their log-probabilities.
@@ -327,22 +401,21 @@ def memory_tables_bytes(
     params_head: float,
     params_block: float,
     cast_bytes: int,
+    live_bytes: float,
 ) -> float:
     """Bytes of embedding and head in bf16 when the backward pass begins.
 
     FSDP2 gathers both at once, or the head alone; FSDP1 the last block too. Autocast
-    has a copy of the head.
+    has a copy of the head, ZeRO 3 the weights that it has gathered.
     """
     if not sharded:
-        return cast_bytes * params_embedding
+        return cast_bytes * params_embedding + live_bytes
     embedding = 0 if tables_apart else params_head
     block = params_block if parallel == "fsdp1" else 0
     return BF16 * (params_embedding + embedding + block)
 
 
-def copies_gib(
-    params_rank: float, params_root: float, params_embedding: int, cast_bytes: int
-) -> float:
+def copies_gib(params_rank: float, params_root: float, cast_bytes: int) -> float:
     """Copies of all linears in bf16 that live through the forward pass [GiB]."""
     return cast_bytes * (params_rank - params_root) / GIB
 
@@ -393,6 +466,7 @@ def memory_embedding_gib(
     params_embedding: int,
     params_head_gradient: float,
     params_tied: bool,
+    bucket_bytes: float,
     memory_state_gib: float,
     memory_other_gradients_gib: float,
 ) -> float:
@@ -406,7 +480,7 @@ def memory_embedding_gib(
         tables = params_embedding * (1 + params_tied) + params_head_gradient
         if grad_accum > 1 and not params_tied:
             tables = params_embedding
-        new = gradient_bytes * tables / GIB
+        new = (gradient_bytes * tables + bucket_bytes) / GIB
         return memory_state_gib + memory_other_gradients_gib + new
     group = params_embedding if tables_apart else params_root
     others = gradient_bytes * (params_rank - group) / shards
@@ -434,8 +508,12 @@ def memory_expert_instants(moe_layers: int) -> dict[str, dict[str, float]]:
     return {}
 
 
-def estimate_family(sharded: bool) -> str:
+def estimate_family(sharded: bool, zero_stage: int, te_recipe: str = "") -> str:
     """The group of measured runs from which the estimate's error is taken."""
+    if te_recipe:
+        return Words("te")
+    if zero_stage:
+        return Words("zero")
     return Words("fsdp" if sharded else "ddp")
 
 

@@ -166,9 +166,10 @@ def precision(
     return Words("fp8")
 
 
-def fp8_recipe(torchao: bool) -> str:
+def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
     """The torchao recipe: always tensorwise."""
-    return Words(known("fp8_recipe", "tensorwise" if torchao else None))
+    missing = "speed.te" if fp8_backend == "TE" else "fp8_recipe"
+    return Words(known(missing, "tensorwise" if torchao else None))
 
 
 def te_recipe(
@@ -244,17 +245,21 @@ def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
 def ac(
     training_gradient_checkpointing: Any,
     fsdp_config_fsdp_activation_checkpointing: Any = False,
+    training_max_length: Any = None,
+    trl_arguments: bool = False,
 ) -> str:
-    """AC mode: the whole of each block, or none."""
+    """AC mode: the whole of each block, or none.
+
+    transformers has it off unless it is set, TRL has it on.
+    """
+    if training_gradient_checkpointing is None and (
+        trl_arguments or training_max_length
+    ):
+        raise Unknown("ac.unsaid")
     on = training_gradient_checkpointing or _is_true(
         fsdp_config_fsdp_activation_checkpointing
     )
     return Words("full" if on else "none")
-
-
-def ac_modes() -> tuple[str, ...]:
-    """AC modes that wrap some module, including none."""
-    return ("none", "full")
 
 
 FSDP_PLAIN = {
@@ -267,12 +272,56 @@ FSDP_PLAIN = {
 """What FSDP's keys say where its memory is known, and what is missing elsewhere."""
 
 
-def parallel(distributed_type: Any, fsdp2: bool | None = None) -> str:
-    """What holds the weights: FSDP, DDP, or one GPU alone."""
+def parallel(
+    distributed_type: Any, fsdp2: bool | None = None, zero: dict[str, Any] | None = None
+) -> str:
+    """What holds the weights: FSDP, ZeRO, DDP, or one GPU alone."""
+    if distributed_type == "DEEPSPEED":
+        stage = str(known("memory.parallel", zero)["stage"])
+        return Words(
+            known("memory.parallel", f"zero{stage}" if stage in "123" else None)
+        )
     if distributed_type == "FSDP":
         return Words("fsdp2" if known("sharded", fsdp2) else "fsdp1")
     names = {"NO": "", "MULTI_GPU": "ddp"}
     return Words(known("memory.parallel", names.get(str(distributed_type))))
+
+
+def zero(
+    distributed_type: Any,
+    deepspeed: bool = False,
+    deepspeed_zero_optimization: Any = None,
+    deepspeed_config_deepspeed_config_file: Any = None,
+    deepspeed_config_zero_stage: Any = None,
+    deepspeed_config_offload_optimizer_device: Any = None,
+    deepspeed_config_offload_param_device: Any = None,
+) -> dict[str, Any]:
+    """ZeRO's settings, of a DeepSpeed file or of the launch file."""
+    if distributed_type != "DEEPSPEED":
+        raise Unknown("memory.parallel")
+    if deepspeed or deepspeed_config_deepspeed_config_file is not None:
+        settings = deepspeed_zero_optimization
+        given = settings if isinstance(settings, dict) else {}
+        offload = given.get("offload_optimizer"), given.get("offload_param")
+        devices = [each.get("device") for each in offload if isinstance(each, dict)]
+    else:
+        given = {"stage": deepspeed_config_zero_stage}
+        devices = [
+            deepspeed_config_offload_optimizer_device,
+            deepspeed_config_offload_param_device,
+        ]
+    if not {str(device).lower() for device in devices} <= {"none"}:
+        raise Unknown("memory.offload")
+    return {"stage": known("memory.parallel", given.get("stage"))} | given
+
+
+def bucket_bytes(hidden_size: int, zero: dict[str, Any] | None = None) -> float:
+    """Bytes of ZeRO's buffer for gradients in bf16; the Trainer fills in "auto"."""
+    if zero is None:
+        return 0
+    size = zero.get("reduce_bucket_size", 5e8)
+    size = hidden_size**2 if size == "auto" else size
+    return 2 * float(size) * (1 + bool(zero.get("overlap_comm", zero["stage"] == 3)))
 
 
 def tables_apart(trainer_version: str, parallel: str) -> bool:
@@ -332,13 +381,6 @@ def declared_gpus(num_processes: Any) -> int:
     """Number of GPUs: one for each process."""
     whole = isinstance(num_processes, int) and num_processes > 0
     return int(known("world_size", num_processes if whole else None))
-
-
-def degrees_fit(
-    declared_gpus: int | None = None, world_size: int | None = None
-) -> bool:
-    """Whether the processes are as many as the GPUs."""
-    return None in (declared_gpus, world_size) or declared_gpus == world_size
 
 
 def trial_refusal() -> str:

@@ -165,7 +165,8 @@ def fp8_tokens_vary() -> bool:
     return True
 
 
-OFF = (None, False, "", [], {})
+OFF: tuple[Any, ...] = (None, False, "", [], {})
+"""What a key that is off holds."""
 
 PLAIN = {
     "adapter": "model.adapter",

@@ -59,10 +59,10 @@ def memory_workspaces_gib(
 
 
 def memory_peaks(
+    known_model: bool,
     stages: tuple[Stage, ...],
     layer_weights: Weights,
     layer_bytes: Layer,
-    known_model: bool,
     block_tokens: int,
     hidden_size: int,
     vocab_size: int,
@@ -109,7 +109,8 @@ def memory_peaks(
         again = (at_once * one + work) * block_tokens / GIB
         head = 2 * compute_bytes * hidden_size * stream_share * block_tokens / GIB
         logits = vocab_size / tp * logit_bytes * block_tokens / GIB
-        backward = {"activations": activations, RECOMPUTED: again}
+        name = RECOMPUTED if at_once else "temporaries of one layer"
+        backward = {"activations": activations, name: again}
         loss = {"activations": activations + head, "logits": logits}
         at_loss = stage.last and sum(loss.values()) > sum(backward.values())
         moment = "loss" if at_loss else "backward"

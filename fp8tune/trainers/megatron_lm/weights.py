@@ -103,9 +103,9 @@ def held(stage: Stage, each: Weights, table: float, others: float) -> Held:
     )
 
 
-def weight_bytes(precision: str) -> int:
+def weight_bytes(compute_bytes: int) -> int:
     """Bytes per parameter of the weights that compute reads, without FP8 copies."""
-    return 4 if precision == "fp32" else 2
+    return compute_bytes
 
 
 def gradient_bytes(half_gradients: bool) -> int:
@@ -114,7 +114,7 @@ def gradient_bytes(half_gradients: bool) -> int:
 
 
 def optimizer_bytes(
-    optimizer: str, precision: str, half_gradients: bool, lower_moments: bool
+    optimizer: str, half_precision: bool, half_gradients: bool, lower_moments: bool
 ) -> int:
     """Bytes per parameter of Adam's state, which the distributed optimizer shards.
 
@@ -125,14 +125,15 @@ def optimizer_bytes(
         raise Unknown("optimizer_bytes")
     if lower_moments:
         raise Unknown("optimizer_bytes.lower", 4)
-    return 8 + 4 * (precision != "fp32") + 4 * half_gradients
+    return 8 + 4 * half_precision + 4 * half_gradients
 
 
-def fp8_weight_bytes(precision: str, fp8_weights: bool) -> int:
-    """Bytes per parameter of FP8 linears beyond those of bf16 weights.
+def fp8_weight_bytes(precision: str, fp8_weights: bool, compute_bytes: int) -> int:
+    """Bytes per parameter of FP8 linears beyond those of other weights.
 
-    Two copies in FP8 beside the bf16 weight; or, with FP8 weights, in its place.
+    Two copies in FP8 beside the weight; or, with FP8 weights, in its place: in bf16
+    that is as much, because the backward pass needs a transposed copy.
     """
     if precision != "fp8":
         return 0
-    return FP8_COPIES - 2 * fp8_weights
+    return FP8_COPIES - compute_bytes * fp8_weights
