@@ -73,6 +73,9 @@ experts at 76 % needs it. `fp8tune estimate` names the setting above 66.7 %. Abo
 ran out. Other trainers have run with 94.3 % of an H100 reserved (prime-rl,
 Qwen3-30B-A3B), and with 96.2 % of a B200.
 
+Megatron-LM and Megatron-Bridge have a model of memory and a page of their own: see
+[Memory of Megatron](../benchmarks/results/megatron_memory.md).
+
 {summary}
 
 The error band of each family, and the errors of its runs. The last two columns are for

@@ -27,6 +27,7 @@ TYPES: dict[Any, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 OURS = {
     "program": ("str", "The Python file that the script runs."),
     "launcher": ("list[str]", "The words before it: torchrun or srun, and options."),
+    "processes": ("int | None", "How many of it they start."),
     "unknown": ("dict[str, str]", "Why the values of some flags are not known."),
     "unresolved": ("list[str]", "Words of the command that only a run resolves."),
 }

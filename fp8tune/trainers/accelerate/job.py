@@ -83,11 +83,16 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def torchao(fp8_backend: str) -> bool:
+def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
+    """The FP8 library that is used: without a name torchao, if it is installed."""
+    if fp8_backend not in ("", "NO"):
+        return Words(fp8_backend)
+    return Words(known("fp8_backend", (torchao_release and "AO") or None))
+
+
+def torchao(fp8_engine: str) -> bool:
     """Whether torchao computes in FP8; unknown if what is installed decides."""
-    if fp8_backend in ("", "NO"):
-        raise Unknown("fp8_backend")
-    return fp8_backend == "AO"
+    return fp8_engine == "AO"
 
 
 def may_be_torchao(fp8_backend: str) -> bool:
@@ -95,8 +100,8 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
-    """Whether torchao's FP8 would refuse to load the model on one rank.
+def torchao_set_up(fp8_backend: str, forced_precision: str | None = None) -> bool:
+    """Whether Accelerate sets torchao up, and checks its options, if it is there.
 
     A backend that is named is looked at even where the arguments turn FP8 off. Without
     one it is unknown where they are: TRL turns FP8 off, transformers does not.
@@ -131,6 +136,7 @@ def precision(
     forced_precision: str,
     mixed_precision: str | None = None,
     fp8_backend: str = "",
+    fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
 ) -> str:
@@ -153,9 +159,9 @@ def precision(
         return Words(
             known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
         )
-    if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
+    if fp8_engine not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
-    if fp8_backend == "TE":
+    if fp8_engine == "TE":
         return Words("bf16" if known("sharded", fsdp2) else "fp8")
     return Words("fp8")
 
@@ -219,10 +225,10 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training: bool | None = None,
     training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
+    training: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
     if dynamo_backend_used:
@@ -435,10 +441,16 @@ def not_taken(
     return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
-def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
-    """Whether the script is asked to load the weights in fp16."""
+def scaled_half_weights(
+    training_dtype: Any = None,
+    training_torch_dtype: Any = None,
+    training_fp16: Any = None,
+    training_use_peft: Any = None,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
-    return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    half = not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    return half and bool(training_fp16) and not training_use_peft
 
 
 def lengths_vary(

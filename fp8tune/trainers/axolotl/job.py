@@ -137,6 +137,24 @@ def compile(torch_compile: Any) -> bool:  # noqa: A001
     return torch_compile == "auto" or bool(torch_compile)
 
 
+def scaled_half_weights(
+    fp16: Any,
+    other_precision: str,
+    adapter: Any,
+    fsdp_asked: bool,
+    deepspeed: Any,
+    load_in_8bit: Any,
+    load_in_4bit: Any,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients.
+
+    ``fp16`` is both to Axolotl. FSDP and DeepSpeed have scalers of their own.
+    """
+    whole = not (adapter or load_in_8bit or load_in_4bit)
+    alone = not (fsdp_asked or deepspeed)
+    return bool(fp16) and other_precision == "fp16" and whole and alone
+
+
 def fp8_leaves_odd_sizes() -> bool:
     """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
     return True

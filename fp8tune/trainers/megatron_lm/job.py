@@ -5,11 +5,9 @@ Source: megatron/training/arguments.py and core/fp8_utils.py at d98e8a64d.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
-from fp8tune.trainers.megatron_lm.activations import RECOMPUTED
 
 HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
 """Flags of delayed scaling alone."""
@@ -22,6 +20,9 @@ RECIPES = {
     "mxfp8": "mxfp8",
 }
 """Transformer Engine's recipes by Megatron's names."""
+
+SCALER = ("initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis")
+"""Flags of the dynamic loss scale."""
 
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
@@ -65,6 +66,11 @@ def history_flags(job: Job) -> int:
     return len(job.written & set(HISTORY))
 
 
+def scaler_flags(job: Job) -> int:
+    """How many flags of a dynamic loss scale are given."""
+    return len(job.written & set(SCALER))
+
+
 def bf16_layer_flags(job: Job) -> int:
     """How many numbers of layers in bf16 are given."""
     return len(job.written & set(BF16_LAYERS))
@@ -81,37 +87,9 @@ def unresolved_words(unresolved: list[str]) -> str:
     return Words(", ".join(dict.fromkeys(unresolved))[:400])
 
 
-def global_batch(global_batch_size: Any) -> int:
-    """Sequences of one optimizer step; all micro-batches of one round by default."""
-    return int(known("global_batch", global_batch_size))
-
-
-def declared_gpus(launcher: list[str]) -> int:
-    """Number of processes that torchrun starts, or that the script does not say."""
-    found = {"nnodes": "1"}
-    for number, word in enumerate(launcher):
-        name, equals, value = word.partition("=")
-        following = launcher[number + 1] if number + 1 < len(launcher) else ""
-        found[name.lstrip("-").replace("_", "-")] = value if equals else following
-    with suppress(KeyError, ValueError):
-        size = int(found["nnodes"]) * int(found["nproc-per-node"])
-        if 0 < size < 1 << 20:
-            return size
-    raise Unknown("world_size")
-
-
-def grad_accum(
-    dp_ranks: int,
-    micro_batch_size: int,
-    global_batch_size: Any,
-) -> int:
-    """Micro-batches per optimizer step."""
-    if global_batch_size is None:
-        return 1
-    steps, rest = divmod(global_batch_size, micro_batch_size * dp_ranks)
-    if rest or not steps:
-        raise Unknown("grad_accum.rest")
-    return int(steps)
+def declared_gpus(processes: Any) -> int:
+    """Number of processes that the script starts, where it says that."""
+    return int(known("world_size", processes))
 
 
 def kv_heads(
@@ -119,11 +97,6 @@ def kv_heads(
 ) -> int:
     """Key and value heads."""
     return num_query_groups if group_query_attention else num_attention_heads
-
-
-def head_dim(hidden_size: int, num_attention_heads: int, kv_channels: Any) -> int:
-    """Size of one attention head."""
-    return kv_channels or hidden_size // num_attention_heads
 
 
 def ffn_size(
@@ -152,39 +125,9 @@ def experts(num_experts: Any) -> int:
     return num_experts or 0
 
 
-def shared_experts(moe_shared_expert_intermediate_size: Any) -> int:
-    """Experts that process every token: none, or one of their whole width."""
-    return int(bool(moe_shared_expert_intermediate_size))
-
-
-def expert_size(experts: int, moe_ffn_hidden_size: Any, ffn_size: int) -> int:
-    """Width of one expert's FFN."""
-    return int(moe_ffn_hidden_size or ffn_size) if experts else 0
-
-
-def compute_bytes(precision: str) -> int:
-    """Bytes of a value in compute; inputs and outputs of FP8 linears are bf16."""
-    return 4 if precision == "fp32" else 2
-
-
-def attention_passes() -> float:
-    """Forward passes that attention costs: no speed was fitted to this trainer."""
-    raise Unknown("speed.trainer")
-
-
 def ep(expert_model_parallel_size: int, experts: int) -> int:
     """Expert-parallel degree, which dense models ignore."""
     return expert_model_parallel_size if experts else 1
-
-
-def shared_expert_size(experts: int, moe_shared_expert_intermediate_size: Any) -> int:
-    """Width of all shared experts together."""
-    return int(moe_shared_expert_intermediate_size or 0) if experts else 0
-
-
-def etp(expert_tensor_parallel_size: Any, tp: int) -> int:
-    """Tensor-parallel degree of the experts."""
-    return int(expert_tensor_parallel_size or tp)
 
 
 def virtual_stages(
@@ -214,27 +157,6 @@ def end_layers(
     return int(ends[0] or 0), int(ends[1] or 0)
 
 
-def learned_positions(position_embedding_type: str) -> bool:
-    """Whether positions have a table."""
-    return position_embedding_type == "learned_absolute"
-
-
-def bf16_ends(
-    first_last_layers_bf16: bool,
-    num_layers_at_start_in_bf16: int,
-    num_layers_at_end_in_bf16: int,
-) -> tuple[int, int]:
-    """Layers at both ends that FP8 leaves out."""
-    if not first_last_layers_bf16:
-        return 0, 0
-    return num_layers_at_start_in_bf16, num_layers_at_end_in_bf16
-
-
-def norm_vectors(normalization: str) -> int:
-    """Vectors of one norm: a scale, and of LayerNorm a bias too."""
-    return 1 if normalization == "RMSNorm" else 2
-
-
 def linear_biases(disable_bias_linear: bool) -> bool:
     """Whether linears have biases."""
     return not disable_bias_linear
@@ -250,92 +172,17 @@ def optimizer_sharded(use_distributed_optimizer: bool) -> bool:
     return use_distributed_optimizer
 
 
-def optimizer_copies(num_distributed_optimizer_instances: int) -> int:
-    """Copies of the sharded optimizer state."""
-    return num_distributed_optimizer_instances
-
-
 def half_gradients(
-    precision: str, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
+    half_precision: bool, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
 ) -> bool:
     """Whether gradients are summed in 16 bits."""
-    if precision == "fp32":
-        return False
-    return fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
-
-
-def lower_moments(use_precision_aware_optimizer: bool) -> bool:
-    """Whether the optimizer's state has dtypes of its own."""
-    return use_precision_aware_optimizer
-
-
-def fp8_weights(fp8_param_gather: bool) -> bool:
-    """Whether weights are kept in FP8."""
-    return fp8_param_gather
+    lower = fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
+    return half_precision and lower
 
 
 def keeps_scores(attention_backend: str, local_layers: bool) -> bool:
     """Whether attention keeps its scores."""
     return local_layers or attention_backend in ("unfused", "local")
-
-
-def qk_norm(qk_layernorm: bool) -> bool:
-    """Whether queries and keys are normalised."""
-    return qk_layernorm
-
-
-def logit_copies(
-    cross_entropy_loss_fusion: bool, cross_entropy_fusion_impl: str
-) -> int:
-    """Copies of the logits in fp32 that the loss makes.
-
-    One; Transformer Engine's fused loss works in place, and Megatron's own fused one
-    cannot change its copy in place.
-    """
-    fused = {"te": 0, "native": 2}
-    return fused[cross_entropy_fusion_impl] if cross_entropy_loss_fusion else 1
-
-
-def recomputed(ac: str, recompute_modules: Any) -> tuple[str, ...]:
-    """Modules that selective recomputation computes again."""
-    if ac != "selective":
-        return ()
-    found = tuple(recompute_modules or ("core_attn",))
-    if not set(found) <= set(RECOMPUTED):
-        raise Unknown("activation_bytes.modules")
-    return found
-
-
-def recomputed_layers(
-    ac: str,
-    layers: int,
-    pp: int,
-    virtual_stages: int,
-    recompute_method: Any,
-    recompute_num_layers: Any,
-) -> tuple[float, float]:
-    """Share of layers that are computed again as a whole, and how many at a time.
-
-    ``uniform`` covers all, so many at a time; ``block`` the first of each stage.
-    """
-    if ac != "full":
-        return 0, 0
-    count = recompute_num_layers or 1
-    if recompute_method == "block":
-        return min(1, count * pp * virtual_stages / layers), 1
-    return 1, count
-
-
-def kept_input_bytes(
-    hidden_size: int,
-    compute_bytes: int,
-    stream_share: float,
-    tp: int,
-    distribute_saved_activations: bool,
-) -> float:
-    """Bytes per token of the input of a layer that is computed again."""
-    share = 1 / tp if distribute_saved_activations else stream_share
-    return compute_bytes * hidden_size * share
 
 
 NOT_COVERED = (
@@ -359,8 +206,16 @@ NOT_COVERED = (
 """Flags of models and of a memory that the estimate does not know."""
 
 
+def flags_known(unresolved: list[str]) -> bool:
+    """True if all flags are known; unknown if more may be among other words."""
+    if unresolved:
+        raise Unknown("model.unresolved")
+    return True
+
+
 def known_model(
     job: Job,
+    flags_known: bool,
     other_quantization: bool,
     cuda_graph_impl: str,
     fp8_output_proj: bool,
@@ -376,7 +231,7 @@ def known_model(
         raise Unknown("setting.--cuda-graph-impl")
     if transformer_impl == "inference_optimized":
         raise Unknown("setting.--transformer-impl")
-    return True
+    return flags_known
 
 
 def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
@@ -385,21 +240,6 @@ def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
     return Words(chosen or "none")
 
 
-def ac_modes() -> tuple[str, ...]:
-    """AC modes that wrap some module, including none."""
-    return ("none", "selective", "full")
-
-
-def compile() -> bool:  # noqa: A001
-    """Whether the model is compiled: unknown, and Transformer Engine's kernels fuse."""
-    raise Unknown("compile")
-
-
 def fp8_converts_head(fp8_output_proj: bool) -> bool:
     """Whether the output layer is FP8: only with a flag of its own."""
     return fp8_output_proj
-
-
-def data_missing() -> tuple[str, ...]:
-    """Parts of the data that are not here: not looked at."""
-    return ()

@@ -103,9 +103,9 @@ def held(stage: Stage, each: Weights, table: float, others: float) -> Held:
     )
 
 
-def weight_bytes(precision: str) -> int:
+def weight_bytes(compute_bytes: int) -> int:
     """Bytes per parameter of the weights that compute reads, without FP8 copies."""
-    return 4 if precision == "fp32" else 2
+    return compute_bytes
 
 
 def gradient_bytes(half_gradients: bool) -> int:
@@ -113,26 +113,32 @@ def gradient_bytes(half_gradients: bool) -> int:
     return 2 if half_gradients else 4
 
 
-def optimizer_bytes(
-    optimizer: str, precision: str, half_gradients: bool, lower_moments: bool
-) -> int:
+def optimizer_bytes(optimizer: str, half_precision: bool, lower_moments: bool) -> int:
     """Bytes per parameter of Adam's state, which the distributed optimizer shards.
 
-    Two moments; weights in fp32 where compute reads others; and gradients in fp32 where
-    they are summed in 16 bits.
+    Two moments, and weights in fp32 where compute reads others.
     """
     if optimizer != "adam":
         raise Unknown("optimizer_bytes")
     if lower_moments:
         raise Unknown("optimizer_bytes.lower", 4)
-    return 8 + 4 * (precision != "fp32") + 4 * half_gradients
+    return 8 + 4 * half_precision
 
 
-def fp8_weight_bytes(precision: str, fp8_weights: bool) -> int:
-    """Bytes per parameter of FP8 linears beyond those of bf16 weights.
+def optimizer_temporary_bytes(half_gradients: bool) -> int:
+    """Bytes per parameter that a step allocates: gradients in fp32, where they are not.
 
-    Two copies in FP8 beside the bf16 weight; or, with FP8 weights, in its place.
+    The distributed optimizer shards them. They are freed before the next step.
+    """
+    return 4 * half_gradients
+
+
+def fp8_weight_bytes(precision: str, fp8_weights: bool, compute_bytes: int) -> int:
+    """Bytes per parameter of FP8 linears beyond those of other weights.
+
+    Two copies in FP8 beside the weight; or, with FP8 weights, in its place: in bf16
+    that is as much, because the backward pass needs a transposed copy.
     """
     if precision != "fp8":
         return 0
-    return FP8_COPIES - 2 * fp8_weights
+    return FP8_COPIES - compute_bytes * fp8_weights
