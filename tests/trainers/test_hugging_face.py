@@ -16,6 +16,7 @@ from fp8tune.trainers.local_model import _published, sizes
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
+QWEN = "Qwen/Qwen2.5-1.5B"
 LLAMA = """
 distributed_type: {mode}
 mixed_precision: {precision}
@@ -28,7 +29,7 @@ training:
   bf16: false
   per_device_train_batch_size: 2
   gradient_checkpointing: false
-  max_length: 1024
+  max_seq_length: 1024
 """
 
 
@@ -39,9 +40,7 @@ def job(text, name="accelerate==1.15.0", gpu="h100", ranks=8):
     return known.job(loaded, Target(gpu, ranks))
 
 
-def accelerate(
-    precision="fp8", engine="AO", model="Qwen/Qwen2.5-1.5B", mode="MULTI_GPU"
-):
+def accelerate(precision="fp8", engine="AO", model=QWEN, mode="MULTI_GPU"):
     given = {"precision": precision, "engine": engine, "model": model, "mode": mode}
     return job(LLAMA.format(**given))
 
@@ -165,6 +164,16 @@ def test_a_mixture_of_experts_has_a_lower_bound():
     found = job(text, "llamafactory==0.9.5", ranks=1)
     assert found["memory.fit"] == "out-of-memory"
     assert found["memory.least_gib"] > 400
+
+
+def test_the_logits_of_trl_are_not_counted():
+    """Its releases differ, so the rest is a lower bound."""
+    text = LLAMA.format(mode="MULTI_GPU", precision="bf16", engine="AO", model=QWEN)
+    whole = job(text)["memory.peak_gib"]
+    found = job(text.replace("max_seq_length", "max_length"))
+    assert found.find("memory.peak_gib") is None
+    assert 0.5 * whole < found["memory.least_gib"] < whole
+    assert found.lacking["memory.logits_gib"] == "logit_bytes.trl"
 
 
 # What the models' pages say of their parameters
