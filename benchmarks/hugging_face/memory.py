@@ -262,9 +262,9 @@ def summary() -> str:
 | --- | ---: | ---: | ---: | ---: |
 {rows_text}
 
-The only published peak whose settings are known is [Accelerate's own with
-FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are
-predicted."""
+The only published peak that we found with its settings is [Accelerate's own with
+FSDP2]({PLOT})
+on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are predicted."""
 
 
 SUMMARY = """\

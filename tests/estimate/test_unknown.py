@@ -258,6 +258,6 @@ def test_a_trainer_without_estimate_is_said_in_one_sentence(fp8tune, project):
     path, empty, *said = outcome.out.splitlines()
     assert (outcome.code, path, empty) == (0, "zero.json", "")
     assert " ".join(map(str.strip, said)).startswith(
-        "estimate does not cover DeepSpeed: a DeepSpeed file does not say which model is "
-        "trained; it covers KempnerForge, "
+        "estimate does not cover DeepSpeed: a DeepSpeed file does not say which model "
+        "is trained; it covers KempnerForge, "
     )

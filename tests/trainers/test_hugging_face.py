@@ -173,7 +173,7 @@ def test_the_logits_of_trl_are_not_counted():
     found = job(text.replace("max_seq_length", "max_length"))
     assert found.find("memory.peak_gib") is None
     assert 0.5 * whole < found["memory.least_gib"] < whole
-    assert found.lacking["memory.logits_gib"] == "logit_bytes.trl"
+    assert found.lacking["memory.peak_gib"] == "logit_bytes.trl"
 
 
 # What the models' pages say of their parameters
