@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.estimates import memory, peaks, speed, speeds
 from benchmarks.estimates.fit import fit
+from benchmarks.hugging_face import memory as hugging_face
 from benchmarks.paths import ROOT
 
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -91,6 +92,10 @@ Not predicted:
 
 {no_memory}
 
+### Hugging Face's trainers
+
+{hugging_face}
+
 ## Speed
 
 "Left out" is the error with rates that were fitted without the row, and for gains
@@ -152,6 +157,7 @@ def document(date: str) -> tuple[str, bool]:
         bands=memory.bands(found),
         runs=memory.show(found),
         no_memory=_listed(peaks.uncovered()),
+        hugging_face=hugging_face.summary(),
         speed="\n".join(map(speed.show, tables)),
         no_speed=_listed(speeds.uncovered()),
     )

@@ -3,10 +3,11 @@
 ``python -m benchmarks.hugging_face.step < cases.jsonl`` needs a Python with torch,
 transformers and accelerate, and this repository on its path. An input line is a case:
 ``family`` (the ``model_type``), ``sizes`` for its config, ``weights`` (``float32`` or
-``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1`` or ``fsdp2``),
-``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``, ``optimizer`` and ``strategy``
-(FSDP1's). Each rank is a process of its own, joined by gloo. An output line adds
-``peaks``: the most bytes that were alive on rank 0 in each phase.
+``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1``, ``fsdp2``,
+``zero1`` to ``zero3``), ``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``,
+``optimizer``, ``precision`` (``fp8`` for torchao's), and for ZeRO ``bucket``. Each rank
+is a process of its own, joined by gloo. An output line adds the release of
+``accelerate``, and ``peaks``: the most bytes that were alive on rank 0 in each phase.
 
 The model, the Trainer and Accelerate are the real ones. To reach FSDP, the process
 group says that it is one of GPUs.
@@ -32,8 +33,16 @@ FSDP = {
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
     "FSDP_USE_ORIG_PARAMS": "true",
     "FSDP_BACKWARD_PREFETCH": "BACKWARD_PRE",
+    "FSDP_SHARDING_STRATEGY": "FULL_SHARD",
 }
 
+
+FP8 = {
+    "ACCELERATE_MIXED_PRECISION": "fp8",
+    "ACCELERATE_FP8_BACKEND": "AO",
+    "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER": "false",
+}
+"""What ``accelerate launch`` sets for FP8 by torchao."""
 
 ADDRESS = {
     "MASTER_ADDR": "127.0.0.1",
@@ -44,9 +53,11 @@ ADDRESS = {
 
 def main() -> int:
     """Measure the cases on standard input."""
+    release = import_module("accelerate").__version__
     for line in sys.stdin:
         case = json.loads(line)
-        print(json.dumps(case | {"peaks": measured(case)}), flush=True)
+        found = {"accelerate": release, "peaks": measured(case)}
+        print(json.dumps(case | found), flush=True)
     return 0
 
 
@@ -75,8 +86,12 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     sharded = case["mode"].startswith("fsdp")
-    if case["ranks"] > 1 or sharded:
-        _join(case["ranks"], rank, folder, as_gpus=sharded)
+    if case.get("precision") == "fp8":
+        os.environ.update(FP8)
+    if case["mode"].startswith("zero"):
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    if case["ranks"] > 1 or case["mode"] != "ddp":
+        _join(case["ranks"], rank, folder, as_gpus=case["mode"] != "ddp")
     if sharded:
         version = case["mode"].removeprefix("fsdp")
         strategy = {"FSDP_SHARDING_STRATEGY": case.get("strategy", "FULL_SHARD")}
@@ -113,6 +128,34 @@ def _join(ranks: int, rank: int, folder: str, *, as_gpus: bool) -> None:
     state.PartialState.set_device = device
 
 
+def _zero(case: dict[str, Any]) -> dict[str, Any] | None:
+    """DeepSpeed's config, ``None`` without it; ``bucket`` is the size of its buckets.
+
+    The Trainer fills in what is "auto".
+    """
+    if not case["mode"].startswith("zero"):
+        return None
+    auto = "auto"
+    stage = int(case["mode"].removeprefix("zero"))
+    zero: dict[str, Any] = {
+        "stage": stage,
+        "overlap_comm": False,
+        "contiguous_gradients": True,
+    }
+    names = ["reduce_bucket_size", "allgather_bucket_size"]
+    if stage == 3:
+        names = ["reduce_bucket_size", "stage3_prefetch_bucket_size"]
+        zero["stage3_param_persistence_threshold"] = auto
+    return {
+        "train_micro_batch_size_per_gpu": auto,
+        "gradient_accumulation_steps": auto,
+        "gradient_clipping": auto,
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": auto},
+        "zero_optimization": zero | dict.fromkeys(names, case.get("bucket", auto)),
+    }
+
+
 def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
     """Train with the Trainer, and say which phase begins."""
     torch, transformers = import_module("torch"), import_module("transformers")
@@ -136,8 +179,9 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
         gradient_accumulation_steps=case["accumulated"],
         gradient_checkpointing=case["ac"],
         optim=case["optimizer"],
-        bf16=True,
+        bf16=case.get("precision") != "fp8",
         dataloader_pin_memory=False,
+        deepspeed=_zero(case),
     )
     phases = {
         "on_step_begin": "forward",

@@ -235,6 +235,8 @@ def pays(
     fp8_linear_gain_high: float | None = None,
     speed_fp8_gain_high: float = 0.0,
     fp8_recipe: str = "",
+    te_recipe: str = "",
+    hidden_size: int = NARROW + 1,
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
@@ -245,7 +247,14 @@ def pays(
 
     Yes if the whole band of the gain is above 1.05 and such gains are published: M of
     4096 or more and a hidden size of 2048 or more. Else marginal.
+
+    With Transformer Engine, which needs no compile, no for narrow models (``SMALL_TE``)
+    and else unknown: no model of its speed was fitted.
     """
+    if te_recipe and not fp8_obstacle:
+        if hidden_size > NARROW:
+            raise Unknown("speed.te")
+        return "no"
     if fp8_obstacle or not compile:
         return "no"
     slower = fp8_linear_gain_high is not None and fp8_linear_gain_high < 1
@@ -283,10 +292,13 @@ def reasons(
     fp8_scales_precomputed: bool = True,
     fp8_filter_key: str = "",
     not_modelled: tuple[str, ...] = (),
+    te_recipe: str = "",
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle:
         return [fp8_obstacle]
+    if te_recipe:
+        return [Words(text) for text in _with_te(hidden_size)]
     all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
@@ -331,6 +343,23 @@ def reasons(
     )
     beside = (f"not modelled: {text}" for text in not_modelled)
     return [*(Words(text) for holds, text in said if holds), *map(Words, beside)]
+
+
+SMALL_TE = (
+    "two published runs of models of this width were slower in FP8 "
+    "(https://github.com/huggingface/accelerate/issues/2597 and 1647, hidden size 768)"
+)
+TE_COPIES = (
+    "Transformer Engine keeps FP8 copies of the weights beside them, so a run takes "
+    "more memory than in bf16 "
+    "(https://github.com/NVIDIA/TransformerEngine/issues/1429)"
+)
+"""What is published of Transformer Engine without FP8 parameters."""
+
+
+def _with_te(hidden_size: int) -> list[str]:
+    """What decides with Transformer Engine, one clause each."""
+    return [*[SMALL_TE] * (hidden_size <= NARROW), TE_COPIES]
 
 
 def _elsewhere(gpu: str) -> str:

@@ -91,6 +91,7 @@ class About:
         self.reads: str = data.get("reads", "pyyaml")
         self.marks: list[str] = data.get("marks", [])
         self.data: str = data.get("data", "")
+        self.no_estimate: str = data.get("no_estimate", "")
         self.counts: str = data.get("counts", "")
         self.packages: list[str] = data.get("packages", [])
         self.distribution: str = data.get("package", "")

@@ -109,11 +109,10 @@ def _sizes(config: dict[str, Any]) -> dict[str, Any]:
 
 def _size(config: dict[str, Any], name: str, default: int | None = None) -> int:
     """Return a size from a config, which may say anything."""
-    value = config.get(name)
-    if value is None:
-        value = default
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return known("model.sizes", value if whole and 0 <= value <= MOST else None)
+    value = default if config.get(name) is None else config[name]
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise Unknown("model.sizes")
+    return value
 
 
 def model_family(local_config: dict[str, Any]) -> str:

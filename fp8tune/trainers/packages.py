@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,9 +74,8 @@ def installed() -> dict[str, str]:
     from importlib.metadata import distributions
 
     active = os.environ.get("VIRTUAL_ENV", "")
-    places = {"path": _site_packages(active)} if active else {}
     found: dict[str, str] = {}
-    for each in distributions(**places):
+    for each in distributions(path=_site_packages(active) if active else sys.path):
         name = each.metadata["Name"]
         if name and _plain(name) in wanted():
             found.setdefault(_plain(name), each.version)

@@ -1,7 +1,7 @@
 """What Transformer Engine asks of sizes, for every trainer that uses it.
 
-The reports are NVIDIA/TransformerEngine#1422, #1571 and #232 (sizes that are no multiple
-of 8 or 16), NeMo-RL#1551 and ms-swift#9723 (tokens of one rank), rebuilt as configs.
+The reports are TransformerEngine#1422, #1571 and #232 (sizes that are no multiple of 8
+or 16), NeMo-RL#1551 and ms-swift#9723 (tokens of one rank), rebuilt as configs.
 """
 
 import pytest

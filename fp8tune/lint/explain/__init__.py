@@ -80,10 +80,12 @@ def explain(
             return rule_page(rule, config)
     key = _INDEX.sub("[]", name)
     asked = config.trainer.id if config else whose and trainer(whose).id
-    owners = keys().get(key, {})
-    if owners and (name not in FIELDS or asked in owners):
+    owners, sections = keys().get(key, {}), _having_section(name)
+    listed = asked in sections or name in FIELDS
+    if owners and (asked in owners or not listed):
         owner = _owner(owners, asked)
-        others = {trainer(each).name for each in owners} - {trainer(owner).name}
+        others = {trainer(each).name for each in (*owners, *sections)}
+        others.remove(trainer(owner).name)
         of_key = key_page(owner, key, owners[owner], config)
         return of_key._replace(also=sorted(others))
     for owner in [asked] if asked else every():
@@ -96,7 +98,7 @@ def explain(
     told = [myth for myth in myths() if name in (myth.name, "myths")]
     if told:
         return MythPage(name, told)
-    return _list(name) or term(name)
+    return _list(name, asked) or term(name)
 
 
 def nearest(name: str) -> str:
@@ -203,13 +205,17 @@ def _names() -> Iterator[str]:
     yield from (*FIELDS, *CATEGORIES, *(myth.name for myth in myths()), "myths")
 
 
-def _list(name: str) -> ListPage | None:
+def _having_section(name: str) -> list[str]:
+    return [each for each in every() if name in trainer(each).schema.sections]
+
+
+def _list(name: str, asked: str) -> ListPage | None:
     """Return the rules of a category, the facts of a group, the keys of a section.
 
-    Where several trainers have the section, of the first that has.
+    Where several trainers have the section, of the one that is asked for, or the first.
     """
-    having = (each for each in every() if name in trainer(each).schema.sections)
-    owner = next(having, "")
+    having = _having_section(name)
+    owner = asked if asked in having else next(iter(having), "")
     entries = [
         Entry(key, owners[owner].doc)
         for key, owners in keys().items()

@@ -140,6 +140,8 @@ def _key(page: KeyPage) -> Iterator[Block]:
         yield Block(page.name, [f"({page.trainer})", *prose(page.meaning, "")])
     if page.value:
         yield Block("In this config", tree(page.value))
+    ask = f"fp8tune explain {page.name} --trainer"
+    yield Block("Other trainers have it too", [f"  {ask} {t}" for t in page.also])
     facts = [f"type     {page.type}{f' [{page.unit}]' if page.unit else ''}"]
     facts += _hanging(f"default  {page.default}", "", " " * 9)
     if page.takes:
@@ -152,9 +154,6 @@ def _key(page: KeyPage) -> Iterator[Block]:
     yield Block("Facts that depend on it", _names(page.facts))
     yield _myths(page.myths)
     yield Block("Source", [f"  {page.source}"])
-    for other in page.also:
-        command = f"fp8tune explain {page.name} --trainer {other}"
-        yield Block(f"{other} has a key of this name too: `{command}`", [])
 
 
 def _fact(page: FactPage) -> Iterator[Block]:

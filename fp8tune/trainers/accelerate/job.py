@@ -83,11 +83,16 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def torchao(fp8_backend: str) -> bool:
+def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
+    """The FP8 library that is used: without a name torchao, if it is installed."""
+    if fp8_backend not in ("", "NO"):
+        return Words(fp8_backend)
+    return Words(known("fp8_backend", (torchao_release and "AO") or None))
+
+
+def torchao(fp8_engine: str) -> bool:
     """Whether torchao computes in FP8; unknown if what is installed decides."""
-    if fp8_backend in ("", "NO"):
-        raise Unknown("fp8_backend")
-    return fp8_backend == "AO"
+    return fp8_engine == "AO"
 
 
 def may_be_torchao(fp8_backend: str) -> bool:
@@ -95,8 +100,8 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
-    """Whether torchao's FP8 would refuse to load the model on one rank.
+def torchao_set_up(fp8_backend: str, forced_precision: str | None = None) -> bool:
+    """Whether Accelerate sets torchao up, and checks its options, if it is there.
 
     A backend that is named is looked at even where the arguments turn FP8 off. Without
     one it is unknown where they are: TRL turns FP8 off, transformers does not.
@@ -131,6 +136,7 @@ def precision(
     forced_precision: str,
     mixed_precision: str | None = None,
     fp8_backend: str = "",
+    fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
 ) -> str:
@@ -153,16 +159,17 @@ def precision(
         return Words(
             known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
         )
-    if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
+    if fp8_engine not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
-    if fp8_backend == "TE":
+    if fp8_engine == "TE":
         return Words("bf16" if known("sharded", fsdp2) else "fp8")
     return Words("fp8")
 
 
-def fp8_recipe(torchao: bool) -> str:
+def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
     """The torchao recipe: always tensorwise."""
-    return Words(known("fp8_recipe", "tensorwise" if torchao else None))
+    missing = "speed.te" if fp8_backend == "TE" else "fp8_recipe"
+    return Words(known(missing, "tensorwise" if torchao else None))
 
 
 def te_recipe(
@@ -218,10 +225,10 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training: bool | None = None,
     training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
+    training: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
     if dynamo_backend_used:
@@ -238,75 +245,21 @@ def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
 def ac(
     training_gradient_checkpointing: Any,
     fsdp_config_fsdp_activation_checkpointing: Any = False,
+    training_max_length: Any = None,
+    trl_arguments: bool = False,
 ) -> str:
-    """AC mode: the whole of each block, or none."""
+    """AC mode: the whole of each block, or none.
+
+    transformers has it off unless it is set, TRL has it on.
+    """
+    if training_gradient_checkpointing is None and (
+        trl_arguments or training_max_length
+    ):
+        raise Unknown("ac.unsaid")
     on = training_gradient_checkpointing or _is_true(
         fsdp_config_fsdp_activation_checkpointing
     )
     return Words("full" if on else "none")
-
-
-def ac_modes() -> tuple[str, ...]:
-    """AC modes that wrap some module, including none."""
-    return ("none", "full")
-
-
-FSDP_PLAIN = {
-    "fsdp_offload_params": ("false none", "memory.offload"),
-    "fsdp_activation_checkpointing_offload": ("false none", "memory.offload"),
-    "fsdp_sharding_strategy": ("full_shard 1 none", "shards.strategy"),
-    "fsdp_reshard_after_forward": ("true full_shard none", "memory.gathered"),
-    "fsdp_auto_wrap_policy": ("transformer_based_wrap", "shards.wrap"),
-}
-"""What FSDP's keys say where its memory is known, and what is missing elsewhere."""
-
-
-def parallel(distributed_type: Any, fsdp2: bool | None = None) -> str:
-    """What holds the weights: FSDP, DDP, or one GPU alone."""
-    if distributed_type == "FSDP":
-        return Words("fsdp2" if known("sharded", fsdp2) else "fsdp1")
-    names = {"NO": "", "MULTI_GPU": "ddp"}
-    return Words(known("memory.parallel", names.get(str(distributed_type))))
-
-
-def tables_apart(trainer_version: str, parallel: str) -> bool:
-    """Whether FSDP gathers embedding and head each by itself: FSDP2 since 1.14."""
-    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
-    return new and parallel == "fsdp2"
-
-
-def fsdp_plain(job: Job, distributed_type: Any) -> bool:
-    """True unless FSDP shards or wraps in a way that no estimate covers."""
-    for key, (value, gap) in FSDP_PLAIN.items() if distributed_type == "FSDP" else ():
-        if str(job.find(f"fsdp_config.{key}")).lower() not in value.split():
-            raise Unknown(gap)
-    return True
-
-
-def covered(
-    fsdp_plain: bool,
-    parallelism_config: Any = None,
-    training_use_peft: Any = None,
-    training_load_in_4bit: Any = None,
-    training_load_in_8bit: Any = None,
-    training_fsdp: Any = None,
-    training_deepspeed: Any = None,
-    training_use_liger_kernel: Any = None,
-) -> bool:
-    """True unless something else that no estimate covers is on."""
-    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
-        raise Unknown("model.adapter")
-    if parallelism_config or training_fsdp or training_deepspeed:
-        raise Unknown("memory.parallel")
-    if training_use_liger_kernel:
-        raise Unknown("logit_bytes.fused")
-    return fsdp_plain
-
-
-def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -> int:
-    """Bytes per parameter of the weights as the script loads them, if a key says it."""
-    name = str(training_dtype or training_torch_dtype).removeprefix("torch.")
-    return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
 
 
 def fp8_converts_head() -> bool:
@@ -326,13 +279,6 @@ def declared_gpus(num_processes: Any) -> int:
     """Number of GPUs: one for each process."""
     whole = isinstance(num_processes, int) and num_processes > 0
     return int(known("world_size", num_processes if whole else None))
-
-
-def degrees_fit(
-    declared_gpus: int | None = None, world_size: int | None = None
-) -> bool:
-    """Whether the processes are as many as the GPUs."""
-    return None in (declared_gpus, world_size) or declared_gpus == world_size
 
 
 def trial_refusal() -> str:
@@ -495,10 +441,16 @@ def not_taken(
     return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
-def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
-    """Whether the script is asked to load the weights in fp16."""
+def scaled_half_weights(
+    training_dtype: Any = None,
+    training_torch_dtype: Any = None,
+    training_fp16: Any = None,
+    training_use_peft: Any = None,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
-    return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    half = not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    return half and bool(training_fp16) and not training_use_peft
 
 
 def lengths_vary(

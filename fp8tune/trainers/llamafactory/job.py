@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Unknown, Words, known
 
 READERS = ("sft", "pt")
 """The stages whose trainer reads ``fp8``."""
@@ -148,7 +148,7 @@ PLAIN = {
     "enable_liger_kernel": ((False,), "logit_bytes.fused"),
     "deepspeed": ((None,), "memory.parallel"),
 }
-"""The values of keys with which the memory is known, and what is missing with others."""
+"""The values of keys with which memory is known, and what is missing with others."""
 
 OTHERS = (
     "use_unsloth", "use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon",
@@ -168,10 +168,13 @@ def covered(job: Job) -> bool:
     return True
 
 
-def parallel(fsdp: Any = None, fsdp_config: Any = None) -> str:
-    """What holds the weights: DDP, as ``llamafactory-cli`` starts it, or FSDP."""
+def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
+    """What holds the weights: FSDP as the file says it, or one GPU alone.
+
+    Without it the file is started with DDP, or by ``accelerate launch`` with anything.
+    """
     if not fsdp:
-        return Words("ddp")
+        return Words(known("memory.launch", "" if world_size == 1 else None))
     options = fsdp_config if isinstance(fsdp_config, dict) else {}
     words = " ".join(fsdp) if isinstance(fsdp, list) else str(fsdp)
     if sorted(words.split()) != ["auto_wrap", "full_shard"]:

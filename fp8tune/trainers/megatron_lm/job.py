@@ -21,6 +21,9 @@ RECIPES = {
 }
 """Transformer Engine's recipes by Megatron's names."""
 
+SCALER = ("initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis")
+"""Flags of the dynamic loss scale."""
+
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
@@ -61,6 +64,11 @@ def fp8_flags(job: Job) -> int:
 def history_flags(job: Job) -> int:
     """How many flags of delayed scaling are given."""
     return len(job.written & set(HISTORY))
+
+
+def scaler_flags(job: Job) -> int:
+    """How many flags of a dynamic loss scale are given."""
+    return len(job.written & set(SCALER))
 
 
 def bf16_layer_flags(job: Job) -> int:

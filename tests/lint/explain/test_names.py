@@ -126,3 +126,22 @@ def test_words_that_no_page_has(words):
 )
 def test_nearest(name, near):
     assert nearest(name) == near
+
+
+@each(
+    ("whose", "title", "also"),
+    [
+        ("", "Axolotl 0.19.0", ["automodel", "llamafactory"]),
+        ("llamafactory", "LLaMA-Factory 0.9.5", ["automodel", "axolotl"]),
+    ],
+)
+def test_a_key_of_several_trainers_names_the_others(whose, title, also):
+    page = explain("fp8", whose=whose)
+    assert (page.trainer, page.also) == (title, also)
+    shown = [f"  fp8tune explain fp8 --trainer {name}" for name in also]
+    assert [line for line in text(page).split("\n") if "--trainer" in line] == shown
+
+
+def test_a_section_of_the_trainer_that_is_asked_for():
+    """Of others it is a key."""
+    assert explain("fp8", whose="automodel").entries[0].name == "fp8.enabled"
