@@ -8,7 +8,7 @@ instead, and compares what fp8tune says of FP8 with what the set-up of a script 
 tiny model ends with: ``Float8Linear`` modules or none, or an error. There fp8tune may
 say nothing; that is counted apart. Transformer Engine and MS-AMP are not installed.
 
-``--installed torchao=0.18.0`` says what fp8tune takes for installed.
+``--installed torchao=0.18.0`` stands for what fp8tune reads with ``--installed``.
 ``--output FILE`` adds the verdicts to a file of JSON lines (gzip), and ``--verdicts
 FILE`` compares with those that were kept. Exit code 0: all agree; 1: some do not.
 """
