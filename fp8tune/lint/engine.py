@@ -89,7 +89,7 @@ def check(
     if overrides:
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
-    if known.version and known.id not in names:
+    if known.id not in names and (known.version or form != "toml"):
         report = report._replace(told=known.id)
     if files:
         from fp8tune.lint.split import split

@@ -14,6 +14,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.wording import plain
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 
 MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""
@@ -212,11 +213,16 @@ def _unchecked(result: Result) -> Iterator[str]:
 
 
 def _versions(result: Result) -> Iterator[str]:
-    """Yield the versions of trainers that only the keys of files told."""
+    """Yield the versions of trainers that only the keys of files told.
+
+    Where a trainer has one version, the commit that its schema was read from.
+    """
     for told, files in Counter(r.told for r in result.reports if r.told).items():
         name, _, version = told.partition("==")
+        another = f"{name}==VERSION" if version else "NAME"
+        version = version or trainer(told).schema.source.rpartition("/")[2][:9]
         read = f"{count(files, 'file')} read as {trainers()[name].title} {version}"
-        yield f"{read}, by the keys; --trainer {name}==VERSION names another"
+        yield f"{read}, by the keys; --trainer {another} names another"
 
 
 def _gaps(result: Result) -> Iterator[str]:

@@ -71,3 +71,10 @@ def test_another_program_may_have_flags_of_its_own():
     mine = MODEL.replace("pretrain_gpt.py", "pretrain_mine.py")
     assert rules_of(mine + "--bf16 --my-own-flag 1\n") == []
     assert rules_of("torchrun train.py --bf16 --epochs 3\n") == []
+
+
+def test_lint_says_which_commit_was_read(fp8tune, project):
+    project({"run.sh": MODEL + "--bf16"})
+    said = "1 file read as Megatron-LM d98e8a64d, by the keys; --trainer NAME names"
+    assert said in fp8tune("lint", "run.sh").out
+    assert said not in fp8tune("lint", "run.sh", "--trainer", "megatron_lm").out
