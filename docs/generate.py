@@ -60,6 +60,8 @@ EVIDENCE = {
         "depths",
         "torchtitan_activation_bytes",
         "torchtitan_tensor_parallel",
+        "hf_memory",
+        "megatron_memory",
     ),
     "Search": (
         "budgets",

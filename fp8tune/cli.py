@@ -113,6 +113,34 @@ trainer_option = click.option(
     "or the path of a file that describes one.",
 )
 
+
+def _assume_installed(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Let configs be read as for the packages of the active environment."""
+    if asked and not context.resilient_parsing:
+        from fp8tune.trainers.packages import assuming, installed
+
+        context.with_resource(assuming(installed()))
+
+
+with_option = click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="FILE",
+    help="Another file of the same job, e.g. the training arguments beside an "
+    "Accelerate launch file.",
+)
+"""``--with``: the other files of a job."""
+
+installed_option = click.option(
+    "--installed",
+    is_flag=True,
+    expose_value=False,
+    callback=_assume_installed,
+    help="Read configs as for the trainers and packages installed in $VIRTUAL_ENV, or "
+    "beside fp8tune, where no file pins their releases.",
+)
+
 studies_option = click.option(
     "--studies",
     default=".fp8tune",
@@ -198,6 +226,7 @@ def read_config(
     gpus_per_node: int = 0,
     overrides: tuple[str, ...] = (),
     trainer: str = "",
+    beside: tuple[str, ...] = (),
 ) -> Config:
     """Return the config that a command line names; raises ``Failure``."""
     from fp8tune.formats.document import Unreadable
@@ -211,7 +240,7 @@ def read_config(
         raise Failure(wrong)
     try:
         target = asked(gpu, world_size, gpus_per_node)
-        return config.read_config(path, target, overrides, trainer)
+        return config.read_config(path, target, overrides, trainer, beside)
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
     except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:

@@ -55,7 +55,9 @@ def main() -> int:
     refused = sum(bool(verdict["error"]) for verdict in judged)
     print("\n".join(different), end="\n" if different else "")
     agreeing = len(judged) - len(different)
-    print(f"{agreeing} of {len(judged)} agree ({refused} refused by DeepSpeed)")
+    releases = ", ".join(sorted({verdict["release"] for verdict in judged}))
+    told = f"({refused} refused by DeepSpeed {releases})"
+    print(f"{agreeing} of {len(judged)} agree {told}")
     return int(agreeing < SHARE * len(judged))
 
 
@@ -63,20 +65,25 @@ def by_trainer(python: str, drawn: list[dict[str, Any]]) -> Iterator[dict[str, A
     """Yield configs with DeepSpeed's verdicts."""
     lines = "".join(f"{json.dumps(config)}\n" for config in drawn)
     command = [python, "-m", "benchmarks.deepspeed.judge"]
+    asked = [python, "-c", "import deepspeed; print(deepspeed.__version__)"]
+    release = subprocess.run(  # noqa: S603
+        asked, capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout.split()[-1]
     done = subprocess.run(  # noqa: S603
         command, input=lines, capture_output=True, text=True, cwd=ROOT, check=False
     )
     if done.returncode:
         raise SystemExit(f"deepspeed: {done.stderr.splitlines()[-1]}")
     found = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    yield from map(json.loads, found)
+    yield from ({"release": release} | json.loads(line) for line in found)
 
 
 def difference(rules: Rules, verdict: dict[str, Any]) -> str:
     """Return how fp8tune differs from DeepSpeed on one config; ``""`` if not."""
     target = Target(world_size=verdict["world"])
     data = verdict["json"].encode()
-    found = refusals(check("x.json", data, rules, target, only="deepspeed"))
+    only = f"deepspeed=={verdict['release']}"
+    found = refusals(check("x.json", data, rules, target, only=only))
     if bool(found) == bool(verdict["error"]):
         return ""
     ours = ", ".join(f"{one.rule} ({one.message})" for one in found) or "accepts"

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.estimates import memory, peaks, speed, speeds
 from benchmarks.estimates.fit import fit
+from benchmarks.hugging_face import memory as hugging_face
 from benchmarks.paths import ROOT
 
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -72,6 +73,9 @@ experts at 76 % needs it. `fp8tune estimate` names the setting above 66.7 %. Abo
 ran out. Other trainers have run with 94.3 % of an H100 reserved (prime-rl,
 Qwen3-30B-A3B), and with 96.2 % of a B200.
 
+Megatron-LM and Megatron-Bridge have a model of memory and a page of their own: see
+[Memory of Megatron](../benchmarks/results/megatron_memory.md).
+
 {summary}
 
 The error band of each family, and the errors of its runs. The last two columns are for
@@ -87,6 +91,10 @@ configs may route tokens differently.
 Not predicted:
 
 {no_memory}
+
+### Hugging Face's trainers
+
+{hugging_face}
 
 ## Speed
 
@@ -149,6 +157,7 @@ def document(date: str) -> tuple[str, bool]:
         bands=memory.bands(found),
         runs=memory.show(found),
         no_memory=_listed(peaks.uncovered()),
+        hugging_face=hugging_face.summary(),
         speed="\n".join(map(speed.show, tables)),
         no_speed=_listed(speeds.uncovered()),
     )

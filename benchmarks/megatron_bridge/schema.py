@@ -63,7 +63,44 @@ JOB = {
     "hidden_size": "model.hidden_size",
     "layers": "model.num_layers",
     "heads": "model.num_attention_heads",
+    "sequence_parallel": "model.sequence_parallel",
+    "optimizer": "optimizer.optimizer",
+    "global_batch_size": "train.global_batch_size",
+    "use_precision_aware_optimizer": "optimizer.use_precision_aware_optimizer",
+    "num_distributed_optimizer_instances": "ddp.num_distributed_optimizer_instances",
 }
+"""Fields of the job, and names that Megatron-LM has for the same settings."""
+
+SAME = {
+    "model": (
+        "kv_channels",
+        "expert_tensor_parallel_size",
+        "moe_ffn_hidden_size",
+        "moe_shared_expert_intermediate_size",
+        "moe_layer_freq",
+        "moe_router_topk",
+        "position_embedding_type",
+        "normalization",
+        "qk_layernorm",
+        "attention_dropout",
+        "hidden_dropout",
+        "cross_entropy_loss_fusion",
+        "cross_entropy_fusion_impl",
+        "recompute_modules",
+        "recompute_method",
+        "recompute_num_layers",
+        "distribute_saved_activations",
+    ),
+    "mixed_precision": (
+        "bf16",
+        "fp16",
+        "fp8_param_gather",
+        "first_last_layers_bf16",
+        "num_layers_at_start_in_bf16",
+        "num_layers_at_end_in_bf16",
+    ),
+}
+"""Settings with the same name in Megatron-LM, by their section."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -145,7 +182,10 @@ def lines(nodes: dict[str, ast.ClassDef]) -> Iterator[str]:
         yield f"{section} = {toml(f'{kind} | None')}"
     yield ""
     yield "[job]"
-    for field, key in JOB.items():
+    same = {
+        name: f"{section}.{name}" for section, names in SAME.items() for name in names
+    }
+    for field, key in (JOB | same).items():
         yield f"{field} = {toml(key)}"
     yield ""
     yield "[variants]"

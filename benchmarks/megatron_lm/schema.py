@@ -13,6 +13,7 @@ import argparse
 import sys
 import tomllib
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ TYPES: dict[Any, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 OURS = {
     "program": ("str", "The Python file that the script runs."),
     "launcher": ("list[str]", "The words before it: torchrun or srun, and options."),
+    "processes": ("int | None", "How many of it they start."),
     "unknown": ("dict[str, str]", "Why the values of some flags are not known."),
     "unresolved": ("list[str]", "Words of the command that only a run resolves."),
 }
@@ -94,14 +96,21 @@ def of_action(action: argparse.Action) -> dict[str, Any]:
     if action.nargs in ("+", "*"):
         return {"type": f"list[{kind}] | None"}
     spec: dict[str, Any] = {"type": kind}
-    default = getattr(action.default, "value", action.default)
+    default = plain(action.default)
     if isinstance(default, (int, float, str)):
         spec["default"] = float(default) if kind == "float" else default
     else:
         spec["type"] = f"{kind} | None"
     if action.choices:
-        spec["allowed"] = [getattr(one, "value", one) for one in action.choices]
+        spec["allowed"] = [plain(one) for one in action.choices]
     return spec
+
+
+def plain(value: Any) -> Any:
+    """Return a value as the command line has it: of numbered names the name."""
+    if isinstance(value, Enum):
+        return value.name if isinstance(value.value, int) else value.value
+    return value
 
 
 def known(names: set[str]) -> str:

@@ -13,6 +13,7 @@ from fp8tune.cli import (
     WithOverrides,
     gpu_option,
     gpus_per_node_option,
+    installed_option,
     read_config,
     text_or_json,
     trainer_option,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 @world_size_option
 @gpus_per_node_option
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     paths: tuple[str, ...],

@@ -19,10 +19,12 @@ from fp8tune.cli import (
     WithOverrides,
     calibration_file,
     gpus_per_node_option,
+    installed_option,
     need,
     read_config,
     text_or_json,
     trainer_option,
+    with_option,
 )
 from fp8tune.extras import SEARCH
 from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
@@ -112,7 +114,9 @@ def _sizes(
     help="Calibrate with the trials of a search, e.g. .fp8tune/NAME.",
 )
 @calibration_file
+@with_option
 @trainer_option
+@installed_option
 @text_or_json
 def command(
     configs: tuple[str, ...],
@@ -126,6 +130,7 @@ def command(
     calibration: str,
     output_format: str,
     trainer: str,
+    beside: tuple[str, ...],
     overrides: tuple[str, ...],
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
@@ -152,10 +157,11 @@ def command(
             raise Failure("a measured run is of one config, one GPU and one world size")
         targets = list(product(configs, names, sizes))
         nodes = gpus_per_node or 0
-        read_one = partial(_config, nodes, trainer, overrides)
+        read_one = partial(_config, nodes, trainer, overrides, beside)
         return _table(targets, read_one, calibration, output_format)
     (config,), (gpu,), (world_size,) = configs, names, sizes
-    known = _config(gpus_per_node or 0, trainer, overrides, config, gpu, world_size)
+    named = gpus_per_node or 0, trainer, overrides, beside
+    known = _config(*named, config, gpu, world_size)
     measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
     return _one(config, known, measured_run, study, calibration, output_format)
 
@@ -164,12 +170,14 @@ def _config(
     gpus_per_node: int,
     trainer: str,
     overrides: tuple[str, ...],
+    beside: tuple[str, ...],
     path: str,
     gpu: str,
     world_size: int | None,
 ) -> Config:
     """Read a config with the options that all configs of the command have."""
-    return read_config(path, gpu, world_size, gpus_per_node, overrides, trainer)
+    target = gpu, world_size, gpus_per_node
+    return read_config(path, *target, overrides, trainer, beside)
 
 
 def _one(
@@ -183,9 +191,9 @@ def _one(
     """Print the estimate of one config; return 1 if it cannot run or does not fit."""
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed
-    from fp8tune.estimate.show import text
+    from fp8tune.estimate.show import not_covered, text
     from fp8tune.estimate.target import titled
-    from fp8tune.estimate.whole import as_json, estimate
+    from fp8tune.estimate.whole import as_json, estimate, uncovered
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
 
@@ -204,10 +212,12 @@ def _one(
     if found.said.refused:
         refused = placed(found.said.refused, known)
         found = found._replace(said=found.said._replace(refused=refused))
+    if why := uncovered(known.trainer):
+        found = found._replace(said=found.said._replace(missing={}, reasons=[why]))
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
     else:
-        for line in text(path, found):
+        for line in not_covered(path, found, why) if why else text(path, found):
             click.echo(line)
     return int(bool(found.said.refused) or found.said.too_much)
 

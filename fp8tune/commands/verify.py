@@ -12,6 +12,7 @@ from fp8tune.cli import (
     Failure,
     gpu_option,
     gpus_per_node_option,
+    installed_option,
     read_config,
     trainer_option,
     world_size_option,
@@ -30,6 +31,7 @@ from fp8tune.cli import (
 @world_size_option
 @gpus_per_node_option
 @trainer_option
+@installed_option
 @click.option(
     "--follow",
     is_flag=True,

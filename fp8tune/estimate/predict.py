@@ -44,7 +44,7 @@ class Prediction(NamedTuple):
     pays: str
     reasons: list[str]
     missing: dict[str, str]
-    stages: int = 1
+    first_stage: bool = False
     small_nodes: bool = False
     refused: list[Refusal] = []
 
@@ -133,7 +133,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("fp8.pays", "unknown"),
         [*_correction(gain), *fact("fp8.reasons", [])],
         missing,
-        fact("pp", 1),
+        fact("memory.first_stage_only", False),
         fact("speed.on_small_nodes", False),
     )
     return _without_speed(found) if found.too_much else found

@@ -52,6 +52,14 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     yield from _advice(found)
 
 
+def not_covered(path: str, found: Estimate, why: str) -> Iterator[str]:
+    """Yield the lines for a trainer without estimate: why, and what refuses the run."""
+    yield plain(path)
+    yield ""
+    yield from _refused(path, found.said)
+    yield from wrapped(why)
+
+
 def _target(found: Estimate) -> Iterator[str]:
     """Yield the GPUs that it is for, and who says so."""
     gpu, size, by_gpu, by_size, _ = found.target
@@ -83,7 +91,7 @@ def _refused(path: str, said: Prediction) -> Iterator[str]:
 
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
-    where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
+    where = f"GPU{' of the first stage' if said.first_stage else ''}"
     if memory:
         digits = 1 if memory.value >= TINY else 4
         band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"

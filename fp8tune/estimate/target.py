@@ -128,4 +128,5 @@ def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
     limit, peak = gpu.memory_limit_gib, said.memory
     if not limit or not peak or ("gpu" not in job and not gpu.fp8_matmul):
         raise Unknown("gpu.memory_gib")
-    return verdict(job["pp"], limit, gpu.memory_gib, (peak.low, peak.value, peak.high))
+    first, band = job["memory.first_stage_only"], (peak.low, peak.value, peak.high)
+    return verdict(first, limit, gpu.memory_gib, band)

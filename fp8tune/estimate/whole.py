@@ -21,6 +21,8 @@ from fp8tune.facts.gaps import TOO_MUCH
 from fp8tune.facts.gpus import find, largest
 from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import Trainer
 
 _GPU = ("gpu", "gpu.memory_gib")
 EXAMPLE = "h200"
@@ -83,6 +85,16 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         _savings(variants, said, best),
         _fuller(job),
     )
+
+
+def uncovered(of: Trainer) -> str:
+    """Return why there is no estimate for a trainer, and for which there is one."""
+    if not of.about.no_estimate:
+        return ""
+    others = [about.title for about in trainers().values() if not about.no_estimate]
+    listed = f"{', '.join(others[:-1])} and {others[-1]}"
+    reason = of.about.no_estimate
+    return f"estimate does not cover {of.about.title}: {reason}; it covers {listed}"
 
 
 def _fuller(job: Job) -> str:

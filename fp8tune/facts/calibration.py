@@ -143,7 +143,8 @@ def memory_fit(job: Job, band: Band) -> str:
     limit, gib = job["gpu.memory_limit_gib"], None
     with contextlib.suppress(Unknown):
         gib = job["gpu.memory_gib"]
-    return verdict(job["pp"], limit, gib, (band.low, band.value, band.high))
+    first = job["memory.first_stage_only"]
+    return verdict(first, limit, gib, (band.low, band.value, band.high))
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:

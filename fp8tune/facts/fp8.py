@@ -49,13 +49,32 @@ def hidden_size_above(hidden_size: int, heads: int) -> int:
     return -(-hidden_size // step) * step
 
 
-def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:
+def leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: here they fail."""
+    return False
+
+
+def tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: here all are full."""
+    return False
+
+
+def unaligned_tokens(fp8_tokens: tuple[int, ...], fp8_tokens_vary: bool = False) -> int:
     """The first M (tokens per GEMM) that is not a multiple of 16, or 0 [tokens]."""
+    if fp8_tokens_vary:
+        raise Unknown("fp8_tokens.vary")
     return next((tokens for tokens in fp8_tokens if tokens % ALIGNMENT), 0)
 
 
-def batch_multiple(fp8_tokens: tuple[int, ...], micro_batch: int) -> int:
-    """Smallest micro-batch with which every token stream has an M divisible by 16."""
+def batch_multiple(
+    fp8_tokens: tuple[int, ...], micro_batch: int, fp8_tokens_vary: bool = False
+) -> int:
+    """Smallest micro-batch with which every token stream has an M divisible by 16.
+
+    1 where batches have other numbers of tokens each.
+    """
+    if fp8_tokens_vary:
+        return 1
     sequences = (tokens // micro_batch for tokens in fp8_tokens)
     return math.lcm(*(ALIGNMENT // math.gcd(ALIGNMENT, n) for n in sequences))
 
@@ -161,6 +180,7 @@ def obstacle(
     dense_ffn_layers: int = 0,
     vocab_size: int = 0,
     fp8_unaligned_tokens: int = 0,
+    fp8_leaves_odd_sizes: bool = False,
     gpu_fp8_matmul: bool | None = None,
     gpu_bf16_matmul: bool = True,
 ) -> str:
@@ -179,7 +199,8 @@ def obstacle(
     }
     no_bf16 = "" if gpu_bf16_matmul else ", and no bf16 tensor cores either"
     no_fp8 = f"the GPU has no FP8 matmul{no_bf16}"
-    odd = (f"{name}, {n}," for name, n in sizes.items() if n % ALIGNMENT)
+    fixed = {} if fp8_leaves_odd_sizes else sizes
+    odd = (f"{name}, {n}," for name, n in fixed.items() if n % ALIGNMENT)
     words = (
         no_fp8 if gpu_fp8_matmul is False else "",
         "the trainer refuses FP8 with tensor parallelism" if fp8_tp_refused else "",
@@ -214,6 +235,8 @@ def pays(
     fp8_linear_gain_high: float | None = None,
     speed_fp8_gain_high: float = 0.0,
     fp8_recipe: str = "",
+    te_recipe: str = "",
+    hidden_size: int = NARROW + 1,
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
@@ -224,7 +247,14 @@ def pays(
 
     Yes if the whole band of the gain is above 1.05 and such gains are published: M of
     4096 or more and a hidden size of 2048 or more. Else marginal.
+
+    With Transformer Engine, which needs no compile, no for narrow models (``SMALL_TE``)
+    and else unknown: no model of its speed was fitted.
     """
+    if te_recipe and not fp8_obstacle:
+        if hidden_size > NARROW:
+            raise Unknown("speed.te")
+        return "no"
     if fp8_obstacle or not compile:
         return "no"
     slower = fp8_linear_gain_high is not None and fp8_linear_gain_high < 1
@@ -262,10 +292,13 @@ def reasons(
     fp8_scales_precomputed: bool = True,
     fp8_filter_key: str = "",
     not_modelled: tuple[str, ...] = (),
+    te_recipe: str = "",
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle:
         return [fp8_obstacle]
+    if te_recipe:
+        return [Words(text) for text in _with_te(hidden_size)]
     all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
@@ -310,6 +343,23 @@ def reasons(
     )
     beside = (f"not modelled: {text}" for text in not_modelled)
     return [*(Words(text) for holds, text in said if holds), *map(Words, beside)]
+
+
+SMALL_TE = (
+    "two published runs of models of this width were slower in FP8 "
+    "(https://github.com/huggingface/accelerate/issues/2597 and 1647, hidden size 768)"
+)
+TE_COPIES = (
+    "Transformer Engine keeps FP8 copies of the weights beside them, so a run takes "
+    "more memory than in bf16 "
+    "(https://github.com/NVIDIA/TransformerEngine/issues/1429)"
+)
+"""What is published of Transformer Engine without FP8 parameters."""
+
+
+def _with_te(hidden_size: int) -> list[str]:
+    """What decides with Transformer Engine, one clause each."""
+    return [*[SMALL_TE] * (hidden_size <= NARROW), TE_COPIES]
 
 
 def _elsewhere(gpu: str) -> str:

@@ -45,7 +45,38 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
+    "model.unresolved": "a command with words that only a run resolves, which may be "
+    "more of its settings: write them out",
     "model.elsewhere": "models whose sizes stand in another file or in Python",
+    "transformers": "FP8 that depends on the release of transformers: pin it in a "
+    "requirements or lock file beside the config",
+    "model.unnamed": "a model that no file names: add --with FILE with "
+    "`model_name_or_path` to the training arguments",
+    "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
+    "Mixtral and the MoE models of Qwen",
+    "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
+    "model.other": "reward models and preference training, which hold more than one "
+    "model or other losses",
+    "weights.dtype": "weights whose dtype only the script says: set `dtype` (float32 "
+    "or bfloat16) in the training arguments",
+    "weights.norms": "weights in bf16 whose embedding and norms are in fp32, as they "
+    "are here without flash attention",
+    "activation_bytes.whole": "activations of a compiled model without full AC",
+    "ac.unsaid": "activation checkpointing that the file leaves open: set "
+    "`gradient_checkpointing`, which is off for transformers and on for TRL",
+    "activation_bytes.scores": "attention that keeps its scores",
+    "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
+    "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",
+    "memory.launch": "several GPUs where the launcher decides what is sharded: `fsdp` "
+    "in the file would say it",
+    "memory.switch": "a switch of this trainer that changes what is held",
+    "shards.strategy": "this sharding strategy: it covers FULL_SHARD",
+    "shards.wrap": "FSDP that wraps anything but the model's blocks "
+    "(TRANSFORMER_BASED_WRAP)",
+    "speed.te": "the speed of Transformer Engine: no published run of this size shows "
+    "its gain",
+    "speed.pairs": "the speed of Transformer Engine here: too few runs in bf16 and FP8 "
+    "are published with all their settings",
     "memory.trainer": "the memory of this trainer, to which no model was fitted",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",
@@ -57,12 +88,17 @@ GAPS = {
     "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
-    "stage_layers": "the memory of this trainer's pipelines",
-    "vocab_size": "a vocabulary whose size depends on the tokenizer",
+    "stage_layers": "the memory of this trainer's pipelines, or of those whose "
+    "stages are split by hand",
+    "vocab_size": "a vocabulary whose size depends on the tokenizer: if the trainer "
+    "has an option for the size, add it",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
     "optimizer_bytes": "this optimizer",
+    "optimizer_bytes.lower": "optimizer state with dtypes of its own",
+    "activation_bytes.modules": "these modules of selective recomputation",
+    "moe_layer_freq": "a pattern of MoE layers that only Python can compute",
     "memory.last_stage": "the last pipeline stage, which has the logits",
     "gpu.memory_gib": "this GPU's memory, as torch reports it",
     "speed.vlm": _VLM,
@@ -70,8 +106,8 @@ GAPS = {
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
     "speed.mask": "the speed of flex and varlen attention",
-    "model.sizes": "this model, whose sizes are not known: give a known one of the "
-    "same sizes on the trainer's command line, behind --",
+    "model.sizes": "this model, whose sizes are not known: name a local folder "
+    "that has its `config.json`, or a known model of the same sizes",
     "model.plain": "adapters and vision-language models",
     "grad_accum.packed": "the micro-batches of an RL step, whose number depends on its "
     "rollouts",
@@ -103,6 +139,9 @@ UNSAID = "unsaid."
 OTHER = "other."
 """Beginning of a field and its value, ``other.ac=block``, that is none of these."""
 
+SETTING = "setting."
+"""Beginning of a setting, as the trainer writes it, that no estimate covers."""
+
 FEW = "few."
 """Beginning of a count and its value, ``few.grad_accum=0``, that is below 1."""
 
@@ -127,6 +166,8 @@ def _gap(name: str) -> str:
             f'`{field}` is "{value}" here; fp8tune knows {", ".join(most)} and {last}: '
             "if it is one of them, write an expression in [job]"
         )
+    if name.startswith(SETTING):
+        return f"no estimate covers `{name.removeprefix(SETTING)}`"
     if name.startswith(FEW):
         field, _, value = name.removeprefix(FEW).partition("=")
         return f"`{field}` is {value} here, and it is at least 1 in a run"

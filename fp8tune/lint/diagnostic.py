@@ -112,7 +112,8 @@ class Report(NamedTuple):
     - ``compared``: for rules on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not checked
-    - ``told``: the trainer's version, ``torchtitan==0.2.2``, if only the keys show it
+    - ``told``: the trainer's version, ``torchtitan==0.2.2``, if nobody named it
+    - ``told_by``: which packages showed it; empty if the keys did
     - ``beside``: reports on the other files of the job
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
@@ -133,4 +134,5 @@ class Report(NamedTuple):
     gaps: dict[str, tuple[str, str]] = {}
     fail_on: str = "error"
     told: str = ""
+    told_by: str = ""
     beside: tuple["Report", ...] = ()

@@ -25,7 +25,7 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
-from fp8tune.trainers.recognise import chosen, may_be_config, recognise
+from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
 from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def check(
         return Report(path, [], skipped=f"not {TITLES[form]}")
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
-    known = trainer(kind.trainer)
+    id_, told_by = released(kind.trainer, names, path)
+    known = trainer(id_)
     alone, files = document, None
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
@@ -90,7 +91,7 @@ def check(
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
     if known.id not in names and (known.version or form != "toml"):
-        report = report._replace(told=known.id)
+        report = report._replace(told=known.id, told_by=told_by)
     if files:
         from fp8tune.lint.split import split
 

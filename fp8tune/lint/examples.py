@@ -21,6 +21,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.rule_parts import Example
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
+from fp8tune.trainers.packages import assuming
 
 _MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")
 
@@ -60,6 +61,11 @@ def name_of(example: Example) -> str:
 
 def lint_example(example: Example, against: Rules) -> Report:
     """Return the report on an example, with its second config if it has one."""
+    with assuming(example.installed):
+        return _report(example, against)
+
+
+def _report(example: Example, against: Rules) -> Report:
     text = plain_config(example).encode()
     arguments = example.arguments
     report = check(name_of(example), text, against, Target(), overrides=arguments)
@@ -97,7 +103,8 @@ def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
     except InvalidText as error:
         yield f"becomes no {TITLES[example.format]}: {error.reason}"
         return
-    report = check(name_of(example), after.encode(), against, Target())
+    with assuming(example.installed):
+        report = check(name_of(example), after.encode(), against, Target())
     if any(other.rule == found.rule for other in report.diagnostics):
         yield "still fires after its fix"
     elif example.fixed != after:

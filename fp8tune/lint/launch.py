@@ -13,9 +13,18 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
+from fp8tune.formats.bash.slurm import (
+    TORCHRUN,
+    gpus_per_node,
+    number_of,
+    options_of,
+    processes,
+    sbatch,
+    variables,
+)
 from fp8tune.formats.bash.words import BadScript
 from fp8tune.job import Target
-from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
+from fp8tune.lint.directive import BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.call import Call
@@ -26,25 +35,6 @@ ORIGIN = "--script"
 
 MAX_SCRIPT = 1 << 16
 """Largest script that is read [bytes]; the trainers' own have 4 KiB at most."""
-
-_SHORT = {
-    "-N": "nodes",
-    "-n": "ntasks",
-    "-G": "gpus",
-    "-C": "constraint",
-    "-D": "chdir",
-}
-_OPTIONS = frozenset(
-    (
-        *_SHORT.values(),
-        "ntasks-per-node",
-        "gpus-per-node",
-        "gpus-per-task",
-        "gres",
-        "job-name",
-    )
-)
-"""The options of ``sbatch`` and ``srun`` that are read."""
 
 _LATER = ("SLURM_", "PMI_", "OMPI_")
 """Beginnings of variables that only a running job has."""
@@ -135,9 +125,10 @@ class _Script:
     ) -> None:
         self.path = path
         self.text = text
-        self.options = _sbatch(text)
+        self.options = sbatch(text)
+        here = {"SLURM_SUBMIT_DIR": os.getcwd(), "PWD": "."}
         outside = {n: v for n, v in environment.items() if not n.startswith(_LATER)}
-        self.shell = Shell(arguments, {**outside, **_slurm_variables(self.options)})
+        self.shell = Shell(arguments, {**outside, **here, **variables(self.options)})
         self.shell.folder = Word(self.options.get("chdir", ""))
 
     def launches(self) -> Iterator[Launch]:
@@ -162,7 +153,7 @@ class _Script:
                 self.resolved(word, line, "an override")
         config = self.config(words[call.config].text[call.prefix :], command)
         launcher = words[: call.launcher]
-        options = {**self.options, **_options(launcher)}
+        options = {**self.options, **options_of([word.text for word in launcher])}
         target, notes = _target(options, launcher, f"{self.path}:{line}")
         overrides = tuple(word.text.replace(HOLE, "_") for word in behind)
         return Launch(config, overrides, target, line, tuple(notes))
@@ -194,97 +185,6 @@ class _Script:
         return CannotLaunch(f"{self.path}:{line}: {reason}{end}")
 
 
-def _sbatch(text: str) -> dict[str, str]:
-    """Return the options of the ``#SBATCH`` lines, which end at the first command."""
-    found: dict[str, str] = {}
-    for line in text.split("\n"):
-        stripped = line.strip()
-        if line.startswith("#SBATCH"):
-            try:
-                found |= _named(shlex.split(line[len("#SBATCH") :], comments=True))
-            except ValueError:  # an unclosed quote
-                continue
-        elif stripped and not stripped.startswith("#"):
-            break
-    return found
-
-
-def _options(words: list[Word]) -> dict[str, str]:
-    """Return the options of ``srun`` in a command."""
-    names = [word.text.rpartition("/")[2] for word in words]
-    if "srun" not in names:
-        return {}
-    behind = words[names.index("srun") + 1 :]
-    return _named([word.text for word in behind])
-
-
-def _named(words: list[str]) -> dict[str, str]:
-    """Return the options among words, by their long names."""
-    found = {}
-    for number, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if word[:2] in _SHORT and not word.startswith("--"):
-            name, equals, value = _SHORT[word[:2]], word[2:], word[2:].lstrip("=")
-        elif name.startswith("--"):
-            name = name[2:]
-        else:
-            continue
-        if name in _OPTIONS:
-            following = words[number + 1] if number + 1 < len(words) else ""
-            found[name] = value if equals else following
-    return found
-
-
-def _slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that Slurm sets for a job, as far as its options say."""
-    found = {
-        "SLURM_NNODES": options.get("nodes", ""),
-        "SLURM_JOB_NUM_NODES": options.get("nodes", ""),
-        "SLURM_NTASKS": str(_tasks(options) or "") if _says_tasks(options) else "",
-        "SLURM_NTASKS_PER_NODE": options.get("ntasks-per-node", ""),
-        "SLURM_GPUS_PER_NODE": options.get("gpus-per-node", ""),
-        "SLURM_GPUS_ON_NODE": str(_gpus_per_node(options) or ""),
-        "SLURM_JOB_NAME": options.get("job-name", ""),
-        "SLURM_SUBMIT_DIR": os.getcwd(),
-        "PWD": ".",
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def _number(value: str) -> int:
-    """Return a number of nodes, tasks or GPUs, 0 if it is not a number."""
-    digits = value.isascii() and value.isdigit() and len(value) < 9
-    return int(value) if digits and int(value) <= MAX_WORLD_SIZE else 0
-
-
-def _tasks(options: Mapping[str, str]) -> int:
-    """Return how many tasks a job step has, 0 if unknown."""
-    if "ntasks" in options:
-        return _number(options["ntasks"])
-    nodes = _number(options.get("nodes", "1"))
-    return nodes * _number(options.get("ntasks-per-node", "1"))
-
-
-def _says_tasks(options: Mapping[str, str]) -> bool:
-    return "ntasks" in options or "ntasks-per-node" in options
-
-
-def _gpus_per_node(options: Mapping[str, str]) -> int:
-    """Return the GPUs of a node, 0 if unknown."""
-    if "gpus-per-node" in options:
-        return _number(options["gpus-per-node"].rpartition(":")[2])
-    for entry in options.get("gres", "").split(","):
-        name, *rest = entry.removeprefix("gres/").split("(")[0].split(":")
-        if name == "gpu":
-            return _number(rest[-1]) if rest and rest[-1].isdigit() else 1
-    if "gpus-per-task" in options:
-        each = _number(options["gpus-per-task"].rpartition(":")[2])
-        return each * _number(options.get("ntasks-per-node", ""))
-    total = _number(options.get("gpus", "").rpartition(":")[2])
-    nodes = _number(options.get("nodes", "1"))
-    return total // nodes if nodes and total % nodes == 0 else 0
-
-
 def _gpu(options: Mapping[str, str]) -> str:
     """Return the GPU that the options name, ``""`` if none or several are named."""
     found = set()
@@ -307,16 +207,10 @@ def _target(
     options: Mapping[str, str], words: list[Word], place: str
 ) -> tuple[Target, list[str]]:
     """Return the GPUs that a command gets, and notes on odd numbers."""
-    nodes, per_node = _number(options.get("nodes", "1")), _gpus_per_node(options)
+    nodes, per_node = number_of(options.get("nodes", "1")), gpus_per_node(options)
     names = [word.text.rpartition("/")[2] for word in words]
-    torchrun = "torchrun" in names or "torch.distributed.run" in names
-    if torchrun:
-        size = _torchrun(words, per_node)
-    elif not options:  # a step of an unknown job
-        size = 0
-    else:
-        alone = "srun" not in names and not _says_tasks(options)
-        size = 1 if alone else _tasks(options)
+    torchrun = not TORCHRUN.isdisjoint(names)
+    size = processes([word.text for word in words], options)
     asked, notes = nodes * per_node, []
     if size and asked and size != asked:
         started = f"{size} process{'es' * (size != 1)} for {asked} GPUs"
@@ -328,18 +222,3 @@ def _target(
     gpu = _gpu(options)
     origins = ORIGIN * bool(gpu), ORIGIN * bool(size)
     return Target(gpu, size, *origins, per_node), notes
-
-
-def _torchrun(words: list[Word], per_node: int) -> int:
-    """Return the number of processes that ``torchrun`` starts, 0 if unknown."""
-    found = {"nnodes": "1", "nproc-per-node": "1"}
-    texts = [word.text for word in words]
-    for number, text in enumerate(texts):
-        name, equals, value = text.partition("=")
-        name = name.lstrip("-").replace("_", "-")
-        if name in found and text.startswith("--"):
-            following = texts[number + 1] if number + 1 < len(texts) else ""
-            found[name] = value if equals else following
-    if found["nproc-per-node"] in ("gpu", "auto"):
-        found["nproc-per-node"] = str(per_node)
-    return _number(found["nnodes"]) * _number(found["nproc-per-node"])

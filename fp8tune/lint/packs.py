@@ -83,6 +83,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "beside": "text",
         "arguments": "list",
         "format": "format",
+        "installed": "table",
     },
     "good": {
         "config": "text",
@@ -90,6 +91,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "beside": "text",
         "arguments": "list",
         "format": "format",
+        "installed": "table",
     },
     "experiment": experiment.FIELDS,
 }

@@ -28,7 +28,8 @@ class Example(NamedTuple):
 
     ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
     a second config of the same run, for a rule on two files. ``arguments`` are the
-    trainer's overrides. ``format`` is that of all these texts.
+    trainer's overrides. ``format`` is that of all these texts. ``installed`` are
+    releases of packages, by their names.
     """
 
     config: str
@@ -37,6 +38,7 @@ class Example(NamedTuple):
     beside: str = ""
     arguments: tuple[str, ...] = ()
     format: str = "toml"
+    installed: dict[str, str] = {}
 
 
 def at(entry: dict[str, Any]) -> At:
@@ -60,4 +62,5 @@ def example(entry: dict[str, Any], form: str) -> Example:
         entry.get("beside", ""),
         tuple(entry.get("arguments", ())),
         entry.get("format", form),
+        entry.get("installed", {}),
     )

@@ -213,16 +213,21 @@ def _unchecked(result: Result) -> Iterator[str]:
 
 
 def _versions(result: Result) -> Iterator[str]:
-    """Yield the versions of trainers that only the keys of files told.
+    """Yield the versions of trainers that nobody named, and what showed them.
 
     Where a trainer has one version, the commit that its schema was read from.
     """
-    for told, files in Counter(r.told for r in result.reports if r.told).items():
-        name, _, version = told.partition("==")
+    told = Counter((r.told, r.told_by) for r in result.reports if r.told)
+    for (id_, by), files in told.items():
+        name, _, version = id_.partition("==")
         another = f"{name}==VERSION" if version else "NAME"
-        version = version or trainer(told).schema.source.rpartition("/")[2][:9]
+        version = version or trainer(id_).schema.source.rpartition("/")[2][:9]
         read = f"{count(files, 'file')} read as {trainers()[name].title} {version}"
-        yield f"{read}, by the keys; --trainer {another} names another"
+        yield (
+            f"{read} ({plain(by)})"
+            if by
+            else f"{read}, by the keys; --trainer {another} names another"
+        )
 
 
 def _gaps(result: Result) -> Iterator[str]:

@@ -73,6 +73,7 @@ class About:
     ``missing`` are names that a user can give, and what to say where one is needed.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
+    ``distribution`` is the trainer's own package, whose release is its version.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
     """
@@ -90,8 +91,10 @@ class About:
         self.reads: str = data.get("reads", "pyyaml")
         self.marks: list[str] = data.get("marks", [])
         self.data: str = data.get("data", "")
+        self.no_estimate: str = data.get("no_estimate", "")
         self.counts: str = data.get("counts", "")
         self.packages: list[str] = data.get("packages", [])
+        self.distribution: str = data.get("package", "")
         self.versions: list[str] = data["versions"]
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
@@ -175,11 +178,11 @@ def _versions(name: str) -> list[str]:
     """The versions of a trainer that have a schema, the oldest first."""
     files = os.listdir(path_of(name))
     found = (re.fullmatch(r"schema(?:-(\d[\w.]*))?\.toml", file) for file in files)
-    return sorted((match[1] or "" for match in found if match), key=_order)
+    return sorted((match[1] or "" for match in found if match), key=order)
 
 
-def _order(version: str) -> list[tuple[int, str]]:
-    """What sorts 0.10 after 0.9."""
+def order(version: str) -> list[tuple[int, str]]:
+    """Return what sorts 0.10 after 0.9."""
     parts = re.findall(r"\d+|[a-z]+", version)
     return [(int(part) if part.isdigit() else -1, part) for part in parts]
 
@@ -221,7 +224,7 @@ def misnamed(name: str) -> str:
         return f"{about.title} has one version here: write {plain}"
     releases = [*dict.fromkeys(re.sub(COMMAND, "", v) for v in about.versions)]
     near = _nearest(version, releases)
-    if not near and about.unlisted and _order(version) > _order(about.versions[-1]):
+    if not near and about.unlisted and order(version) > order(about.versions[-1]):
         return f"no {about.title} {version} here: {about.unlisted}"
     hint = f"did you mean {plain}=={near}? " if near else ""
     return f"no {about.title} {version}; {hint}known: {', '.join(releases)}"
@@ -229,8 +232,8 @@ def misnamed(name: str) -> str:
 
 def _nearest(version: str, versions: list[str]) -> str:
     """The newest version that begins so, or that has the same first two numbers."""
-    first = _order(version)[:2]
-    near = [v for v in versions if v.startswith(version) or _order(v)[:2] == first]
+    first = order(version)[:2]
+    near = [v for v in versions if v.startswith(version) or order(v)[:2] == first]
     return near[-1] if near and version else ""
 
 

@@ -1,19 +1,23 @@
-"""Versions of packages that files beside a config pin: lock files and requirements.
+"""Versions of packages: those that files beside a config pin, or that are installed.
 
-Only trainers whose runs depend on another package ask (``packages`` in trainer.toml).
-The folder of the config is looked at, then those above it up to the repository's root.
+Only trainers whose runs depend on another package ask (``packages`` in trainer.toml),
+and those that say which ``package`` they are themselves. The folder of the config is
+looked at, then those above it up to the repository's root. What is installed counts
+where ``installed`` has been read, and nothing pins it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.trainers.about import trainers
+from fp8tune.trainers.about import order, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Fault, Loaded
@@ -36,16 +40,100 @@ _REQUIREMENT = re.compile(
 _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})")
 
 
+class Release(NamedTuple):
+    """The release of a package, and what says so: a file's name, or ``installed``."""
+
+    version: str
+    origin: str
+
+
+_environment: dict[str, Release] = {}
+"""What ``assuming`` gives; empty unless ``--installed`` asks for it."""
+
+
+@contextmanager
+def assuming(environment: dict[str, str]) -> Iterator[None]:
+    """Take these releases for installed."""
+    before = dict(_environment)
+    _environment.update(
+        {name: Release(each, "installed") for name, each in environment.items()}
+    )
+    try:
+        yield
+    finally:
+        _environment.clear()
+        _environment.update(before)
+
+
+def installed() -> dict[str, str]:
+    """Return the releases in the active environment of all packages that are asked for.
+
+    That of ``$VIRTUAL_ENV``, else that of this Python. Only the files that installers
+    write are read; nothing is imported.
+    """
+    from importlib.metadata import distributions
+
+    active = os.environ.get("VIRTUAL_ENV", "")
+    found: dict[str, str] = {}
+    for each in distributions(path=_site_packages(active) if active else sys.path):
+        name = each.metadata["Name"]
+        if name and _plain(name) in wanted():
+            found.setdefault(_plain(name), each.version)
+    return found
+
+
+def _site_packages(environment: str) -> list[str]:
+    """The folders of a virtual environment that hold packages."""
+    from glob import escape, glob
+
+    inside = ("lib/python3*/site-packages", "Lib/site-packages")
+    return [p for name in inside for p in glob(os.path.join(escape(environment), name))]
+
+
+@cache
+def wanted() -> frozenset[str]:
+    """The packages that some trainer asks for, and the trainers' own."""
+    abouts = trainers().values()
+    return frozenset(
+        name for about in abouts for name in (*about.packages, about.distribution)
+    )
+
+
+def releases(path: str) -> dict[str, Release]:
+    """Return the release of each package for a config: pinned, else installed."""
+    return _environment | pinned(os.path.dirname(os.path.abspath(path)))
+
+
+def pinned_version(trainer: str, path: str) -> tuple[str, str]:
+    """Return the trainer's version that packages say, and in words which these are.
+
+    It is the newest one that is known and not newer than the release, as
+    ``accelerate==1.12.0``. Both are empty if nothing says it, or if none is so old.
+    """
+    about = trainers()[trainer.partition("==")[0]]
+    release = releases(path).get(about.distribution) if about.distribution else None
+    if release is None:
+        return "", ""
+    parts = order(release.version)
+    older = [v for v in about.versions if order(v)[: len(parts)] <= parts]
+    if not older:
+        return "", ""
+    exact = order(older[-1])[: len(parts)] == parts
+    words = release.origin
+    if not exact:
+        words = f"the newest known before {release.version}, {words}"
+    return f"{about.name}=={older[-1]}", words
+
+
 def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. Faults that say which ``package`` and ``release`` they are not of go.
     """
-    found = pinned(os.path.dirname(os.path.abspath(path)))
+    found = {name: each.version for name, each in releases(path).items()}
     mine = (name for name in known.about.packages if name in found)
-    releases = {f"{name}_release": found[name] for name in mine}
-    loaded.values.update(releases)
+    loaded.values.update({f"{name}_release": found[name] for name in mine})
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
 
@@ -56,16 +144,15 @@ def _is_met(fault: Fault, found: dict[str, str]) -> bool:
 
 
 @cache
-def pinned(folder: str) -> dict[str, str]:
+def pinned(folder: str) -> dict[str, Release]:
     """Return the release of each package that the nearest files pin.
 
     A bound is a release too, the newest that it allows: ``<5`` is 4, ``<5.3`` is 5.2.
     """
-    wanted = {name for about in trainers().values() for name in about.packages}
     for _ in range(MAX_FOLDERS):
-        found: dict[str, str] = {}
+        found: dict[str, Release] = {}
         for name, release in _of_folder(folder):
-            if name in wanted:
+            if name in wanted():
                 found.setdefault(name, release)
         above = os.path.dirname(folder)
         if found or above == folder or os.path.exists(os.path.join(folder, ".git")):
@@ -74,22 +161,30 @@ def pinned(folder: str) -> dict[str, str]:
     return {}
 
 
-def _of_folder(folder: str) -> Iterator[tuple[str, str]]:
+def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
     """Yield packages and releases of a folder's files, the surest first."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return
-    for name in (each for each in LOCKS if each in names):
-        yield from _of_lock(_toml(os.path.join(folder, name)))
     texts = [name for name in names if REQUIREMENTS.fullmatch(name)][:MAX_FILES]
-    for name in texts:
-        yield from _of_lines(_read(os.path.join(folder, name)).splitlines())
-    if PROJECT in names:
-        project = _toml(os.path.join(folder, PROJECT)).get("project")
+    locks = [name for name in LOCKS if name in names]
+    for name in (*locks, *texts, *({PROJECT} & {*names})):
+        path = os.path.join(folder, name)
+        for package, version in _of_file(name, path):
+            yield package, Release(version, name)
+
+
+def _of_file(name: str, path: str) -> Iterator[tuple[str, str]]:
+    """Yield packages and versions of one file."""
+    if name in LOCKS:
+        yield from _of_lock(_toml(path))
+    elif name != PROJECT:
+        yield from _of_lines(_read(path).splitlines())
+    else:
+        project = _toml(path).get("project")
         lines = project.get("dependencies") if isinstance(project, dict) else None
-        if isinstance(lines, list):
-            yield from _of_lines([line for line in lines if isinstance(line, str)])
+        yield from _of_lines([line for line in _list(lines) if isinstance(line, str)])
 
 
 def _of_lock(lock: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -283,6 +283,21 @@ def version_of(name: str, values: dict[str, Any]) -> str:
     return best.trainer.id
 
 
+def released(id_: str, names: Iterable[str], path: str) -> tuple[str, str]:
+    """The version of a config's trainer that packages say, and which these are.
+
+    ``id_`` is what the keys tell, which counts where nothing says more; so does a
+    version that one of ``names`` gives.
+    """
+    about = trainers()[id_.partition("==")[0]]
+    if not about.distribution or "==" in next(filter(None, names), ""):
+        return id_, ""
+    from fp8tune.trainers.packages import pinned_version
+
+    found, words = pinned_version(id_, path)
+    return found or id_, words
+
+
 def chosen(document: ConfigDocument, names: Iterable[str], *, explicit: bool) -> Kind:
     """Whose config a file is: of the first of ``names`` that is given, else by keys.
 

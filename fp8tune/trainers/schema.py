@@ -212,3 +212,8 @@ OPTIONAL = ("root", "unknown_keys", "quoted_values")
 A trainer without a loader of its own refuses or ignores ``unknown_keys``, and refuses
 or converts ``quoted_values``: numbers and switches that are written as text.
 """
+
+
+def since(schema: Schema, *release: int) -> bool:
+    """Return whether the schema is of that release or a later one."""
+    return tuple(map(int, schema.version.split("."))) >= release

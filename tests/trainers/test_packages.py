@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.trainers.packages import pinned
+from fp8tune.trainers.packages import installed, pinned
 from tests.each import each
 
 
@@ -18,7 +18,8 @@ def release(tmp_path):
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         pinned.cache_clear()
-        return pinned(str(inner)).get("transformers", "")
+        found = pinned(str(inner)).get("transformers")
+        return found.version if found else ""
 
     return look
 
@@ -53,3 +54,87 @@ version = "5.6.0"
 )
 def test_the_nearest_files_say_it(release, files, expected):
     assert release(files) == expected
+
+
+TORCHAO = b"""\
+distributed_type: MULTI_GPU
+mixed_precision: fp8
+num_processes: 8
+fp8_config:
+  backend: AO
+"""
+BY_KEYS = "1.15.0, by the keys; --trainer accelerate==VERSION names another"
+NAMED = "# fp8tune: trainer=accelerate==1.9.0\n"
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """A virtual environment with the metadata of packages."""
+
+    def make(packages):
+        place = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
+        for name, version in packages.items():
+            folder = place / f"{name}-{version}.dist-info"
+            folder.mkdir(parents=True)
+            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            (folder / "METADATA").write_text(head)
+        monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+
+    return make
+
+
+def test_what_is_installed_is_read_without_importing_it(environment):
+    environment({"nemo-automodel": "0.4.1", "Transformers": "5.6.0", "rich": "15.0"})
+    assert installed() == {"nemo_automodel": "0.4.1", "transformers": "5.6.0"}
+
+
+@each(
+    ("files", "arguments", "said"),
+    [
+        ({}, (), BY_KEYS),
+        ({"requirements.txt": "accelerate==1.13.0"}, (), "1.13.0 (requirements.txt)"),
+        (
+            {"uv.lock": '[[package]]\nname = "accelerate"\nversion = "1.12.3"\n'},
+            (),
+            "1.12.0 (the newest known before 1.12.3, uv.lock)",
+        ),
+        ({"requirements.txt": "accelerate<1.13"}, (), "1.12.0 (requirements.txt)"),
+        ({"requirements.txt": "accelerate==1.20"}, (), "1.15.0 (the newest known"),
+        ({"requirements.txt": "accelerate==0.34"}, (), BY_KEYS),
+        ({}, ("--installed",), "1.10.1 (installed)"),
+        (
+            {"requirements.txt": "accelerate==1.13.0"},
+            ("--installed",),
+            "1.13.0 (requirements.txt)",
+        ),
+        (
+            {"requirements.txt": "accelerate==1.13.0"},
+            ("--trainer", "accelerate"),
+            "1.13.0 (requirements.txt)",
+        ),
+        (
+            {"requirements.txt": "accelerate==1.13.0"},
+            ("--trainer", "accelerate==1.11.0"),
+            "",
+        ),
+        ({"requirements.txt": "accelerate==1.13.0", "a.yaml": NAMED}, (), ""),
+    ],
+)
+def test_which_version_a_config_is_read_as(
+    tmp_path, monkeypatch, fp8tune, environment, files, arguments, said
+):
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    if not (tmp_path / "venv").exists():
+        environment({"accelerate": "1.10.1"})
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    (folder / "a.yaml").write_bytes(files.get("a.yaml", "").encode() + TORCHAO)
+    out, err = fp8tune("lint", "a.yaml", *arguments)[1:]
+    line = [each for each in (out + err).splitlines() if "read as" in each]
+    assert " ".join(line).startswith(
+        f"1 file read as Accelerate {said}" if said else ""
+    )
+    assert bool(line) == bool(said)

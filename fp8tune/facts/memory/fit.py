@@ -94,9 +94,14 @@ def usable_gib(gpu_memory_gib: float) -> float:
     return FULLEST * gpu_memory_gib
 
 
+def first_stage_only(pp: int) -> bool:
+    """Whether the peak is of the first stage of a pipeline, and not of the last."""
+    return pp > 1
+
+
 def fit(
     job: Job,
-    pp: int,
+    memory_first_stage_only: bool,
     gpu_memory_limit_gib: float,
     memory_least_gib: float,
     memory_least_peak_gib: float,
@@ -110,15 +115,16 @@ def fit(
     ``fits``: the whole band is usable.
 
     Lower bounds are enough for the first two. Unknown if the GPU's memory is unknown.
-    Also unknown for a pipeline that is not out of memory, because no estimate covers
-    its last stage.
+    Also unknown for a pipeline that is not out of memory, if no estimate covers its
+    last stage.
     """
     least, middle = memory_least_gib, memory_least_peak_gib
     found = too_much(gpu_memory_limit_gib, gpu_memory_gib, least, middle)
     if found is not None:
         return found
     high = job["memory.high_gib"]
-    return verdict(pp, gpu_memory_limit_gib, gpu_memory_gib, (least, middle, high))
+    band = (least, middle, high)
+    return verdict(memory_first_stage_only, gpu_memory_limit_gib, gpu_memory_gib, band)
 
 
 def needs(

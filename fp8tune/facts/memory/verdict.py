@@ -97,7 +97,7 @@ SEGMENTS = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
 def verdict(
-    pp: int,
+    first_stage_only: bool,
     limit_gib: float,
     memory_gib: float | None,
     peak: tuple[float, float, float],
@@ -111,12 +111,12 @@ def verdict(
     - ``fits``: all of it is below ``FULLEST``
 
     ``limit_gib`` is the most memory that the GPU can have, ``memory_gib`` what it has.
-    Raises ``Unknown`` if that is not known, and for a pipeline that is not out of
-    memory, because the last stage is not covered.
+    Raises ``Unknown`` if that is not known, and if the peak is of the first stage of a
+    pipeline alone and that is not out of memory: the last stage has the logits.
     """
     if (found := too_much(limit_gib, memory_gib, peak[0], peak[1])) is not None:
         return found
-    if pp > 1:
+    if first_stage_only:
         raise Unknown("memory.last_stage")
     memory = known("gpu.memory_gib", memory_gib)
     return FITS if peak[2] <= FULLEST * memory else MAY_NOT_FIT

@@ -4,7 +4,8 @@ The script is read, never run. Keys are the flags of the command with the most f
 ``--num-layers`` as ``num_layers``: a flag alone is ``True``, one value is a number or
 text, several are an array. What is known only at run time is ``None``, with the reason
 in ``unknown``; ``unresolved`` lists the words that may stand for more flags.
-``program`` is the Python file, ``launcher`` has the words before it.
+``program`` is the Python file, ``launcher`` has the words before it, and ``processes``
+is how many of it they start, where the script says that.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from fp8tune.formats.bash import slurm
 from fp8tune.formats.bash.shell import Command, Shell, Word
 from fp8tune.formats.bash.words import BadScript, comment_spans
 from fp8tune.formats.document import (
@@ -46,6 +48,7 @@ class _Call(NamedTuple):
     flags: dict[str, list[Word]]
     loose: list[Word]
     launcher: list[str]
+    processes: int
     lost: list[str]
 
 
@@ -209,10 +212,11 @@ def _call(text: str) -> _Call | None:
     """Return the run that a script starts; raises ``Unreadable`` for several."""
     calls: list[_Call] = []
     try:
-        shell = Shell([], {})
+        options = slurm.sbatch(text)
+        shell = Shell([], slurm.variables(options))
         for command in shell.commands(text):
             for inner in shell.nested(command):
-                call = _python_call(inner)
+                call = _python_call(inner, options)
                 if call and call not in calls:
                     calls.append(call)
     except BadScript as error:
@@ -224,8 +228,11 @@ def _call(text: str) -> _Call | None:
     return large[0] if large else None
 
 
-def _python_call(command: Command) -> _Call | None:
-    """Return a command as a call of a Python file with flags."""
+def _python_call(command: Command, job: Mapping[str, str]) -> _Call | None:
+    """Return a command as a call of a Python file with flags.
+
+    ``job`` are the options of the job of Slurm that the script is.
+    """
     words = command.words
     texts = [word.text for word in words]
     number = next((n for n, text in enumerate(texts) if text.endswith(".py")), -1)
@@ -248,7 +255,9 @@ def _python_call(command: Command) -> _Call | None:
             into.append(word)
     program = texts[number].rpartition("/")[2]
     lost = [key for key, words in twice if words != flags[key]]
-    found = _Call(program, flags, loose, texts[:number], lost)
+    launcher = texts[:number]
+    count = slurm.processes(launcher, {**job, **slurm.options_of(launcher)})
+    found = _Call(program, flags, loose, launcher, count, lost)
     return found if flags or loose else None
 
 
@@ -259,6 +268,7 @@ def _values(call: _Call) -> dict[str, Any]:
     hide other flags then.
     """
     values: dict[str, Any] = {"program": call.program, "launcher": call.launcher}
+    values |= {"processes": call.processes} if call.processes else {}
     unresolved = _reasons(call.loose)
     unknown = {}
     for key, words in call.flags.items():

@@ -83,11 +83,16 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def torchao(fp8_backend: str) -> bool:
+def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
+    """The FP8 library that is used: without a name torchao, if it is installed."""
+    if fp8_backend not in ("", "NO"):
+        return Words(fp8_backend)
+    return Words(known("fp8_backend", (torchao_release and "AO") or None))
+
+
+def torchao(fp8_engine: str) -> bool:
     """Whether torchao computes in FP8; unknown if what is installed decides."""
-    if fp8_backend in ("", "NO"):
-        raise Unknown("fp8_backend")
-    return fp8_backend == "AO"
+    return fp8_engine == "AO"
 
 
 def may_be_torchao(fp8_backend: str) -> bool:
@@ -95,13 +100,15 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str = "") -> bool:
-    """Whether torchao's FP8 would refuse to load the model on one rank.
+def torchao_set_up(fp8_backend: str, forced_precision: str | None = None) -> bool:
+    """Whether Accelerate sets torchao up, and checks its options, if it is there.
 
-    A backend that is named is looked at even where the arguments turn FP8 off.
+    A backend that is named is looked at even where the arguments turn FP8 off. Without
+    one it is unknown where they are: TRL turns FP8 off, transformers does not.
     """
-    chosen = fp8_backend in ("", "NO") and not forced_precision
-    return fp8_backend == "AO" or chosen
+    if fp8_backend in ("", "NO"):
+        return not known(BF16, forced_precision)
+    return fp8_backend == "AO"
 
 
 def fsdp2(
@@ -129,6 +136,7 @@ def precision(
     forced_precision: str,
     mixed_precision: str | None = None,
     fp8_backend: str = "",
+    fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
 ) -> str:
@@ -151,23 +159,24 @@ def precision(
         return Words(
             known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
         )
-    if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
+    if fp8_engine not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
-    if fp8_backend == "TE":
+    if fp8_engine == "TE":
         return Words("bf16" if known("sharded", fsdp2) else "fp8")
     return Words("fp8")
 
 
-def fp8_recipe(torchao: bool) -> str:
+def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
     """The torchao recipe: always tensorwise."""
-    return Words(known("fp8_recipe", "tensorwise" if torchao else None))
+    missing = "speed.te" if fp8_backend == "TE" else "fp8_recipe"
+    return Words(known(missing, "tensorwise" if torchao else None))
 
 
 def te_recipe(
-    fp8_backend: str, asks_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
+    fp8_backend: str, starts_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
 ) -> str:
     """Transformer Engine's recipe, ``""`` without it: delayed scaling, or MXFP8."""
-    if not asks_fp8 or fp8_backend != "TE":
+    if not starts_fp8 or fp8_backend != "TE":
         return Words("")
     return Words("mxfp8" if _is_true(fp8_config_use_mxfp8_block_scaling) else "delayed")
 
@@ -216,13 +225,16 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training_torch_compile: Any,
+    training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
+    training: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
-    asked = bool(training_torch_compile) or training_torch_compile_backend is not None
-    return asked or dynamo_backend_used
+    if dynamo_backend_used:
+        return True
+    known(ARGUMENTS, training)
+    return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
@@ -233,17 +245,26 @@ def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
 def ac(
     training_gradient_checkpointing: Any,
     fsdp_config_fsdp_activation_checkpointing: Any = False,
+    training_max_length: Any = None,
+    trl_arguments: bool = False,
 ) -> str:
-    """AC mode: the whole of each block, or none."""
+    """AC mode: the whole of each block, or none.
+
+    transformers has it off unless it is set, TRL has it on.
+    """
+    if training_gradient_checkpointing is None and (
+        trl_arguments or training_max_length
+    ):
+        raise Unknown("ac.unsaid")
     on = training_gradient_checkpointing or _is_true(
         fsdp_config_fsdp_activation_checkpointing
     )
     return Words("full" if on else "none")
 
 
-def ac_modes() -> tuple[str, ...]:
-    """AC modes that wrap some module, including none."""
-    return ("none", "full")
+def fp8_converts_head() -> bool:
+    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
+    return False
 
 
 def seq_len(
@@ -258,13 +279,6 @@ def declared_gpus(num_processes: Any) -> int:
     """Number of GPUs: one for each process."""
     whole = isinstance(num_processes, int) and num_processes > 0
     return int(known("world_size", num_processes if whole else None))
-
-
-def degrees_fit(
-    declared_gpus: int | None = None, world_size: int | None = None
-) -> bool:
-    """Whether the processes are as many as the GPUs."""
-    return None in (declared_gpus, world_size) or declared_gpus == world_size
 
 
 def trial_refusal() -> str:
@@ -427,7 +441,41 @@ def not_taken(
     return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
-def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
-    """Whether the script is asked to load the weights in fp16."""
+def scaled_half_weights(
+    training_dtype: Any = None,
+    training_torch_dtype: Any = None,
+    training_fp16: Any = None,
+    training_use_peft: Any = None,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
-    return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    half = not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    return half and bool(training_fp16) and not training_use_peft
+
+
+def lengths_vary(
+    micro_batch: Any,
+    trl_arguments: bool,
+    training_packing: Any = None,
+    training_padding_free: Any = None,
+    training_pad_to_multiple_of: Any = None,
+) -> bool:
+    """Whether TRL's batches may have any number of tokens; unknown for other scripts.
+
+    Its collators pad to the longest sample of a batch. What packing gives depends on
+    the release and on its strategy.
+    """
+    if not trl_arguments or training_packing:
+        raise Unknown("seq_len")
+    rows = 1 if training_padding_free else int(micro_batch)
+    return rows * int(training_pad_to_multiple_of or 1) % 16 != 0
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.schema import Schema
+from fp8tune.trainers.schema import Schema, since
 
 PREFIXES = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}
 """What the launcher puts before the keys of a table that lack it."""
@@ -58,11 +58,6 @@ class Refused(Exception):
         self.path: Path = tuple(key.split("."))
         self.kind = kind
         self.facts = facts
-
-
-def since(schema: Schema, *release: int) -> bool:
-    """Return whether the schema is of that release or a later one."""
-    return tuple(map(int, schema.version.split("."))) >= release
 
 
 def argument(schema: Schema, table: str, key: str) -> str:

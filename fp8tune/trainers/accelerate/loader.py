@@ -20,13 +20,12 @@ from fp8tune.trainers.accelerate.launch import (
     Refused,
     argument,
     arguments,
-    since,
 )
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20
 """Most unknown keys with a hint."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Unknown, Words, known
 
 OWN_PLUGINS = "axolotl.integrations."
 """What the names of the plugins that Axolotl ships begin with."""
@@ -135,3 +135,118 @@ def ac(job: Job) -> str:
 def compile(torch_compile: Any) -> bool:  # noqa: A001
     """Whether the model is compiled: auto is, with each torch that Axolotl takes."""
     return torch_compile == "auto" or bool(torch_compile)
+
+
+def scaled_half_weights(
+    fp16: Any,
+    other_precision: str,
+    adapter: Any,
+    fsdp_asked: bool,
+    deepspeed: Any,
+    load_in_8bit: Any,
+    load_in_4bit: Any,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients.
+
+    ``fp16`` is both to Axolotl. FSDP and DeepSpeed have scalers of their own.
+    """
+    whole = not (adapter or load_in_8bit or load_in_4bit)
+    alone = not (fsdp_asked or deepspeed)
+    return bool(fp16) and other_precision == "fp16" and whole and alone
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True
+
+
+OFF: tuple[Any, ...] = (None, False, "", [], {})
+"""What a key that is off holds."""
+
+PLAIN = {
+    "adapter": "model.adapter",
+    "load_in_4bit": "model.adapter",
+    "load_in_8bit": "model.adapter",
+    "unfrozen_parameters": "model.adapter",
+    "rl": "model.other",
+    "reward_model": "model.other",
+    "process_reward_model": "model.other",
+    "plugins": "logit_bytes.fused",
+    "chunked_cross_entropy": "logit_bytes.fused",
+    "flash_attn_cross_entropy": "logit_bytes.fused",
+    "eager_attention": "activation_bytes.scores",
+    "xformers_attention": "activation_bytes.scores",
+    "deepspeed": "memory.parallel",
+    "fsdp": "shards.strategy",
+    "tensor_parallel_size": "memory.parallel",
+    "context_parallel_size": "memory.parallel",
+    "dp_shard_size": "memory.parallel",
+    "dp_replicate_size": "memory.parallel",
+    "activation_offloading": "memory.switch",
+    "layer_offloading": "memory.switch",
+    "tiled_mlp": "memory.switch",
+    "use_kernels": "memory.switch",
+    "lisa_n_layers": "memory.switch",
+}
+"""Keys that no estimate covers if they are set, and what is missing then."""
+
+ATTENTION = ("sdpa", "flash_attention_2", "flash_attention_3")
+
+FSDP_PLAIN = {
+    "offload_params": ((None, False), "memory.offload"),
+    "cpu_offload": ((None, False), "memory.offload"),
+    "reshard_after_forward": ((None, True), "memory.gathered"),
+    "auto_wrap_policy": (("TRANSFORMER_BASED_WRAP",), "shards.wrap"),
+    "sharding_strategy": ((None, "FULL_SHARD"), "shards.strategy"),
+}
+"""The values of FSDP's keys with which its memory is known."""
+
+
+def covered(job: Job) -> bool:
+    """True unless something is on that no estimate covers."""
+    for key, gap in PLAIN.items():
+        if job.find(key) not in OFF:
+            raise Unknown(gap)
+    if (kernel := job.find("attn_implementation")) and kernel not in ATTENTION:
+        raise Unknown("activation_bytes.scores")
+    for key, (values, gap) in FSDP_PLAIN.items() if job["fsdp_asked"] else ():
+        if job.find(f"fsdp_config.{key}") not in values:
+            raise Unknown(gap)
+    return True
+
+
+def parallel(fsdp_asked: bool, fsdp2: bool) -> str:
+    """What holds the weights: DDP, as ``axolotl train`` starts it, or FSDP."""
+    if not fsdp_asked:
+        return Words("ddp")
+    return Words("fsdp2" if fsdp2 else "fsdp1")
+
+
+def loaded_bytes(job: Job, bf16_on: bool, fsdp_asked: bool) -> int:
+    """Bytes per parameter of the weights: bf16 with FSDP or with flash attention.
+
+    Else embeddings and norms are fp32 (loaders/model.py).
+    """
+    kernel = str(job.find("attn_implementation") or "")
+    flash = job.find("flash_attention") or kernel.startswith("flash")
+    if not bf16_on:
+        return 4
+    return known("weights.norms", 2 if flash or fsdp_asked else None)
+
+
+def fsdp_upcasts(parallel: str) -> bool:
+    """Whether FSDP casts the weights to fp32: not FSDP2, which Axolotl prepares itself.
+
+    monkeypatch/accelerate/fsdp2.py.
+    """
+    return parallel != "fsdp2"
+
+
+def trial_refusal() -> str:
+    """Why the built-in trial would differ from this run."""
+    return "transformers' model and the Trainer's loop"

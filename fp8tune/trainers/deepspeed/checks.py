@@ -1,7 +1,7 @@
 """How values of a DeepSpeed config must fit together, as DeepSpeed checks them.
 
 A section may be missing from ``values`` where a value of it is refused already; then
-nothing that reads it is said. Source: deepspeed 0.19.8, the files that loader.py names.
+nothing that reads it is said. Source: the files that loader.py names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.trainers.schema import Schema, since
 
 Case = tuple[Path, str]
 """The key that is refused, and why."""
@@ -60,9 +61,13 @@ BATCH = (
 )
 
 
-def refused(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
-    """Everything that DeepSpeed refuses beyond single values."""
-    for check in CHECKS:
+def refused(
+    raw: dict[str, Any], values: dict[str, Any], schema: Schema
+) -> Iterator[Case]:
+    """Everything that a release of DeepSpeed refuses beyond single values."""
+    added = (*(_loss_scale,) * since(schema, 0, 18), *LATER * since(schema, 0, 19))
+    gone = () if since(schema, 0, 18) else (_master_weights,)
+    for check in (*CHECKS, *added, *gone):
         try:
             yield from check(raw, values)
         except KeyError:  # a value that is refused already
@@ -78,18 +83,24 @@ def _precision(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
 
 def _loss_scale(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
     table = raw.get("fp16")
-    for key in ("loss_scale", "loss_scale_window", "min_loss_scale"):
-        value = table.get(key) if isinstance(table, dict) else None
-        if isinstance(value, bool):
-            yield ("fp16", key), "it must be a number, not true or false"
-            return
+    if isinstance(table, dict) and isinstance(table.get("loss_scale"), bool):
+        yield ("fp16", "loss_scale"), "it must be a number, not true or false"
+        return
     scale = values["fp16.loss_scale"]
     if not math.isfinite(scale) or scale < 0:
         yield ("fp16", "loss_scale"), "it must be 0 (dynamic) or above"
-    elif values["fp16.enabled"] and scale == 0:
-        for key in ("loss_scale_window", "min_loss_scale"):
-            if values[f"fp16.{key}"] <= 0:
-                yield ("fp16", key), "it must be above 0 with a dynamic loss scale"
+
+
+def _dynamic_scale(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
+    table = raw.get("fp16")
+    for key in ("loss_scale_window", "min_loss_scale"):
+        value = table.get(key) if isinstance(table, dict) else None
+        if isinstance(value, bool):
+            yield ("fp16", key), "it must be a number, not true or false"
+            continue
+        dynamic = values["fp16.enabled"] and values["fp16.loss_scale"] == 0
+        if dynamic and values[f"fp16.{key}"] <= 0:
+            yield ("fp16", key), "it must be above 0 with a dynamic loss scale"
 
 
 def _autocast(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
@@ -127,24 +138,35 @@ def _renamed(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
             yield ("zero_optimization", old), f"`{new[0]}` replaces it, and is set too"
 
 
+def _master_weights(_: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
+    stage = values["zero_optimization.stage"]
+    if values["fp16.fp16_master_weights_and_grads"] and stage in (1, 3):
+        yield ("fp16", "fp16_master_weights_and_grads"), "it needs ZeRO 2"
+
+
 def _times(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
     value = raw.get("wall_clock_breakdown", False)
     if not isinstance(value, int):
         yield ("wall_clock_breakdown",), "it must be true or false"
 
 
-def _reduction(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
+def _reduction(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
     for key in ("communication_data_type", "seq_parallel_communication_data_type"):
         value = raw.get(key, "fp32")
         known = isinstance(value, str) and value.lower() in ("fp32", "fp16", "bf16")
         if value is not None and not known:
             yield (key,), "it must be fp32, fp16 or bf16"
+
+
+def _operation(raw: dict[str, Any], values: dict[str, Any]) -> Iterator[Case]:
     key = "gradient_allreduce_op"
     value = str(raw.get(key, "mean")).lower()
     if value not in ("mean", "sum"):
         yield (key,), "it must be mean or sum"
     elif value == "sum" and values["zero_optimization.stage"] == 3:
         yield (key,), "sum does not work with ZeRO 3"
+    elif value == "sum" and values.get("compile.deepcompile"):
+        yield (key,), "sum does not work with DeepCompile"
 
 
 def _batch(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
@@ -162,6 +184,9 @@ def _checkpoint(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
     mode = table.get("tag_validation", "warn") if isinstance(table, dict) else "warn"
     if str(mode).upper() not in ("WARN", "IGNORE", "FAIL"):
         yield ("checkpoint", "tag_validation"), "it must be Warn, Ignore or Fail"
+
+
+def _kept_modules(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
     types = raw.get("data_types")
     kept = types.get("keep_in_fp32_modules", "auto") if isinstance(types, dict) else ""
     names = isinstance(kept, list) and all(isinstance(name, str) for name in kept)
@@ -169,7 +194,10 @@ def _checkpoint(raw: dict[str, Any], _: dict[str, Any]) -> Iterator[Case]:
         yield ("data_types", "keep_in_fp32_modules"), "it must be a list of names"
 
 
-CHECKS: tuple[Callable[[dict[str, Any], dict[str, Any]], Iterator[Case]], ...] = (
-    *(_precision, _loss_scale, _autocast, _zero, _renamed, _times, _reduction),
+Check = Callable[[dict[str, Any], dict[str, Any]], Iterator[Case]]
+CHECKS: tuple[Check, ...] = (
+    *(_precision, _autocast, _zero, _renamed, _times, _reduction),
     *(_batch, _checkpoint),
 )
+LATER: tuple[Check, ...] = (_dynamic_scale, _operation, _kept_modules)
+"""Checks that 0.19 brought."""

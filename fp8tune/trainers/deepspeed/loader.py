@@ -5,8 +5,9 @@ that every key whose value is ``"auto"`` is dropped, because Accelerate and the 
 fill those in. Other sections are read key by key, and unknown keys at the top are never
 looked at. What depends on the number of ranks is in job.py.
 
-Source: deepspeed 0.19.8, runtime/config.py, runtime/precision_config.py and
-runtime/zero/config.py. ``python -m benchmarks.deepspeed.verdicts`` compares.
+Source: deepspeed 0.17.6, 0.18.9 and 0.19.8, runtime/config.py,
+runtime/precision_config.py and runtime/zero/config.py.
+``python -m benchmarks.deepspeed.verdicts`` compares.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
 from fp8tune.trainers.loading import Loading
 from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20
 """Most unknown keys with a hint."""
@@ -65,7 +66,7 @@ class _Run(Loading):
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load all sections, then look at values that DeepSpeed checks itself."""
-        for path, hint in _removed(raw):
+        for path, hint in _removed(raw) if since(self.schema, 0, 19) else ():
             self.fault("removed-key", path, hint=hint)
         for section in self.schema.sections:
             self.values[section] = section in raw
@@ -90,7 +91,7 @@ class _Run(Loading):
                 self.fault("boolean-for-number", (key,), value=value, result=int(value))
             elif isinstance(value, str) and value != AUTO:
                 self.fault("wrong-type", (key,), value=value, type="a whole number")
-        for path, reason in refused(raw, self.values):
+        for path, reason in refused(raw, self.values, self.schema):
             self.fault("refused-settings", path, value=_at(raw, path), reason=reason)
 
     def unread(self, name: str) -> None:
@@ -197,7 +198,7 @@ class _Run(Loading):
 
 
 def _removed(raw: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The keys whose features 0.19.8 no longer has, which it refuses."""
+    """The keys whose features 0.19 no longer has, which it refuses."""
     for path, hint in REMOVED.items():
         table = raw if len(path) == 1 else raw.get(str(path[0]))
         if isinstance(table, dict) and path[-1] in table:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Job, Unknown, Words, known
 
 READERS = ("sft", "pt")
 """The stages whose trainer reads ``fp8``."""
@@ -101,6 +101,11 @@ def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
+def te_recipe(fp8_engine: str, fp8_on: bool) -> str:
+    """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
+    return Words("delayed" if fp8_on and fp8_engine == "te" else "")
+
+
 def fp8_all_gather() -> bool:
     """Whether FSDP2 gathers weights in FP8: its switch is not read by Accelerate."""
     return False
@@ -123,3 +128,69 @@ def compile(  # noqa: A001
     """Whether the model is compiled; a backend or mode turns it on too."""
     chosen = (torch_compile_backend, torch_compile_mode)
     return bool(torch_compile) or any(each is not None for each in chosen)
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
+    return True
+
+
+def fp8_tokens_vary() -> bool:
+    """Whether micro-batches have fewer tokens than the longest: samples differ."""
+    return True
+
+
+PLAIN = {
+    "finetuning_type": (("full",), "model.adapter"),
+    "quantization_bit": ((None,), "model.adapter"),
+    "stage": (("sft", "pt"), "model.other"),
+    "flash_attn": (("auto", "sdpa", "fa2", "fa3"), "activation_bytes.scores"),
+    "enable_liger_kernel": ((False,), "logit_bytes.fused"),
+    "deepspeed": ((None,), "memory.parallel"),
+}
+"""The values of keys with which memory is known, and what is missing with others."""
+
+OTHERS = (
+    "use_unsloth", "use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon",
+    "use_kt", "use_llama_pro", "use_dft_loss", "use_eaft_loss", "use_asft_loss",
+    "upcast_layernorm", "upcast_lmhead_output", "shift_attn", "mixture_of_depths",
+)  # fmt: skip
+"""Switches that change what is held; each is off unless it is set."""
+
+
+def covered(job: Job) -> bool:
+    """True unless something is on that no estimate covers."""
+    for key, (values, gap) in PLAIN.items():
+        if job[key] not in values:
+            raise Unknown(gap)
+    if any(job.find(key) for key in OTHERS):
+        raise Unknown("memory.switch")
+    return True
+
+
+def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
+    """What holds the weights: FSDP as the file says it, or one GPU alone.
+
+    Without it the file is started with DDP, or by ``accelerate launch`` with anything.
+    """
+    if not fsdp:
+        return Words(known("memory.launch", "" if world_size == 1 else None))
+    options = fsdp_config if isinstance(fsdp_config, dict) else {}
+    words = " ".join(fsdp) if isinstance(fsdp, list) else str(fsdp)
+    if sorted(words.split()) != ["auto_wrap", "full_shard"]:
+        raise Unknown("shards.strategy")
+    version = str(options.get("version", options.get("fsdp_version", 1)))
+    return Words("fsdp2" if version == "2" else "fsdp1")
+
+
+def loaded_bytes(pure_bf16: Any) -> int:
+    """Bytes per parameter of the weights, which are cast to fp32 to be trained.
+
+    model/adapter.py, init_adapter.
+    """
+    return 2 if pure_bf16 else 4
+
+
+def trial_refusal() -> str:
+    """Why the built-in trial would differ from this run."""
+    return "transformers' model and the Trainer's loop"

@@ -5,8 +5,6 @@ Source: megatron/training/arguments.py and core/fp8_utils.py at d98e8a64d.
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -23,6 +21,9 @@ RECIPES = {
 }
 """Transformer Engine's recipes by Megatron's names."""
 
+SCALER = ("initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis")
+"""Flags of the dynamic loss scale."""
+
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
@@ -38,9 +39,11 @@ def te_format(fp8_format: Any) -> str:
     return Words(fp8_format or "")
 
 
-def te_recipe(fp8_recipe: str, te_format: str) -> str:
-    """Transformer Engine's recipe; unknown without FP8."""
-    return Words(known("te_recipe", te_format and RECIPES.get(fp8_recipe)))
+def te_recipe(fp8_recipe: str, te_format: str, transformer_impl: str) -> str:
+    """Transformer Engine's recipe, ``""`` without FP8 or without its layers."""
+    if not te_format or transformer_impl != "transformer_engine":
+        return Words("")
+    return Words(known("te_recipe", RECIPES.get(fp8_recipe)))
 
 
 def local_layers(transformer_impl: str) -> bool:
@@ -63,6 +66,11 @@ def history_flags(job: Job) -> int:
     return len(job.written & set(HISTORY))
 
 
+def scaler_flags(job: Job) -> int:
+    """How many flags of a dynamic loss scale are given."""
+    return len(job.written & set(SCALER))
+
+
 def bf16_layer_flags(job: Job) -> int:
     """How many numbers of layers in bf16 are given."""
     return len(job.written & set(BF16_LAYERS))
@@ -79,55 +87,9 @@ def unresolved_words(unresolved: list[str]) -> str:
     return Words(", ".join(dict.fromkeys(unresolved))[:400])
 
 
-def global_batch(global_batch_size: Any) -> int:
-    """Sequences of one optimizer step; all micro-batches of one round by default."""
-    return int(known("global_batch", global_batch_size))
-
-
-def declared_gpus(launcher: list[str]) -> int:
-    """Number of processes that torchrun starts, or that the script does not say."""
-    found = {"nnodes": "1"}
-    for number, word in enumerate(launcher):
-        name, equals, value = word.partition("=")
-        following = launcher[number + 1] if number + 1 < len(launcher) else ""
-        found[name.lstrip("-").replace("_", "-")] = value if equals else following
-    with suppress(KeyError, ValueError):
-        size = int(found["nnodes"]) * int(found["nproc-per-node"])
-        if 0 < size < 1 << 20:
-            return size
-    raise Unknown("world_size")
-
-
-def dp_ranks(
-    tensor_model_parallel_size: int,
-    pipeline_model_parallel_size: int,
-    context_parallel_size: int,
-    world_size: int | None = None,
-) -> int:
-    """Data-parallel ranks: all GPUs that the other degrees leave."""
-    degrees = (
-        tensor_model_parallel_size,
-        pipeline_model_parallel_size,
-        context_parallel_size,
-    )
-    ranks, rest = divmod(known("world_size", world_size), math.prod(degrees))
-    if rest or not ranks:
-        raise Unknown("shards.product")
-    return ranks
-
-
-def grad_accum(
-    dp_ranks: int,
-    micro_batch_size: int,
-    global_batch_size: Any,
-) -> int:
-    """Micro-batches per optimizer step."""
-    if global_batch_size is None:
-        return 1
-    steps, rest = divmod(global_batch_size, micro_batch_size * dp_ranks)
-    if rest or not steps:
-        raise Unknown("grad_accum.rest")
-    return int(steps)
+def declared_gpus(processes: Any) -> int:
+    """Number of processes that the script starts, where it says that."""
+    return int(known("world_size", processes))
 
 
 def kv_heads(
@@ -135,11 +97,6 @@ def kv_heads(
 ) -> int:
     """Key and value heads."""
     return num_query_groups if group_query_attention else num_attention_heads
-
-
-def head_dim(hidden_size: int, num_attention_heads: int, kv_channels: Any) -> int:
-    """Size of one attention head."""
-    return kv_channels or hidden_size // num_attention_heads
 
 
 def ffn_size(
@@ -168,43 +125,113 @@ def experts(num_experts: Any) -> int:
     return num_experts or 0
 
 
-def dense_ffn_layers(num_layers: int, num_experts: Any, moe_layer_freq: Any) -> int:
-    """Layers with a dense FFN: none with experts in every layer."""
-    if not num_experts:
-        return num_layers
-    if str(moe_layer_freq) != "1":
-        raise Unknown("moe_layer_freq")
-    return 0
-
-
-def shared_experts(moe_shared_expert_intermediate_size: Any) -> int:
-    """Experts that process every token: none, or one of their whole width."""
-    return int(bool(moe_shared_expert_intermediate_size))
-
-
-def expert_size(experts: int, moe_ffn_hidden_size: Any, ffn_size: int) -> int:
-    """Width of one expert's FFN."""
-    return int(moe_ffn_hidden_size or ffn_size) if experts else 0
-
-
-def compute_bytes(precision: str) -> int:
-    """Bytes of a value in compute; inputs and outputs of FP8 linears are bf16."""
-    return 4 if precision == "fp32" else 2
-
-
-def weight_bytes() -> int:
-    """Bytes per parameter of the weights: the estimate knows no such sharding."""
-    raise Unknown("memory.trainer")
-
-
-def attention_passes() -> float:
-    """Forward passes that attention costs: no speed was fitted to this trainer."""
-    raise Unknown("speed.trainer")
-
-
 def ep(expert_model_parallel_size: int, experts: int) -> int:
     """Expert-parallel degree, which dense models ignore."""
     return expert_model_parallel_size if experts else 1
+
+
+def virtual_stages(
+    layers: int,
+    pp: int,
+    num_layers_per_virtual_pipeline_stage: Any,
+    num_virtual_stages_per_pipeline_rank: Any,
+) -> int:
+    """Virtual stages of one rank; 1 without interleaving."""
+    if num_layers_per_virtual_pipeline_stage and pp > 1:
+        return int(layers // pp // num_layers_per_virtual_pipeline_stage)
+    return int(num_virtual_stages_per_pipeline_rank or 1) if pp > 1 else 1
+
+
+def end_layers(
+    decoder_first_pipeline_num_layers: Any,
+    decoder_last_pipeline_num_layers: Any,
+    account_for_embedding_in_pipeline_split: bool,
+    account_for_loss_in_pipeline_split: bool,
+    pipeline_model_parallel_layout: Any,
+) -> tuple[int, int]:
+    """Layers of the first and the last stage, 0 if they have as many as others."""
+    counted = account_for_embedding_in_pipeline_split
+    if counted or account_for_loss_in_pipeline_split or pipeline_model_parallel_layout:
+        raise Unknown("stage_layers")
+    ends = decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers
+    return int(ends[0] or 0), int(ends[1] or 0)
+
+
+def linear_biases(disable_bias_linear: bool) -> bool:
+    """Whether linears have biases."""
+    return not disable_bias_linear
+
+
+def qkv_biases(disable_bias_linear: bool, add_qkv_bias: bool) -> bool:
+    """Whether queries, keys and values have biases."""
+    return add_qkv_bias or not disable_bias_linear
+
+
+def optimizer_sharded(use_distributed_optimizer: bool) -> bool:
+    """Whether data-parallel ranks share one optimizer state."""
+    return use_distributed_optimizer
+
+
+def half_gradients(
+    half_precision: bool, fp16: bool, grad_reduce_in_bf16: bool, main_grads_dtype: str
+) -> bool:
+    """Whether gradients are summed in 16 bits."""
+    lower = fp16 or grad_reduce_in_bf16 or main_grads_dtype == "bf16"
+    return half_precision and lower
+
+
+def keeps_scores(attention_backend: str, local_layers: bool) -> bool:
+    """Whether attention keeps its scores."""
+    return local_layers or attention_backend in ("unfused", "local")
+
+
+NOT_COVERED = (
+    "multi_latent_attention",
+    "hybrid_layer_pattern",
+    "spec",
+    "mtp_num_layers",
+    "use_torch_fsdp2",
+    "use_megatron_fsdp",
+    "optimizer_cpu_offload",
+    "moe_expert_capacity_factor",
+    "moe_latent_size",
+    "experimental_attention_variant",
+    "heterogeneous_layers_config_path",
+    "heterogeneous_layers_config_encoded_json",
+    "fine_grained_activation_offloading",
+    "cpu_offloading_num_layers",
+    "microbatch_group_size_per_virtual_pipeline_stage",
+    "defer_embedding_wgrad_compute",
+)
+"""Flags of models and of a memory that the estimate does not know."""
+
+
+def flags_known(unresolved: list[str]) -> bool:
+    """True if all flags are known; unknown if more may be among other words."""
+    if unresolved:
+        raise Unknown("model.unresolved")
+    return True
+
+
+def known_model(
+    job: Job,
+    flags_known: bool,
+    other_quantization: bool,
+    cuda_graph_impl: str,
+    fp8_output_proj: bool,
+    transformer_impl: str,
+) -> bool:
+    """True where the memory model holds; unknown for other models and features."""
+    names = [name for name in NOT_COVERED if job[name]]
+    if names:
+        raise Unknown(f"setting.--{names[0].replace('_', '-')}")
+    if other_quantization or fp8_output_proj:
+        raise Unknown("precision")
+    if cuda_graph_impl != "none":
+        raise Unknown("setting.--cuda-graph-impl")
+    if transformer_impl == "inference_optimized":
+        raise Unknown("setting.--transformer-impl")
+    return flags_known
 
 
 def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
@@ -213,21 +240,6 @@ def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
     return Words(chosen or "none")
 
 
-def ac_modes() -> tuple[str, ...]:
-    """AC modes that wrap some module, including none."""
-    return ("none", "selective", "full")
-
-
-def compile() -> bool:  # noqa: A001
-    """Whether the model is compiled: unknown, and Transformer Engine's kernels fuse."""
-    raise Unknown("compile")
-
-
 def fp8_converts_head(fp8_output_proj: bool) -> bool:
     """Whether the output layer is FP8: only with a flag of its own."""
     return fp8_output_proj
-
-
-def data_missing() -> tuple[str, ...]:
-    """Parts of the data that are not here: not looked at."""
-    return ()

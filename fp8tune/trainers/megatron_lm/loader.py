@@ -31,8 +31,14 @@ MAX_FAULTS = 200
 PROGRAMS = ("pretrain_gpt.py",)
 """Programs that take no flags beyond those of the schema and of ``flags.toml``."""
 
-REPLACED = ("yaml_cfg", "use_checkpoint_args")
-"""Flags that take the arguments from elsewhere: a YAML file, or a checkpoint."""
+YAML = "yaml_cfg"
+"""The flag with whose file in YAML every other flag is replaced."""
+
+REPLACED = {
+    YAML: "--yaml-cfg, whose file stands in for all flags and is not read here",
+    "use_checkpoint_args": "--use-checkpoint-args, which takes flags from a checkpoint",
+}
+"""Flags that take arguments from elsewhere, and what that means."""
 
 REQUIRED = (
     "micro_batch_size",
@@ -59,7 +65,10 @@ class Loader:
         """Return the arguments as Megatron-LM holds them, and what it refuses."""
         keys = self.schema.top_keys
         unresolved = _unresolved(raw, keys)
-        hidden = bool(unresolved) or any(map(raw.__contains__, REPLACED))
+        unresolved += [words for name, words in REPLACED.items() if name in raw]
+        hidden = bool(unresolved)
+        if YAML in raw:
+            raw = {name: raw[name] for name in ABOUT_SCRIPT if name in raw}
         values: dict[str, Any] = {}
         faults: list[Fault] = []
         for name, value in raw.items():

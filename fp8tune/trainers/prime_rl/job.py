@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers.local_model import published
 from fp8tune.trainers.prime_rl import models
 
 BLOCK = {"fp8": 128, "mxfp8": 32}
@@ -49,7 +50,7 @@ def command_is_sure(job: Job) -> bool:
 
 def sizes(model_name: str) -> dict[str, Any]:
     """Sizes of the model; unknown for those that no table has."""
-    return known("model.sizes", models.sizes(model_name))
+    return known("model.sizes", published(model_name))
 
 
 def plain_model(vlm: Any = None, lora: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""The models that configs name, from ``models.toml``."""
+"""What prime-rl knows of the models that configs name, from ``models.toml``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from typing import Any
 def _table() -> dict[str, Any]:
     path = Path(__file__).parent / "models.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def sizes(name: str) -> dict[str, Any] | None:
-    """Return the sizes of a model; ``None`` if they are not known."""
-    return next((model for model in _table()["model"] if name in model["names"]), None)
 
 
 def has_renderer(name: str) -> bool:

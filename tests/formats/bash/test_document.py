@@ -37,6 +37,7 @@ def test_flags_of_the_run():
     assert document.values == {
         "program": "pretrain_gpt.py",
         "launcher": ["torchrun", "--nproc_per_node", "8"],
+        "processes": 8,
         "num_layers": 32,
         "tensor_model_parallel_size": 2,
         "swiglu": True,

@@ -1,0 +1,1 @@
+"""What training by transformers' Trainer and Accelerate holds in memory."""

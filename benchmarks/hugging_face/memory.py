@@ -1,0 +1,311 @@
+"""How far fp8tune's memory of Hugging Face's trainers is from the real Trainer's.
+
+``python -m benchmarks.hugging_face.memory PYTHON`` needs a Python with torch,
+transformers, accelerate and deepspeed. Each case of ``cases`` trains a small model of
+a family's real architecture for two steps in that Python (``step.py``: the real Trainer
+and Accelerate, one process for each rank, gloo), which gives the most bytes that were
+alive on rank 0. ``--measured FILE`` takes what was measured before, to which another
+Python may add other releases (``--only FSDP2``). fp8tune estimates the same run from a
+launch file, training arguments and the ``config.json`` of the model. ``--output
+FOLDER`` keeps both as ``hf_memory.json``, and the errors by family and mode as
+``hf_memory.md``.
+
+A CPU does not show the workspaces of kernels, nor what NCCL and the CUDA context take;
+the estimate names the last two apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paths import ROOT
+from fp8tune.formats import parse
+from fp8tune.job import Target
+from fp8tune.lint.config import read_config
+from fp8tune.trainers.trainer import trainer
+
+Case = dict[str, Any]
+
+SIZES = {
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "vocab_size": 4096,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+}
+TYPED = {"batch": 2, "length": 128, "accumulated": 1, "ac": True, "ranks": 1}
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+MODES: dict[str, Case] = {
+    "one rank, fp32 weights": {"mode": "ddp", "weights": "float32"},
+    "one rank, bf16 weights": {"mode": "ddp", "weights": "bfloat16"},
+    "DDP, 2 ranks": {"mode": "ddp", "weights": "float32", "ranks": 2},
+    "FSDP1, 2 ranks": {"mode": "fsdp1", "weights": "bfloat16", "ranks": 2},
+    "FSDP2, 2 ranks": {"mode": "fsdp2", "weights": "bfloat16", "ranks": 2},
+    "FSDP2, 4 ranks": {"mode": "fsdp2", "weights": "bfloat16", "ranks": 4},
+}
+"""What each family is trained with."""
+
+ZERO: dict[str, Case] = {
+    f"ZeRO {stage}": {"mode": f"zero{stage}", "weights": "bfloat16", "ranks": 2}
+    for stage in (1, 2, 3)
+}
+BUCKET = 1_000_000
+"""Numbers in ZeRO's buffer for gradients; its default has more than these models."""
+
+FP8: dict[str, Case] = {
+    "FP8 (torchao, eager), one rank": MODES["one rank, bf16 weights"],
+    "FP8 (torchao, eager), FSDP2": MODES["FSDP2, 2 ranks"],
+}
+"""With Accelerate's FP8, whose casts are separate operators without compile."""
+
+DEEP: Case = {"num_hidden_layers": 8, "vocab_size": 1024}
+SHAPES: dict[str, Case] = {
+    "": {},
+    "no AC": {"ac": False, "sizes": DEEP, "batch": 4},
+    "many tokens": {"sizes": DEEP, "batch": 16, "length": 256},
+    "few tokens": {"batch": 1, "length": 32},
+    "accumulated": {"accumulated": 2},
+    "wide vocabulary": {"sizes": {"vocab_size": 16384}, "batch": 1, "length": 64},
+}
+"""What the Llama is trained with in every mode; the other families in the first two."""
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases."""
+    for family in FAMILIES:
+        for mode, given in MODES.items():
+            for name, shape in SHAPES.items():
+                if family == "llama" or name in ("", "no AC"):
+                    yield _case(family, mode, name, given | shape)
+    for mode, given in ZERO.items():
+        for name in ("", "no AC", "many tokens", "accumulated"):
+            yield _case("llama", mode, name, given | SHAPES[name])
+        yield _case("llama", mode, "4 ranks", given | {"ranks": 4})
+    for mode, given in FP8.items():
+        for name in ("", "no AC", "many tokens"):
+            fp8 = {"precision": "fp8"} | given | SHAPES[name]
+            yield _case("llama", mode, name, fp8)
+    tied = {"sizes": {"tie_word_embeddings": True}}
+    for family in ("llama", "qwen3"):
+        given = MODES["FSDP2, 2 ranks"] | tied
+        yield _case(family, "FSDP2, 2 ranks", "tied embeddings", given)
+
+
+def _case(family: str, mode: str, name: str, given: Case) -> Case:
+    sizes = SIZES | given.get("sizes", {})
+    fixed: Case = {"family": family, "optimizer": "adamw_torch_fused", "name": name}
+    if given["mode"].startswith("zero"):
+        fixed["bucket"] = BUCKET
+    return TYPED | given | fixed | {"sizes": sizes, "of": mode}
+
+
+def measured(python: str, drawn: Iterable[Case]) -> list[Case]:
+    """Return the cases with their peaks, by the real Trainer."""
+    lines = "".join(f"{json.dumps(case)}\n" for case in drawn)
+    done = subprocess.run(  # noqa: S603
+        [python, "-m", "benchmarks.hugging_face.step"],
+        input=lines,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        text=True,
+        check=True,
+    )
+    found = (line for line in done.stdout.splitlines() if line.startswith('{"'))
+    return [json.loads(line) for line in found]
+
+
+NEWEST = "1.15.0"
+KINDS = {"fsdp1": ("FSDP", 1), "fsdp2": ("FSDP", 2)}
+KINDS |= {case["mode"]: ("DEEPSPEED", 0) for case in ZERO.values()}
+
+
+def estimated(case: Case) -> dict[str, Any]:
+    """The peak that fp8tune estimates, its range, and the peak's moment [bytes]."""
+    kind, version = KINDS.get(case["mode"], ("MULTI_GPU", 0))
+    if case["ranks"] == 1 and not version:
+        kind = "NO"
+    deepspeed = f"""deepspeed:
+  zero_optimization:
+    stage: {case["mode"][-1]}
+    reduce_bucket_size: {BUCKET}
+    overlap_comm: false
+"""
+    fsdp = f"""fsdp_config:
+  fsdp_version: {version}
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+"""
+    launch = f"""distributed_type: '{kind}'
+mixed_precision: {case.get("precision", "bf16")}
+num_processes: {case["ranks"]}
+fp8_config:
+  backend: AO
+  enable_fsdp_float8_all_gather: false
+{fsdp if version else deepspeed if kind == "DEEPSPEED" else ""}"""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = case["sizes"] | {"model_type": case["family"]}
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        training = f"""model_name_or_path: {folder}
+dtype: {case["weights"]}
+bf16: {str("precision" not in case).lower()}
+per_device_train_batch_size: {case["batch"]}
+gradient_accumulation_steps: {case["accumulated"]}
+gradient_checkpointing: {str(case["ac"]).lower()}
+max_length: {case["length"]}
+optim: {case["optimizer"]}
+"""
+        (folder / "training.yaml").write_text(training, encoding="utf-8")
+        release = case.get("accelerate", NEWEST)
+        head = f"# fp8tune: with=training.yaml trainer=accelerate=={release}\n"
+        (folder / "launch.yaml").write_text(head + launch, encoding="utf-8")
+        target = Target(world_size=case["ranks"])
+        job = read_config(str(folder / "launch.yaml"), target).job
+        names = ("peak_gib", "low_gib", "high_gib")
+        found = {name: job[f"memory.{name}"] * 2**30 for name in names}
+        return found | {"at": job["memory.peak_at"]}
+
+
+def error(case: Case) -> float:
+    """How far the estimate is above the measured peak [ratio]."""
+    return float(estimated(case)["peak_gib"] / max(case["peaks"].values()) - 1)
+
+
+HEAD = """# Memory of Hugging Face's trainers
+
+Two steps of transformers' Trainer on the CPU against the estimate, written by
+`python -m benchmarks.hugging_face.memory`: small models of the families' architectures,
+all ranks real (gloo), live bytes at the peak. The error is that of the estimate: 2 %
+means that it is 2 % too high.
+
+| family | mode | Accelerate | runs | error, median | from | to |
+| --- | --- | --- | ---: | ---: | ---: | ---: |"""
+
+
+def table(found: list[Case]) -> str:
+    """The errors by family and mode, as a page."""
+    rows = [HEAD]
+    for family in FAMILIES:
+        mine = [case for case in found if case["family"] == family]
+        releases = sorted({case["accelerate"] for case in mine}, reverse=True)
+        for mode, release in product((*MODES, *ZERO, *FP8), releases):
+            errors = sorted(
+                error(case)
+                for case in mine
+                if (case["of"], case["accelerate"]) == (mode, release)
+            )
+            if errors:
+                middle = errors[len(errors) // 2]
+                ends = f"{errors[0]:+.1%} | {errors[-1]:+.1%}"
+                name = f"{family} | {mode} | {release}"
+                rows.append(f"| {name} | {len(errors)} | {middle:+.1%} | {ends} |")
+    return "\n".join(rows) + "\n"
+
+
+RECORDED = ROOT / "benchmarks" / "results" / "hf_memory.json"
+
+PUBLISHED = """
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+mixed_precision: bf16
+training:
+  model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
+  bf16: true
+  per_device_train_batch_size: 2
+  gradient_checkpointing: false
+  max_length: 128
+  optim: adamw_torch
+"""
+"""Accelerate's ``benchmarks/fsdp2`` at 16cb6eb8, a run on 8 H100 with release 1.8."""
+
+PUBLISHED_GIB = 4350 / 1024
+"""The largest sample of allocated memory in its plot, read to 50 MB."""
+
+PLOT = "https://github.com/huggingface/accelerate/tree/16cb6eb8/benchmarks/fsdp2"
+
+
+def predicted() -> float:
+    """The peak that fp8tune estimates for the published run [GiB]."""
+    known = trainer("accelerate==1.8.1")
+    loaded = known.load(parse(PUBLISHED.encode(), "x.yaml").values)
+    return float(known.job(loaded, Target("h100", 8))["memory.peak_gib"])
+
+
+def summary() -> str:
+    """What ``docs/accuracy.md`` says of these trainers."""
+    found = json.loads(RECORDED.read_text(encoding="utf-8"))
+    kinds = {"DDP and one rank": "ddp", "FSDP": "fsdp", "ZeRO": "zero"}
+    rows = []
+    for name, prefix in kinds.items():
+        errors = sorted(error(c) for c in found if c["mode"].startswith(prefix))
+        middle = errors[len(errors) // 2]
+        rows.append(
+            f"| {name} | {len(errors)} | {middle:+.1%} | {errors[0]:+.1%} | "
+            f"{errors[-1]:+.1%} |"
+        )
+    rows_text = "\n".join(rows)
+    return f"""{SUMMARY}
+
+| weights | runs | median error | lowest | highest |
+| --- | ---: | ---: | ---: | ---: |
+{rows_text}
+
+The only published peak whose settings are known is [Accelerate's own with
+FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are
+predicted."""
+
+
+SUMMARY = """\
+Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
+was measured on the CPU, with small models of the real architectures on up to 4 ranks
+([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
+are wider than these errors, because a CPU does not show the workspaces of kernels."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, compare, and print the errors."""
+    parser = argparse.ArgumentParser(prog="hugging_face.memory", description=__doc__)
+    parser.add_argument("python", nargs="?", help="a Python that has the trainer")
+    parser.add_argument("--only", default="", help="modes whose name contains this")
+    parser.add_argument("--measured", type=Path, help="what was measured before")
+    parser.add_argument("--output", type=Path, help="where to keep the figures")
+    options = parser.parse_args(arguments)
+    if not options.python and not options.measured:
+        parser.error("give PYTHON, or --measured")
+    found: list[Case] = []
+    if options.measured:
+        found += json.loads(options.measured.read_text(encoding="utf-8"))
+    if options.python:
+        drawn = (case for case in cases() if options.only in case["of"])
+        found += measured(options.python, drawn)
+    for case in found:
+        one = estimated(case)
+        peak = max(case["peaks"].values())
+        moment = max(case["peaks"], key=case["peaks"].get)
+        print(
+            f"{case['family']:8} {case['of']:24} {case['name']:16} {peak / 1e6:8.1f} MB"
+            f" {one['peak_gib'] / peak - 1:+7.1%}  {moment}, {one['at']}"
+        )
+    print(table(found))
+    if options.output:
+        folder: Path = options.output
+        lines = ",\n".join(json.dumps(case) for case in found)
+        (folder / "hf_memory.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        (folder / "hf_memory.md").write_text(table(found), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,247 @@
+"""Memory of Hugging Face's trainers against the real Trainer and published runs."""
+
+import json
+
+import pytest
+
+from benchmarks.hugging_face.memory import (
+    PUBLISHED_GIB,
+    cases,
+    estimated,
+    predicted,
+)
+from fp8tune.formats import parse
+from fp8tune.job import Target, Unknown
+from fp8tune.trainers.local_model import _published, sizes
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+LLAMA = """
+distributed_type: {mode}
+mixed_precision: {precision}
+num_processes: 8
+fp8_config:
+  backend: {engine}
+training:
+  model_name_or_path: {model}
+  dtype: bfloat16
+  bf16: false
+  per_device_train_batch_size: 2
+  gradient_checkpointing: false
+  max_length: 1024
+"""
+
+
+def job(text, name="accelerate==1.15.0", gpu="h100", ranks=8):
+    """The job of a config."""
+    known = trainer(name)
+    loaded = known.load(parse(text.encode(), "x.yaml").values)
+    return known.job(loaded, Target(gpu, ranks))
+
+
+def accelerate(
+    precision="fp8", engine="AO", model="Qwen/Qwen2.5-1.5B", mode="MULTI_GPU"
+):
+    given = {"precision": precision, "engine": engine, "model": model, "mode": mode}
+    return job(LLAMA.format(**given))
+
+
+@pytest.fixture(scope="module")
+def measured(repository):
+    path = repository / "benchmarks" / "results" / "hf_memory.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_estimate_is_within_its_range_of_the_real_trainer(measured):
+    names = {(case["family"], case["of"], case["name"]) for case in measured}
+    assert names == {(case["family"], case["of"], case["name"]) for case in cases()}
+    for case in measured:
+        found, peak = estimated(case), max(case["peaks"].values())
+        assert found["low_gib"] <= peak <= found["high_gib"], case
+
+
+def test_a_published_run_on_gpus():
+    assert predicted() == pytest.approx(PUBLISHED_GIB, rel=0.03)
+
+
+# TransformerEngine#1429: FP8 through Accelerate took more memory than 16 bit
+def test_transformer_engine_takes_more_memory_than_bf16():
+    fp8, bf16 = accelerate("fp8", "TE"), accelerate("bf16", "TE")
+    assert fp8["memory.peak_gib"] > 1.05 * bf16["memory.peak_gib"]
+    (reason,) = fp8["fp8.reasons"]
+    assert "FP8 copies of the weights" in reason
+
+
+# accelerate#2597 and #1647: the example, of BERT's size, was slower in FP8
+def test_small_models_do_not_gain(tmp_path):
+    bert = {
+        "model_type": "llama",
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "vocab_size": 28996,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(bert))
+    found = accelerate("fp8", "TE", model=str(tmp_path))
+    assert found["fp8.pays"] == "no"
+    assert "slower in FP8" in found["fp8.reasons"][0]
+
+
+def test_without_compile_torchao_does_not_pay():
+    found = accelerate()
+    assert (found["fp8.pays"], found["fp8.reasons"][0]) == (
+        "no",
+        "without compile each cast is a separate kernel",
+    )
+
+
+AXOLOTL = """
+base_model: meta-llama/Llama-3.2-3B
+sequence_len: 512
+micro_batch_size: 16
+fp8: true
+torch_compile: true
+fp8_enable_fsdp_float8_all_gather: true
+fsdp_version: 2
+fsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, reshard_after_forward: true}
+"""
+
+
+def test_the_published_gain_of_axolotl_is_in_the_range():
+    """About 1.10 (docs/mixed_precision.qmd, examples/llama-3/3b-fp8-fsdp2.yaml)."""
+    found = job(AXOLOTL, "axolotl==0.19.0")
+    assert found["speed.fp8_gain_low"] <= 1.10 <= found["speed.fp8_gain"]
+
+
+LLAMA_FACTORY = """
+model_name_or_path: {model}
+do_train: true
+stage: sft
+finetuning_type: {kind}
+cutoff_len: 2048
+bf16: true
+output_dir: o
+"""
+
+
+@each(
+    ("name", "text", "missing"),
+    [
+        ("axolotl==0.19.0", AXOLOTL + "adapter: lora\n", "model.adapter"),
+        (
+            "axolotl==0.19.0",
+            AXOLOTL + "plugins: [axolotl.integrations.liger.LigerPlugin]\n",
+            "logit_bytes.fused",
+        ),
+        ("axolotl==0.19.0", AXOLOTL + "deepspeed: d.json\n", "memory.parallel"),
+        (
+            "llamafactory==0.9.5",
+            LLAMA_FACTORY.format(model="Qwen/Qwen3-8B", kind="lora"),
+            "model.adapter",
+        ),
+        (
+            "llamafactory==0.9.5",
+            LLAMA_FACTORY.format(model="me/mine", kind="full"),
+            "model.sizes",
+        ),
+        (
+            "accelerate==1.15.0",
+            LLAMA.split("training:")[0].format(
+                mode="NO", precision="bf16", engine="AO"
+            ),
+            "model.unnamed",
+        ),
+    ],
+)
+def test_what_no_estimate_covers_is_named(name, text, missing):
+    with pytest.raises(Unknown) as error:
+        _ = job(text, name)["memory.peak_gib"]
+    assert error.value.args[0] == missing
+
+
+def test_a_mixture_of_experts_has_a_lower_bound():
+    text = LLAMA_FACTORY.format(model="Qwen/Qwen3-30B-A3B", kind="full")
+    found = job(text, "llamafactory==0.9.5", ranks=1)
+    assert found["memory.fit"] == "out-of-memory"
+    assert found["memory.least_gib"] > 400
+
+
+# What the models' pages say of their parameters
+PARAMETERS = {
+    "meta-llama/Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.2-1B": 1_235_814_400,
+    "meta-llama/Llama-3.2-3B": 3_212_749_824,
+    "meta-llama/Llama-2-7b-hf": 6_738_415_616,
+    "mistralai/Mistral-7B-v0.1": 7_241_732_096,
+    "mistralai/Mistral-7B-v0.3": 7_248_023_552,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+    "mistralai/Mixtral-8x22B-v0.1": 140_620_634_112,
+    "Qwen/Qwen2.5-0.5B": 494_032_768,
+    "Qwen/Qwen2.5-1.5B": 1_543_714_304,
+    "Qwen/Qwen2.5-3B": 3_085_938_688,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen2.5-14B": 14_770_033_664,
+    "Qwen/Qwen2.5-32B": 32_763_876_352,
+    "Qwen/Qwen2.5-72B": 72_706_203_648,
+    "Qwen/Qwen3-8B": 8_190_735_360,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": 1_100_048_384,
+    "HuggingFaceTB/SmolLM2-135M": 134_515_008,
+    "HuggingFaceTB/SmolLM2-1.7B": 1_711_376_384,
+}
+
+
+@each(("name", "count"), PARAMETERS.items())
+def test_parameters_of_known_models(name, count):
+    """Biases of Qwen2 and norms of queries and keys are not counted."""
+    found = accelerate(model=name)["params.decoder"]
+    assert found == pytest.approx(count, rel=2e-4)
+
+
+CONFIG_KEYS = {
+    "dim": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "vocab": "vocab_size",
+    "norm_eps": "rms_norm_eps",
+    "tied": "tie_word_embeddings",
+    "experts": "num_experts",
+    "top_k": "num_experts_per_tok",
+    "family": "model_type",
+}
+
+
+@each("name", sorted({model["names"][0] for model in _published().values()}))
+def test_a_local_folder_says_the_same_as_the_table(name, tmp_path):
+    known = sizes(name)
+    config = {key: known[field] for field, key in CONFIG_KEYS.items() if field in known}
+    wide = (
+        "intermediate_size"
+        if "ffn" in known or known["family"] == "mixtral"
+        else "moe_intermediate_size"
+    )
+    config |= {wide: known.get("ffn") or known["expert"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    same = known.keys() - {"names", "source", "rope_theta"}
+    found = sizes(str(tmp_path))
+    assert {key: found.get(key) for key in same} == {key: known[key] for key in same}
+
+
+@each(
+    ("config", "missing"),
+    [
+        ({"model_type": "gemma"}, "model.family"),
+        ({"model_type": "llama"}, "model.sizes"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": [0]}, "model.sizes"),
+        ({"model_type": "llama", "hidden_size": True}, "model.sizes"),
+        ({"model_type": "llama", "hidden_size": 10**30}, "model.sizes"),
+    ],
+)
+def test_a_model_that_is_not_known(config, missing, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Unknown) as error:
+        sizes(str(tmp_path))
+    assert error.value.args[0] == missing
