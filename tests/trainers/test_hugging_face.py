@@ -176,6 +176,27 @@ def test_what_no_estimate_covers_is_named(name, text, missing):
     assert error.value.args[0] == missing
 
 
+FSDP2 = LLAMA.format(mode="FSDP", precision="bf16", engine="AO", model=QWEN) + (
+    "fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n"
+)
+FULL = LLAMA_FACTORY.format(model=QWEN, kind="full")
+PURE = FULL.replace("bf16:", "pure_bf16:")
+WEIGHTS = [
+    ("accelerate==1.15.0", FSDP2, 4),
+    ("accelerate==1.13.0", FSDP2, 2),  # its cast to fp32 is lost
+    ("axolotl==0.19.0", AXOLOTL, 2),
+    ("axolotl==0.19.0", AXOLOTL.replace("version: 2", "version: 1"), 4),
+    ("llamafactory==0.9.5", FULL + "fsdp: full_shard auto_wrap\n", 4),
+    ("llamafactory==0.9.5", PURE + "fsdp: full_shard auto_wrap\n", 2),
+]
+
+
+@each(("name", "text", "size"), WEIGHTS)
+def test_bytes_of_the_weights(name, text, size):
+    found = job(text, name)
+    assert (found["weight_bytes"], found["optimizer_bytes"]) == (size, 2 * size)
+
+
 def test_a_mixture_of_experts_has_a_lower_bound():
     text = LLAMA_FACTORY.format(model="Qwen/Qwen3-30B-A3B", kind="full")
     found = job(text, "llamafactory==0.9.5", ranks=1)

@@ -183,6 +183,11 @@ def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
     return Words("fsdp2" if version == "2" else "fsdp1")
 
 
+def fsdp_upcasts(pure_bf16: Any) -> bool:
+    """Whether FSDP casts the weights to fp32: with mixed precision."""
+    return not pure_bf16
+
+
 def lengths_vary(stage: Any, packing: Any, neat_packing: Any) -> bool:
     """Whether batches may be shorter than ``cutoff_len``: pretraining packs."""
     return not (packing or neat_packing or (stage == "pt" and packing is None))
