@@ -12,7 +12,6 @@ transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -311,8 +310,11 @@ OPTIONS = {"AO": AO_OPTIONS, "TE": tuple(TE_OPTIONS), "MSAMP": ("opt_level",)}
 
 
 OVERRIDE = "override_linear_precision"
-GONE = {OVERRIDE: "2.1", "interval": "2.3"}
+GONE = {OVERRIDE: ("2.1", 2.01), "interval": ("2.3", 2.03)}
 """Options of a recipe, and the release of Transformer Engine that removed each."""
+
+NEW = 9.0
+"""Stands for the release of a new installation."""
 
 
 def options_of_others(job: Job, fp8_backend: str) -> str:
@@ -338,33 +340,23 @@ def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
     return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def transformer_engine_release() -> str:
-    """Release of Transformer Engine; unknown if no file beside the config pins it."""
-    raise Unknown("transformer_engine_release")
-
-
 def te_option_gone(
-    job: Job, overrides_unreadable: bool, transformer_engine_release: str = "9"
+    job: Job, overrides_unreadable: bool, te_version: float = NEW
 ) -> str:
-    """The option that recipes of Transformer Engine no longer have, in a new install.
+    """The option that the recipes of this release of Transformer Engine lack.
 
-    Or in the release that a file beside the config pins.
+    Without a known release those of a new installation.
     """
-    release = _numbers(transformer_engine_release)
-    for name, first in GONE.items():
+    for name, (_, first) in GONE.items():
         readable = name != OVERRIDE or not overrides_unreadable
-        if readable and _differs(job, name) and release >= _numbers(first):
+        if readable and _differs(job, name) and te_version >= first:
             return Words(f"fp8_config.{name}")
     return Words("")
 
 
-def _numbers(release: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", release)[:2]]
-
-
 def te_option_until(te_option_gone: str) -> str:
     """The first release of Transformer Engine without the option."""
-    return Words(GONE[te_option_gone.removeprefix("fp8_config.")])
+    return Words(GONE[te_option_gone.removeprefix("fp8_config.")][0])
 
 
 def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
