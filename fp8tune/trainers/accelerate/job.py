@@ -86,7 +86,7 @@ def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
     """The FP8 library that is used: without a name torchao, if it is installed."""
     if fp8_backend not in ("", "NO"):
         return Words(fp8_backend)
-    return Words(known("fp8_backend", (torchao_release and "AO") or None))
+    return Words(known("fp8_backend", "AO" if torchao_release else None))
 
 
 def torchao(fp8_engine: str) -> bool:
