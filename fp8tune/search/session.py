@@ -418,6 +418,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
             world_size_warning(config),
         )
         yield from filter(None, notes)
+        yield from prepared.plan.notes
     if prepared.start.note:
         yield prepared.start.note
     if count := len(study.trials):
