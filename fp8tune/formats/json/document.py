@@ -160,9 +160,9 @@ class Document:
         return self._scanner.comments
 
     def comments(self) -> Iterator[Span]:
-        """The comments that begin with ``#``, to the end of the line."""
+        """The comments that begin with ``#`` or ``//``, to the end of the line."""
         for start, end in self._scanner.comments:
-            if self.text.startswith("#", start):
+            if self.text.startswith(("#", "//"), start):
                 yield start, end
 
     def read(self, text: str) -> dict[str, Any]:
