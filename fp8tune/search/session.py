@@ -184,6 +184,11 @@ def _search(
             lambda: prepared.search(options, watch.event), prepared.pool, watch, stop
         )
     stop.searching, stopped = False, stop.asked
+    alone = prepared.machine and not options.has_workers
+    if alone and not (outcome.trials or stopped):
+        raise CannotSearch(
+            f"--budget {options.budget} ended before a trial began; try --budget 2h"
+        )
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     written, unwritten = Written(""), ""
     try:
