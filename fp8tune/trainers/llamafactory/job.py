@@ -24,6 +24,11 @@ def is_run(do_train: Any) -> bool:
     return bool(do_train)
 
 
+def config_format() -> str:
+    """Format of the file: ``yaml`` or ``json``; lint knows it."""
+    raise Unknown("config_format")
+
+
 def transformers_release() -> str:
     """Release of transformers; unknown if no file beside the config pins it."""
     raise Unknown("transformers")
