@@ -193,7 +193,7 @@ def fsdp_upcasts(pure_bf16: Any) -> bool:
     return not pure_bf16
 
 
-def may_be_short(stage: Any, packing: Any, neat_packing: Any) -> bool:
+def samples_may_be_shorter(stage: Any, packing: Any, neat_packing: Any) -> bool:
     """Whether batches may be shorter than ``cutoff_len``: pretraining packs."""
     return not (packing or neat_packing or (stage == "pt" and packing is None))
 
