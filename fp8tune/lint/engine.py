@@ -174,6 +174,8 @@ class _Case:
             from fp8tune.trainers.packages import add_releases
 
             add_releases(self.loaded, known, path)
+        if len(known.about.formats) > 1:
+            self.loaded.values["config_format"] = document.format
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
