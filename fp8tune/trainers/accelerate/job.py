@@ -445,7 +445,7 @@ def scaled_half_weights(
     return half and bool(training_fp16) and not training_use_peft
 
 
-def lengths_vary(
+def any_length(
     micro_batch: Any,
     trl_arguments: bool,
     training_packing: Any = None,
