@@ -164,7 +164,7 @@ bf16: {str("precision" not in case).lower()}
 per_device_train_batch_size: {case["batch"]}
 gradient_accumulation_steps: {case["accumulated"]}
 gradient_checkpointing: {str(case["ac"]).lower()}
-max_length: {case["length"]}
+max_seq_length: {case["length"]}
 optim: {case["optimizer"]}
 """
         (folder / "training.yaml").write_text(training, encoding="utf-8")
@@ -225,7 +225,7 @@ training:
   bf16: true
   per_device_train_batch_size: 2
   gradient_checkpointing: false
-  max_length: 128
+  max_seq_length: 128
   optim: adamw_torch
 """
 """Accelerate's ``benchmarks/fsdp2`` at 16cb6eb8, a run on 8 H100 with release 1.8."""
@@ -262,9 +262,9 @@ def summary() -> str:
 | --- | ---: | ---: | ---: | ---: |
 {rows_text}
 
-The only published peak whose settings are known is [Accelerate's own with
-FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are
-predicted."""
+The only published peak that we found with its settings is [Accelerate's own with
+FSDP2]({PLOT})
+on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are predicted."""
 
 
 SUMMARY = """\

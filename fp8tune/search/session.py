@@ -184,6 +184,11 @@ def _search(
             lambda: prepared.search(options, watch.event), prepared.pool, watch, stop
         )
     stop.searching, stopped = False, stop.asked
+    alone = prepared.machine and not options.has_workers
+    if alone and not (outcome.trials or stopped):
+        raise CannotSearch(
+            f"--budget {options.budget} ended before a trial began; try --budget 2h"
+        )
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     written, unwritten = Written(""), ""
     try:
@@ -418,6 +423,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
             world_size_warning(config),
         )
         yield from filter(None, notes)
+        yield from prepared.plan.notes
     if prepared.start.note:
         yield prepared.start.note
     if count := len(study.trials):

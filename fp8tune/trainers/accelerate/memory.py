@@ -119,3 +119,31 @@ def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -
     """Bytes per parameter of the weights as the script loads them, if a key says it."""
     name = str(training_dtype or training_torch_dtype).removeprefix("torch.")
     return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
+
+
+def lengths_vary(training_packing: Any = None) -> bool:
+    """Whether batches may be shorter than the longest sequence: not packed."""
+    return not training_packing
+
+
+def own_loss(training_max_length: Any = None, trl_arguments: bool = False) -> bool:
+    """Whether TRL's trainer computes the loss, not transformers'.
+
+    Its releases differ: 0.24 copies the logits for its metrics, 1.16 never builds them
+    (trainer/sft_trainer.py).
+    """
+    return bool(trl_arguments or training_max_length)
+
+
+def logit_bytes(own_loss: bool) -> int:
+    """Bytes per token and vocabulary entry in the backward pass of the loss."""
+    if own_loss:
+        raise Unknown("logit_bytes.trl", 0)
+    return 12
+
+
+def new_logit_bytes(own_loss: bool) -> int:
+    """Bytes per token and vocabulary entry at the end of the forward pass."""
+    if own_loss:
+        raise Unknown("logit_bytes.trl", 0)
+    return 10

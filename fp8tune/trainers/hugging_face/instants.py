@@ -7,7 +7,8 @@ gather and reduce in other groups here, and the range of the peak.
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.job import Unknown, Words
+from fp8tune.facts.memory.fit import least_peak_gib
+from fp8tune.job import Job, Unknown, Words
 
 BF16, FP32 = 2, 4
 
@@ -168,9 +169,25 @@ def estimate_family(sharded: bool, zero_stage: int, te_recipe: str = "") -> str:
     return Words("fsdp" if sharded else "ddp")
 
 
-def memory_low_gib(memory_peak_gib: float, estimate_family: str) -> float:
+def memory_least_peak_gib(
+    job: Job, lengths_vary: bool, memory_peak_gib: float | None = None
+) -> float:
+    """The peak with samples as short as they may be, or what is modelled of it [GiB].
+
+    Without packing a batch is as long as its longest sample, which no file says.
+    """
+    shortest = job.with_values({"block_tokens": 1}) if lengths_vary else job
+    if memory_peak_gib is None:
+        return least_peak_gib(shortest)
+    return float(shortest["memory.peak_gib"])
+
+
+def memory_low_gib(
+    memory_peak_gib: float, memory_least_peak_gib: float, estimate_family: str
+) -> float:
     """Lower end of the peak's band [GiB]."""
-    return memory_peak_gib * (1 - BANDS[estimate_family][0])
+    least = min(memory_peak_gib, memory_least_peak_gib)
+    return least * (1 - BANDS[estimate_family][0])
 
 
 def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
