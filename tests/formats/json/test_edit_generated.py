@@ -3,18 +3,13 @@
 import copy
 import json
 
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.formats.json.document import parse
+from tests.formats.generated import SLOWLY, at, edited, keys_of, tables_of
 from tests.formats.toml.values import walk
 
-SLOWLY = settings(
-    max_examples=150,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 NAMES = st.sampled_from(["a", "b", "zz", "x y", "é", "c.d"])
 SCALARS = st.one_of(
     st.none(),
@@ -46,20 +41,6 @@ def documents(draw):
     return draw(REMARKS) + text + draw(st.sampled_from(["", "\n"])), values
 
 
-def at(values, path):
-    for part in path:
-        values = values[part]
-    return values
-
-
-def keys_of(values):
-    return [path for path, _ in walk(values) if isinstance(path[-1], str)]
-
-
-def tables_of(values):
-    return [(), *(path for path, value in walk(values) if isinstance(value, dict))]
-
-
 def canonical(values):
     return json.dumps(values, sort_keys=True)
 
@@ -74,21 +55,9 @@ def is_json(text):
 
 def check(text, expected, name, *arguments):
     """Do an edit, unless it is refused: the values are these, all other bytes stay."""
-    document = parse(text.encode())
-    try:
-        made = getattr(document, name)(*arguments)
-        edits = in_order([made] if isinstance(made, Edit) else made)
-    except CannotEdit:
-        assume(False)
-    after = apply(text, edits)
+    _, after = edited(parse(text.encode()), name, *arguments)
     assert canonical(parse(after.encode()).values) == canonical(expected)
     assert not is_json(text) or is_json(after)
-    shift = end = 0
-    for edit in edits:
-        assert after[end + shift : edit.start + shift] == text[end : edit.start]
-        shift += len(edit.text) - (edit.end - edit.start)
-        end = edit.end
-    assert after[end + shift :] == text[end:]
     for remark in ("# a remark", "// other", "// c"):
         assert after.count(remark) == text.count(remark)
 

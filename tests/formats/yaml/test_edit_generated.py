@@ -3,19 +3,14 @@
 import copy
 
 import yaml
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.formats.yaml.document import parse
-from fp8tune.formats.yaml.edit import move_key, remove_key, rename_key, set_values
+from tests.formats.generated import SLOWLY, at, edited
+from tests.formats.toml.values import walk
 from tests.formats.yaml.writer import documents
 
-SLOWLY = settings(
-    max_examples=100,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 NAMES = st.sampled_from(["zz", "a", "b", "on", "x y", "1"])
 VALUES = st.one_of(
     st.none(),
@@ -30,14 +25,6 @@ VALUES = st.one_of(
 )
 
 
-def walk(values, path=()):
-    items = values.items() if isinstance(values, dict) else enumerate(values)
-    for key, value in items:
-        yield (*path, key), value
-        if isinstance(value, (dict, list)):
-            yield from walk(value, (*path, key))
-
-
 def loaded(text):
     """What the trainer reads, where keys are strings as ours are."""
     values = yaml.safe_load(text)
@@ -50,36 +37,20 @@ class _NoAliases(yaml.SafeDumper):
         return True
 
 
-def at(values, path):
-    for part in path:
-        values = values[part]
-    return values
-
-
 def draw_path(data, values, *, keys=False):
     paths = [p for p, _ in walk(values) if not keys or isinstance(p[-1], str)]
     assume(paths)
     return data.draw(st.sampled_from(paths))
 
 
-def tried(text, edit, *arguments):
-    """The values after an edit, unless it is refused; every other byte stays."""
+def tried(text, name, *arguments):
+    """The values after an edit, unless it is refused; no comment is lost."""
     document = parse(text.encode())
-    try:
-        made = edit(document, *arguments)
-        edits = in_order([made] if isinstance(made, Edit) else made)
-    except CannotEdit:
-        assume(False)
-    after = apply(document.text, edits)
-    check_the_rest(document, edits, after)
-    return yaml.safe_load(after)
-
-
-def check_the_rest(document, edits, after):
-    """No comment is lost."""
+    _, after = edited(document, name, *arguments)
     before = [document.text[slice(*span)] for span in document.comments()]
     left = [after[slice(*span)] for span in parse(after.encode()).comments()]
     assert sorted(left) == sorted(before)
+    return yaml.safe_load(after)
 
 
 @SLOWLY
@@ -103,7 +74,7 @@ def test_a_value_that_is_set_is_the_only_change(text, value, data):
     expected = loaded(text)
     path = draw_path(data, expected)
     at(expected, path[:-1])[path[-1]] = value
-    said = tried(text, lambda document: set_values(document, {path: value}))
+    said = tried(text, "set_values", {path: value})
     assert said == expected
 
 
@@ -122,7 +93,7 @@ def test_a_key_that_is_added_is_the_only_change(text, name, value, data):
         assume(isinstance(place, (dict, list)))
     assume(isinstance(place, dict) and name not in place)
     place[name] = value
-    said = tried(text, lambda document: set_values(document, {path: value}))
+    said = tried(text, "set_values", {path: value})
     assert said == expected
 
 
@@ -133,7 +104,7 @@ def test_a_name_that_is_given_is_the_only_change(text, name, data):
     path = draw_path(data, expected, keys=True)
     table = at(expected, path[:-1])
     table[name] = table.pop(path[-1])
-    assert tried(text, rename_key, path, name) == expected
+    assert tried(text, "rename_key", path, name) == expected
 
 
 @SLOWLY
@@ -142,7 +113,7 @@ def test_a_key_that_is_removed_is_the_only_change(text, data):
     expected = loaded(text)
     path = draw_path(data, expected, keys=True)
     del at(expected, path[:-1])[path[-1]]
-    assert tried(text, remove_key, path) == expected
+    assert tried(text, "remove_key", path) == expected
 
 
 @SLOWLY
@@ -154,4 +125,4 @@ def test_a_key_that_is_moved_is_the_only_change(text, name, data):
     table = data.draw(st.sampled_from([t for t in tables if t[: len(path)] != path]))
     value = at(expected, path[:-1]).pop(path[-1])
     at(expected, table)[name] = value
-    assert tried(text, move_key, path, (*table, name)) == expected
+    assert tried(text, "move_key", path, (*table, name)) == expected
