@@ -75,6 +75,7 @@ from fp8tune.search.start_workers import (
     is_remote,
     new_study_note,
     starter_of,
+    with_worker,
 )
 from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, errors_of
@@ -246,6 +247,7 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
+    options = with_worker(options)
     if options.has_workers:
         check_workers(options)
     machine = TrialMachine(options.device)

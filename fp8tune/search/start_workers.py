@@ -35,6 +35,20 @@ def is_remote(options: SearchOptions) -> bool:
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
 
 
+def with_worker(options: SearchOptions) -> SearchOptions:
+    """Return the options with one worker, if the study is where others reach it too.
+
+    Another folder or machine may search a study of a database, or of a journal that
+    ``--storage`` names. The lock of a study's folder does not hold there; the lease of
+    workers does. SQLite takes no workers, and a replay has none.
+    """
+    is_own = not options.storage or options.storage.startswith("sqlite")
+    if is_own or options.has_workers or options.runner == "replay":
+        return options
+    say("one worker runs the trials, as others may search a study of this storage too")
+    return options._replace(workers=1)
+
+
 def check_workers(options: SearchOptions) -> None:
     """Raise ``CannotSearch`` for options with which several processes cannot work."""
     most_s = max(BEAT_S, int(options.budget_s * UNNOTICED / MISSED))

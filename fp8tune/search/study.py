@@ -319,7 +319,11 @@ def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     if name in optuna.get_all_study_names(storage):
         return optuna.load_study(study_name=name, storage=storage, sampler=sampler)
     return optuna.create_study(
-        storage=storage, study_name=name, direction="maximize", sampler=sampler
+        storage=storage,
+        study_name=name,
+        direction="maximize",
+        sampler=sampler,
+        load_if_exists=True,  # another folder may create it at the same time
     )
 
 

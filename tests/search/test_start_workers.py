@@ -3,8 +3,13 @@
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.options import SearchOptions
-from fp8tune.search.start_workers import check_workers, how_to_join, new_study_note
+from fp8tune.search.options import NO_WORKERS, SearchOptions
+from fp8tune.search.start_workers import (
+    check_workers,
+    how_to_join,
+    new_study_note,
+    with_worker,
+)
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
@@ -29,6 +34,22 @@ def test_a_lost_worker_is_noticed_in_a_tenth_of_the_budget(budget, heartbeat, mo
         check_workers(options)
     noticed = f"--heartbeat {heartbeat}: a lost worker would be noticed {most}"
     assert str(error.value) == noticed
+
+
+@each(
+    ("asked", "workers"),
+    [
+        ({"storage": "postgresql://db/tuning"}, 1),
+        ({"storage": "/shared/x.journal"}, 1),
+        ({"storage": "postgresql://db/tuning", "workers": 0}, 0),
+        ({"storage": "postgresql://db/tuning", "gpus": "0,1"}, NO_WORKERS),
+        ({"storage": "postgresql://db/tuning", "runner": "replay"}, NO_WORKERS),
+        ({"storage": "sqlite:///x.db"}, NO_WORKERS),
+        ({}, NO_WORKERS),
+    ],
+)
+def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
+    assert with_worker(SearchOptions("a.toml", "2h", **asked)).workers == workers
 
 
 @each(
