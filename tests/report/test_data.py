@@ -472,3 +472,5 @@ def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
         assert summarize(folder).state == "running"
         assert read_report(load_study(folder)).is_running
     assert summarize(folder).state == "stopped"
+    one.end()  # a worker brought it to its end
+    assert summarize(folder).state == "answer not written"
