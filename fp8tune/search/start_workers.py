@@ -22,7 +22,7 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.saved_study import described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study
+from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.workers import NoStarter, Starter, say
 from fp8tune.studies import has_journal, within
 
@@ -70,8 +70,13 @@ def new_study_note(study: Study, options: SearchOptions) -> str:
     """Return why an earlier study of this config is not continued, ``""`` without one.
 
     Its workers ran on other machines and those of this search do not, or the other way
-    round.
+    round; or it is in another storage, and has the same folder.
     """
+    if study.process == 0 and os.path.exists(os.path.join(study.folder, EXPORT)):
+        return (
+            "a new study: the same search had another --storage, and its report in "
+            f"{study.folder} will be replaced"
+        )
     own, stem = study.about, study.name.rpartition("-")[0]
     for folder in within(options.studies):
         name = os.path.basename(folder)
