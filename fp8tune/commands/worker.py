@@ -8,7 +8,7 @@ import click
 
 from fp8tune.cli import Failure, need
 from fp8tune.extras import SEARCH, TRIALS
-from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
+from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find, has_journal
 
 
 @click.command("worker", short_help="Measure trials of a running search.")
@@ -46,6 +46,8 @@ def command(storage: str, study: str) -> int:
     try:
         if not storage:
             folder = find(study, FOLDER)
+            if not has_journal(folder):
+                raise Failure(f"{folder}: no study.journal in it; give its --storage")
             storage, study = os.path.join(folder, JOURNAL), os.path.basename(folder)
         return work(storage, study)
     except (CannotSearch, NoStudy) as error:

@@ -114,6 +114,18 @@ def test_a_study_of_the_same_folder_in_another_storage_is_named(tmp_path):
     assert new_study_note(own, options) == ""
 
 
+def test_a_worker_that_finds_no_study_says_what_is_missing(fp8tune, project, tmp_path):
+    project({"a.toml": ""})
+    assert "no study a in " in fp8tune("worker", "--study", "a").err
+    (tmp_path / ".fp8tune/a-1").mkdir(parents=True)
+    done = fp8tune("worker", "--study", "a")
+    message = ".fp8tune/a-1: no study.journal in it; give its --storage"
+    assert (done.code, done.err) == (2, f"fp8tune: {message}\n")
+    study(".fp8tune/a-2", [])
+    done = fp8tune("worker", "--study", "a-2")
+    assert "study a-2 takes no workers" in done.err
+
+
 def test_workers_that_cannot_be_started_leave_no_study(
     fp8tune, project, tmp_path, monkeypatch
 ):
