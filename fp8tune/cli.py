@@ -122,6 +122,16 @@ def _assume_installed(context: click.Context, _: click.Parameter, asked: bool) -
         context.with_resource(assuming(installed()))
 
 
+with_option = click.option(
+    "--with",
+    "beside",
+    multiple=True,
+    metavar="FILE",
+    help="Another file of the same job, e.g. the training arguments beside an "
+    "Accelerate launch file.",
+)
+"""``--with``: the other files of a job."""
+
 installed_option = click.option(
     "--installed",
     is_flag=True,
@@ -216,6 +226,7 @@ def read_config(
     gpus_per_node: int = 0,
     overrides: tuple[str, ...] = (),
     trainer: str = "",
+    beside: tuple[str, ...] = (),
 ) -> Config:
     """Return the config that a command line names; raises ``Failure``."""
     from fp8tune.formats.document import Unreadable
@@ -229,7 +240,7 @@ def read_config(
         raise Failure(wrong)
     try:
         target = asked(gpu, world_size, gpus_per_node)
-        return config.read_config(path, target, overrides, trainer)
+        return config.read_config(path, target, overrides, trainer, beside)
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
     except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:

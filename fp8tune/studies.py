@@ -12,6 +12,8 @@ JOURNAL = "study.journal"
 """The file that holds a study, unless it lies in another storage."""
 MOST_FOLDERS = 20_000
 """Folders that are looked through for studies at most."""
+MOST = 200
+"""Studies that are looked at as earlier ones of a search, the newest first."""
 SHOWN = 5
 """Studies that a message names."""
 
@@ -80,6 +82,16 @@ def within(folder: str) -> list[str]:
     except OSError:
         return []
     return [os.path.join(folder, name) for name in names]
+
+
+def newest(folder: str) -> list[str]:
+    """Return the folders of the ``MOST`` studies in a folder last written."""
+    folders = within(folder)
+    try:
+        times = {folder: os.stat(folder).st_mtime for folder in folders}
+    except OSError:
+        return []
+    return sorted(folders, key=lambda folder: (-times[folder], folder))[:MOST]
 
 
 def has_journal(folder: str) -> bool:

@@ -61,6 +61,7 @@ ALLOWED = {
         "formats",
         "atomic",
         "_index",
+        "_index_not_toml",
     ),
     "estimate": (
         "estimate",

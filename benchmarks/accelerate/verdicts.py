@@ -8,6 +8,7 @@ instead, and compares what fp8tune says of FP8 with what the set-up of a script 
 tiny model ends with: ``Float8Linear`` modules or none, or an error. There fp8tune may
 say nothing; that is counted apart. Transformer Engine and MS-AMP are not installed.
 
+``--installed torchao=0.18.0`` stands for what fp8tune reads with ``--installed``.
 ``--output FILE`` adds the verdicts to a file of JSON lines (gzip), and ``--verdicts
 FILE`` compares with those that were kept. Exit code 0: all agree; 1: some do not.
 """
@@ -31,6 +32,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
+from fp8tune.trainers.packages import add_releases, assuming
 from fp8tune.trainers.trainer import trainer
 
 DEVICE = ("is not supported on your device", "No module named", "timeout")
@@ -50,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verdicts", type=Path, help="verdicts that were kept")
     parser.add_argument("--output", type=Path, help="where to add the verdicts")
+    parser.add_argument("--installed", action="append", default=[], metavar="X=RELEASE")
     options = parser.parse_args(arguments)
     if options.verdicts:
         judged = list(labelled(options.verdicts))
@@ -62,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
         kept = list(labelled(options.output)) if options.output.exists() else []
         lines = "".join(f"{json.dumps(verdict)}\n" for verdict in (*kept, *judged))
         options.output.write_bytes(gzip.compress(lines.encode(), mtime=0))
-    return report(judged)
+    with assuming(dict(each.split("=") for each in options.installed)):
+        return report(judged)
 
 
 def by_trainer(
@@ -142,6 +146,7 @@ def outcomes(rules: Rules, verdict: dict[str, Any]) -> tuple[str, str, str]:
         return theirs, "fails", f"{failing}; {verdict['error']}{verdict['failure']}"
     known = trainer(name)
     loaded = known.load(parse(joined.encode(), "x.yaml").values)
+    add_releases(loaded, known, "x.yaml")
     precision = known.job(loaded, Target()).find("precision")
     ours = "" if precision is None else "on" if precision == "fp8" else "off"
     return theirs, ours, f"{precision}; {verdict['error']}{verdict['failure']}"

@@ -64,6 +64,12 @@ ZERO: dict[str, Case] = {
 BUCKET = 1_000_000
 """Numbers in ZeRO's buffer for gradients; its default has more than these models."""
 
+FP8: dict[str, Case] = {
+    "FP8 (torchao, eager), one rank": MODES["one rank, bf16 weights"],
+    "FP8 (torchao, eager), FSDP2": MODES["FSDP2, 2 ranks"],
+}
+"""With Accelerate's FP8, whose casts are separate operators without compile."""
+
 DEEP: Case = {"num_hidden_layers": 8, "vocab_size": 1024}
 SHAPES: dict[str, Case] = {
     "": {},
@@ -87,6 +93,10 @@ def cases() -> Iterator[Case]:
         for name in ("", "no AC", "many tokens", "accumulated"):
             yield _case("llama", mode, name, given | SHAPES[name])
         yield _case("llama", mode, "4 ranks", given | {"ranks": 4})
+    for mode, given in FP8.items():
+        for name in ("", "no AC", "many tokens"):
+            fp8 = {"precision": "fp8"} | given | SHAPES[name]
+            yield _case("llama", mode, name, fp8)
     tied = {"sizes": {"tie_word_embeddings": True}}
     for family in ("llama", "qwen3"):
         given = MODES["FSDP2, 2 ranks"] | tied
@@ -138,8 +148,11 @@ def estimated(case: Case) -> dict[str, Any]:
   fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
 """
     launch = f"""distributed_type: '{kind}'
-mixed_precision: bf16
+mixed_precision: {case.get("precision", "bf16")}
 num_processes: {case["ranks"]}
+fp8_config:
+  backend: AO
+  enable_fsdp_float8_all_gather: false
 {fsdp if version else deepspeed if kind == "DEEPSPEED" else ""}"""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -147,11 +160,11 @@ num_processes: {case["ranks"]}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         training = f"""model_name_or_path: {folder}
 dtype: {case["weights"]}
-bf16: true
+bf16: {str("precision" not in case).lower()}
 per_device_train_batch_size: {case["batch"]}
 gradient_accumulation_steps: {case["accumulated"]}
 gradient_checkpointing: {str(case["ac"]).lower()}
-max_length: {case["length"]}
+max_seq_length: {case["length"]}
 optim: {case["optimizer"]}
 """
         (folder / "training.yaml").write_text(training, encoding="utf-8")
@@ -187,7 +200,7 @@ def table(found: list[Case]) -> str:
     for family in FAMILIES:
         mine = [case for case in found if case["family"] == family]
         releases = sorted({case["accelerate"] for case in mine}, reverse=True)
-        for mode, release in product((*MODES, *ZERO), releases):
+        for mode, release in product((*MODES, *ZERO, *FP8), releases):
             errors = sorted(
                 error(case)
                 for case in mine
@@ -212,7 +225,7 @@ training:
   bf16: true
   per_device_train_batch_size: 2
   gradient_checkpointing: false
-  max_length: 128
+  max_seq_length: 128
   optim: adamw_torch
 """
 """Accelerate's ``benchmarks/fsdp2`` at 16cb6eb8, a run on 8 H100 with release 1.8."""
@@ -249,12 +262,13 @@ def summary() -> str:
 | --- | ---: | ---: | ---: | ---: |
 {rows_text}
 
-The only published peak whose settings are known is [Accelerate's own with
-FSDP2]({PLOT}) on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are
-predicted."""
+The only published peak that we found with its settings is [Accelerate's own with
+FSDP2]({PLOT})
+on 8 H100: its plot shows {PUBLISHED_GIB:.2f} GiB, {predicted():.2f} are predicted."""
 
 
-SUMMARY = """Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
+SUMMARY = """\
+Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
 was measured on the CPU, with small models of the real architectures on up to 4 ranks
 ([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
 are wider than these errors, because a CPU does not show the workspaces of kernels."""

@@ -5,9 +5,9 @@ transformers and accelerate, and this repository on its path. An input line is a
 ``family`` (the ``model_type``), ``sizes`` for its config, ``weights`` (``float32`` or
 ``bfloat16``, as the script loads them), ``mode`` (``ddp``, ``fsdp1``, ``fsdp2``,
 ``zero1`` to ``zero3``), ``ranks``, ``batch``, ``length``, ``accumulated``, ``ac``,
-``optimizer``, and for ZeRO ``bucket``. Each rank is a process of its own, joined by
-gloo. An output line adds the release of ``accelerate``, and ``peaks``: the most bytes
-that were alive on rank 0 in each phase.
+``optimizer``, ``precision`` (``fp8`` for torchao's), and for ZeRO ``bucket``. Each rank
+is a process of its own, joined by gloo. An output line adds the release of
+``accelerate``, and ``peaks``: the most bytes that were alive on rank 0 in each phase.
 
 The model, the Trainer and Accelerate are the real ones. To reach FSDP, the process
 group says that it is one of GPUs.
@@ -36,6 +36,13 @@ FSDP = {
     "FSDP_SHARDING_STRATEGY": "FULL_SHARD",
 }
 
+
+FP8 = {
+    "ACCELERATE_MIXED_PRECISION": "fp8",
+    "ACCELERATE_FP8_BACKEND": "AO",
+    "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER": "false",
+}
+"""What ``accelerate launch`` sets for FP8 by torchao."""
 
 ADDRESS = {
     "MASTER_ADDR": "127.0.0.1",
@@ -79,6 +86,8 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     sharded = case["mode"].startswith("fsdp")
+    if case.get("precision") == "fp8":
+        os.environ.update(FP8)
     if case["mode"].startswith("zero"):
         os.environ["DS_ACCELERATOR"] = "cpu"
     if case["ranks"] > 1 or case["mode"] != "ddp":
@@ -170,7 +179,7 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
         gradient_accumulation_steps=case["accumulated"],
         gradient_checkpointing=case["ac"],
         optim=case["optimizer"],
-        bf16=True,
+        bf16=case.get("precision") != "fp8",
         dataloader_pin_memory=False,
         deepspeed=_zero(case),
     )

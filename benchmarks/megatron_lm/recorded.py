@@ -69,7 +69,17 @@ class Run(NamedTuple):
 
 def runs() -> list[Run]:
     """Return all recorded runs."""
-    return list(map(run_of, rows()))
+    return [run_of(row) for row in rows() if row["gib"]]
+
+
+def worked() -> list[Run]:
+    """Return published runs on H100s that say no memory, but that worked.
+
+    Their tables leave out some settings. Here weights are in FP8 and nothing is
+    recomputed; gradients are summed in bf16 for the Llamas, else in fp32. Layers whose
+    number the stages do not divide are rounded up, with the embedding and the loss.
+    """
+    return [run_of(row) for row in rows() if not row["gib"]]
 
 
 def rows() -> list[dict[str, Any]]:
@@ -155,6 +165,10 @@ def main() -> int:
                 f"  {run.error:+7.1%}  {run.estimate_gib:7.2f} of {run.gib:7.2f} GiB"
                 f"  {run.test}"
             )
+    print("runs that worked")
+    for run in worked():
+        peak, fit = run.job["memory.peak_gib"], run.job["memory.fit"]
+        print(f"  {peak:.1f} GiB of 79.1: {fit}  {run.test}")
     return 0
 
 

@@ -247,7 +247,7 @@ def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
 
 def search(checkout: Path, device: str) -> str:
     """Search with KempnerForge; return what the command prints."""
-    from fp8tune.search import session
+    from fp8tune.search import real_trials, session
     from fp8tune.search.options import SearchOptions
 
     def find(*words: Any, **more: Any) -> Launch:
@@ -256,7 +256,7 @@ def search(checkout: Path, device: str) -> str:
         return on_cpu(find_launch(*given, **more))
 
     if device == "cpu":
-        session.find_launch = find  # type: ignore[attr-defined]
+        real_trials.find_launch = find  # type: ignore[attr-defined]
     os.chdir(checkout)
     said = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:

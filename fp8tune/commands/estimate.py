@@ -24,6 +24,7 @@ from fp8tune.cli import (
     read_config,
     text_or_json,
     trainer_option,
+    with_option,
 )
 from fp8tune.extras import SEARCH
 from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
@@ -113,6 +114,7 @@ def _sizes(
     help="Calibrate with the trials of a search, e.g. .fp8tune/NAME.",
 )
 @calibration_file
+@with_option
 @trainer_option
 @installed_option
 @text_or_json
@@ -128,6 +130,7 @@ def command(
     calibration: str,
     output_format: str,
     trainer: str,
+    beside: tuple[str, ...],
     overrides: tuple[str, ...],
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
@@ -154,10 +157,11 @@ def command(
             raise Failure("a measured run is of one config, one GPU and one world size")
         targets = list(product(configs, names, sizes))
         nodes = gpus_per_node or 0
-        read_one = partial(_config, nodes, trainer, overrides)
+        read_one = partial(_config, nodes, trainer, overrides, beside)
         return _table(targets, read_one, calibration, output_format)
     (config,), (gpu,), (world_size,) = configs, names, sizes
-    known = _config(gpus_per_node or 0, trainer, overrides, config, gpu, world_size)
+    named = gpus_per_node or 0, trainer, overrides, beside
+    known = _config(*named, config, gpu, world_size)
     measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
     return _one(config, known, measured_run, study, calibration, output_format)
 
@@ -166,12 +170,14 @@ def _config(
     gpus_per_node: int,
     trainer: str,
     overrides: tuple[str, ...],
+    beside: tuple[str, ...],
     path: str,
     gpu: str,
     world_size: int | None,
 ) -> Config:
     """Read a config with the options that all configs of the command have."""
-    return read_config(path, gpu, world_size, gpus_per_node, overrides, trainer)
+    target = gpu, world_size, gpus_per_node
+    return read_config(path, *target, overrides, trainer, beside)
 
 
 def _one(

@@ -18,6 +18,7 @@ from fp8tune.cli import (
     read_config,
     text_or_json,
     trainer_option,
+    with_option,
     world_size_option,
 )
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     "--all", "whole", is_flag=True, help="Derive a value down to the config keys."
 )
 @calibration_file
+@with_option
 @trainer_option
 @installed_option
 @text_or_json
@@ -49,6 +51,7 @@ def command(
     whole: bool,
     calibration: str,
     trainer: str,
+    beside: tuple[str, ...],
     output_format: str,
     overrides: tuple[str, ...],
 ) -> None:
@@ -75,7 +78,7 @@ def command(
         raise Failure("overrides need the config that they change: name it before --")
     known = None
     if config:
-        known = read_config(config, gpu, world_size, nodes, overrides, trainer)
+        known = read_config(config, gpu, world_size, nodes, overrides, trainer, beside)
     elif trainer and (wrong := misnamed(trainer)):
         raise Failure(wrong)
     else:

@@ -15,6 +15,7 @@ from fp8tune.cli import (
     gpu_option,
     installed_option,
     named_trainer,
+    with_option,
     world_size_option,
 )
 
@@ -121,14 +122,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     help="Check the config, overrides and GPUs of a launch script, e.g. train.sbatch. "
     "Its arguments follow --.",
 )
-@click.option(
-    "--with",
-    "beside",
-    multiple=True,
-    metavar="FILE",
-    help="Another file of the same job, e.g. the training arguments beside an "
-    "Accelerate launch file.",
-)
+@with_option
 @click.option(
     "--stdin-filename",
     default="-",

@@ -212,6 +212,10 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
         if job["z_loss"] > 0:
             words = f"`{job.key('z_loss')} = 0`: no fp32 copies of the logits"
             yield "z-loss", words, {"z_loss": 0.0}
+    with suppress(Unknown):
+        if job["fp8_weight_bytes"] > 0 and job["optimizer_sharded"]:
+            words = f"`{job.key('fp8_weights')}`: FP8 weights without those in bf16"
+            yield "fp8 weights", words, {"fp8_weights": True}
 
 
 LARGEST_BATCH = 4096

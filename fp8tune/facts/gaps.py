@@ -45,8 +45,8 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
-    "model.unresolved": "a command with words that only a run resolves, which may be more "
-    "of its settings: write them out",
+    "model.unresolved": "a command with words that only a run resolves, which may be "
+    "more of its settings: write them out",
     "model.elsewhere": "models whose sizes stand in another file or in Python",
     "transformers": "FP8 that depends on the release of transformers: pin it in a "
     "requirements or lock file beside the config",
@@ -65,6 +65,7 @@ GAPS = {
     "ac.unsaid": "activation checkpointing that the file leaves open: set "
     "`gradient_checkpointing`, which is off for transformers and on for TRL",
     "activation_bytes.scores": "attention that keeps its scores",
+    "logit_bytes.trl": "the logits of TRL's trainer, which only some releases build",
     "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
     "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",
     "memory.launch": "several GPUs where the launcher decides what is sharded: `fsdp` "
@@ -90,8 +91,8 @@ GAPS = {
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "
     "stages are split by hand",
-    "vocab_size": "a vocabulary whose size depends on the tokenizer: if the trainer has an "
-    "option for the size, add it",
+    "vocab_size": "a vocabulary whose size depends on the tokenizer: if the trainer "
+    "has an option for the size, add it",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -162,3 +164,55 @@ class ConfigDocument(Protocol):
 
     def add_header(self, path: Path, section: str) -> Edit:
         """Put the header of a section above a key."""
+
+
+class OneFile:
+    """What documents of one file do alike; each format's ``edit.py`` makes edits."""
+
+    format: str
+    text: str
+
+    @property
+    def spans(self) -> Spans:
+        """Where keys and values stand, as character offsets into ``text``."""
+        raise NotImplementedError
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Line numbers and columns of character offsets."""
+        return Lines(self.text)
+
+    def span(self, path: Path, part: str) -> Span | None:
+        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
+        spans = self.spans
+        table = spans.values if part == "value" else spans.keys
+        return table.get(path) or spans.keys.get(path)
+
+    @property
+    def _edit(self) -> Any:
+        return import_module(f"fp8tune.formats.{self.format}.edit")
+
+    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
+        """Set keys: replace their values, or add them to their tables."""
+        edits: Iterator[Edit] = self._edit.set_values(self, values)
+        return edits
+
+    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
+        """Give a key another name wherever it is named."""
+        edits: Iterator[Edit] = self._edit.rename_key(self, path, name)
+        return edits
+
+    def remove_key(self, path: Path) -> Edit:
+        """Remove a key with its value, or an empty table, with its line."""
+        edit: Edit = self._edit.remove_key(self, path)
+        return edit
+
+    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
+        """Move a key with its value, and comments that belong to it."""
+        edits: Iterator[Edit] = self._edit.move_key(self, path, to)
+        return edits
+
+    def add_header(self, path: Path, section: str) -> Edit:
+        """Put the header of a section above a key; only TOML has some."""
+        edit: Edit = self._edit.add_header(self, path, section)
+        return edit

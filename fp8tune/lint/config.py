@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.formats import parse
@@ -43,11 +44,16 @@ class Config(NamedTuple):
 
 
 def read_config(
-    path: str, target: Target, overrides: tuple[str, ...] = (), whose: str = ""
+    path: str,
+    target: Target,
+    overrides: tuple[str, ...] = (),
+    whose: str = "",
+    beside: Sequence[str] = (),
 ) -> Config:
     """Read one config, ``-`` for stdin, with the trainer's own arguments behind it.
 
-    ``whose`` is the trainer that the command line names. Raises ``CannotRead``,
+    ``whose`` is the trainer that the command line names, ``beside`` are the files of
+    the same job that it names. Raises ``CannotRead``,
     ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
     """
     data = read(path)
@@ -64,10 +70,10 @@ def read_config(
         raise NotAConfig(f"{path}: {kind.description}")
     id_, _ = released(kind.trainer, names, path)
     known, target = trainer(id_), settings.complete(target)
-    if known.about.parts or directive.beside:
+    if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 
-        files, directive = whole(path, document, directive, known, ())
+        files, directive = whole(path, document, directive, known, beside)
         document = files or document
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)

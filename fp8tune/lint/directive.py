@@ -21,7 +21,7 @@ MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200
 _COMMENT = (
-    r"(?m)^[ \t]*(?P<comment>#[ \t]*(?P<name>(?i:fp8tune))"
+    r"(?m)^[ \t]*(?P<comment>(?:#|//)[ \t]*(?P<name>(?i:fp8tune))"
     r"(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
     r"[ \t]*(?P<words>.*?))[ \t\r]*$"
 )
@@ -117,7 +117,7 @@ def read_directive(text: str) -> Directive:
             found, problem = _words(match["words"], found, line)
             problem = problem or _contradicts(before, found)
         if problem:
-            span = (text.index("#", match.start()), match.end("words"))
+            span = match.start("comment"), match.end("words")
             found = found._replace(problems=(*found.problems, (problem, span)))
     return found
 

@@ -59,7 +59,7 @@ def _folder(path: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
                     inside.append(entry.path)
-            elif entry.name.endswith(_ENDINGS) and not os.path.isdir(entry.path):
+            elif entry.name.endswith(_ENDINGS) and os.path.isfile(entry.path):
                 yield os.path.normpath(entry.path)
         waiting += reversed(inside)
 

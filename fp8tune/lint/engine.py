@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Prose, Target, Unknown
-from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.mark import speaks
 from fp8tune.lint.places import Places, marked
@@ -22,7 +22,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import Template, plain
+from fp8tune.lint.wording import Template, as_written, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
@@ -90,7 +90,7 @@ def check(
     if overrides:
         first = case({}, ()).report()
         report = _checked_twice(report, first, known)
-    if known.version and known.id not in names:
+    if known.id not in names and (known.version or form != "toml"):
         report = report._replace(told=known.id, told_by=told_by)
     if files:
         from fp8tune.lint.split import split
@@ -174,6 +174,8 @@ class _Case:
             from fp8tune.trainers.packages import add_releases
 
             add_releases(self.loaded, known, path)
+        if len(known.about.formats) > 1:
+            self.loaded.values["config_format"] = document.format
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
@@ -331,8 +333,14 @@ class _Case:
         if offer and (why := offer.withheld or offer.kept):
             joint = " " if help_line.endswith("?") else "; "
             help_line = f"{help_line}{joint}{why}".removeprefix(joint)
+        fix = offer and offer.fix
+        form = self.document.format
+        if form != "toml":
+            message, help_line = as_written(message, form), as_written(help_line, form)
+            labels = tuple(x._replace(text=as_written(x.text, form)) for x in labels)
+            fix = fix and _as_written(fix, form)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
-        yield found._replace(fix=offer and offer.fix)
+        yield found._replace(fix=fix)
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
         """Return the fix of a finding, or why none is offered."""
@@ -386,6 +394,11 @@ class _Case:
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+
+
+def _as_written(fix: Fix, form: str) -> Fix:
+    title, changes = as_written(fix.title, form), as_written(fix.changes, form)
+    return fix._replace(title=title, changes=changes)
 
 
 def _by_value(at: At, scope: Any) -> At:

@@ -10,14 +10,14 @@ from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.lint.rules import RENAMED
 
 FORM = (
-    r"#[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
+    r"(?:#|//)[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
 _BEGINNING = "# fp8tune: ignore"
 SEARCH = "# fp8tune search: "
 """How every comment begins that ``fp8tune search`` writes into a config."""
 _MEANT = (
-    r"(?i)#[ \t]*(?P<name>fp8tune)[ \t]*(?P<colon>:?)[ \t]*"
+    r"(?i)(?:#|//)[ \t]*(?P<name>fp8tune)[ \t]*(?P<colon>:?)[ \t]*"
     r"(?P<word>[a-z][a-z-]*)[ \t]*(?P<rest>.*?)[ \t\r]*$"
 )
 _INSIDE = r"(?i)(?<![\w`\"'./-])(?<![`\"']#)(?<![`\"']# )fp8tune[ \t]*:[ \t]*ignore\["
@@ -172,7 +172,7 @@ def _lines(document: ConfigDocument, span: Span) -> tuple[int, ...]:
     The next line is the first that is not an ignore comment.
     """
     line = document.lines.position(span[0]).line
-    if not document.lines.line(line).lstrip().startswith("#"):
+    if not document.lines.line(line).lstrip().startswith(("#", "//")):
         return (line,)
     below = line + 1
     last = document.text.count("\n") + 1
@@ -186,6 +186,6 @@ def _next_key(document: ConfigDocument, line: int) -> int:
     last = len(document.text.split("\n"))
     for number in range(line + 1, last + 1):
         text = document.lines.line(number).strip()
-        if text and not text.startswith("#"):
+        if text and not text.startswith(("#", "//")):
             return number
     return line

@@ -14,6 +14,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.wording import plain
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 
 MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""
@@ -212,15 +213,20 @@ def _unchecked(result: Result) -> Iterator[str]:
 
 
 def _versions(result: Result) -> Iterator[str]:
-    """Yield the versions of trainers that nobody named, and what showed them."""
+    """Yield the versions of trainers that nobody named, and what showed them.
+
+    Where a trainer has one version, the commit that its schema was read from.
+    """
     told = Counter((r.told, r.told_by) for r in result.reports if r.told)
-    for (trainer, by), files in told.items():
-        name, _, version = trainer.partition("==")
+    for (id_, by), files in told.items():
+        name, _, version = id_.partition("==")
+        another = f"{name}==VERSION" if version else "NAME"
+        version = version or trainer(id_).schema.source.rpartition("/")[2][:9]
         read = f"{count(files, 'file')} read as {trainers()[name].title} {version}"
         yield (
             f"{read} ({plain(by)})"
             if by
-            else f"{read}, by the keys; --trainer {name}==VERSION names another"
+            else f"{read}, by the keys; --trainer {another} names another"
         )
 
 

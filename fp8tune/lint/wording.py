@@ -90,6 +90,22 @@ def shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]} ..."
 
 
+_SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
+
+
+def as_written(text: str, form: str) -> str:
+    """Return a text with the settings in it as a file of a format has them.
+
+    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON.
+    """
+    return _SETTING.sub(_with_colons, text) if form in ("yaml", "json") else text
+
+
+def _with_colons(setting: re.Match[str]) -> str:
+    value = re.sub(r"(?<!\")\bunset\b", "null", setting[2].replace(" = ", ": "))
+    return f"`{setting[1]}: {value}`"
+
+
 def counted(number: int, what: str) -> str:
     """Return ``1 trial``, ``2 trials``."""
     return f"{number:,} {what}{'s' * (number != 1)}"

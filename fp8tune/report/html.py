@@ -45,7 +45,8 @@ MAX_LINES = 400
 SCRIPT = "report.js"
 """The page's script; its digest in the page lets a browser run it and no other."""
 ON_CPU = ("device", "workers", "heartbeat")
-"""Options of a rehearsal that a search on a GPU does not take over."""
+"""Options of a rehearsal that a search on a GPU does not take over: as many workers of
+this machine need as many GPUs."""
 MAX_LINE = 500
 """Longest line of a config that is shown [characters]."""
 MAX_TEXT = 4000
@@ -177,7 +178,8 @@ def next_commands(report: Report) -> Iterator[str]:
     if report.is_rehearsal:
         if is_live and report.goes_on:
             yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
-        yield f"{first}{_options(report, but=ON_CPU)}{behind}  # on a GPU"
+        but = {*ON_CPU} - ({"workers"} if "slurm" in _kept(report) else set())
+        yield f"{first}{_options(report, but=but)}{behind}  # on a GPU"
     elif is_live and report.goes_on:
         yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
     elif is_live and report.bf16_wins and "precision" not in allowed:

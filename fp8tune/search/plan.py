@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from fp8tune.facts.gaps import MEANT
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.formats import TITLES, parse
 from fp8tune.job import Job, Target, Unknown
@@ -187,7 +188,21 @@ def plan_for_trials(
         for role, some in values.items()
     ]
     baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
-    return Plan(config, Space(knobs), baseline)
+    roles = [r for r in TRAITS if device not in traits_of(r).frozen_on]
+    notes = tuple(_why_not_varied(config, role) for role in roles if role not in keys)
+    return Plan(config, Space(knobs), baseline, tuple(filter(None, notes)))
+
+
+def _why_not_varied(config: TrainConfig, role: str) -> str:
+    """Return why a field that follows from keys is no knob; ``""`` for a constant."""
+    source = config.job.words.computed.get(role)
+    if source is None or not source.reads:
+        return ""
+    names = ", ".join(f"`{name}`" for name in source.reads)
+    words = f" in the words {', '.join(MEANT[role])}" if role in MEANT else ""
+    return (
+        f"{role} is not varied: no single key says it{words}; it follows from {names}"
+    )
 
 
 def _ac_modes(config: TrainConfig) -> tuple[str, ...]:

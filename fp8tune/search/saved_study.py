@@ -186,7 +186,8 @@ def _plan(about: dict[str, Any]) -> Plan:
     if misnamed(name):
         gone = f"; {described} described it" if described else ""
         raise ValueError(f"no trainer {name}{gone}")
-    target = Target(str(about["gpu"]), int(about["world_size"]))
+    gpu, world_size = str(about["gpu"]), int(about["world_size"])
+    target = Target(gpu, world_size, "--gpu", "--world-size")  # comments do not replace
     config = read_config(path, text.encode(), target, about["trainer"])
     config = config._replace(overrides=tuple(map(str, about.get("overrides", ()))))
     knobs = [_knob(**fields) for fields in about["knobs"]]

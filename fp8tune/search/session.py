@@ -173,6 +173,7 @@ def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
     check_outputs(options)
+    options = with_worker(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
@@ -186,6 +187,11 @@ def _search(
             lambda: prepared.search(options, watch.event), prepared.pool, watch, stop
         )
     stop.searching, stopped = False, stop.asked
+    alone = prepared.machine and not options.has_workers
+    if alone and not (outcome.trials or stopped):
+        raise CannotSearch(
+            f"--budget {options.budget} ended before a trial began; try --budget 2h"
+        )
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     written, unwritten = Written(""), ""
     try:
@@ -248,7 +254,6 @@ def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search by real trials, here or on workers."""
-    options = with_worker(options)
     if options.has_workers:
         check_workers(options)
     machine = TrialMachine(options.device)
@@ -424,6 +429,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
             world_size_warning(config),
         )
         yield from filter(None, notes)
+        yield from prepared.plan.notes
     if prepared.start.note:
         yield prepared.start.note
     if count := len(study.trials):

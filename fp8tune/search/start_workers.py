@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, Steps, this_allocation
@@ -19,13 +21,18 @@ from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.members import BEAT_S, MISSED
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.saved_study import described
+from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.workers import NoStarter, Starter, say
-from fp8tune.studies import has_journal, within
+from fp8tune.studies import SHOWN, has_journal, newest
 
+DERIVED = (
+    *("start", "options", "output", "ending", "knobs", "points", "given"),
+    SEARCHED_IN,
+)
+"""Parts of a study's description that are not in its name, or follow from others."""
 UNNOTICED = 0.1
 """The part of a budget after which a lost worker is noticed at the latest."""
 
@@ -67,10 +74,9 @@ def check_workers(options: SearchOptions) -> None:
 
 
 def new_study_note(study: Study, options: SearchOptions) -> str:
-    """Return why an earlier study of this config is not continued, ``""`` without one.
+    """Return why the newest other study of this config's file is not continued.
 
-    Its workers ran on other machines and those of this search do not, or the other way
-    round; or it is in another storage, and has the same folder.
+    It may be in the same folder, with another storage. ``""`` if there is none.
     """
     if study.process == 0 and os.path.exists(os.path.join(study.folder, EXPORT)):
         return (
@@ -78,25 +84,37 @@ def new_study_note(study: Study, options: SearchOptions) -> str:
             f"{study.folder} will be replaced"
         )
     own, stem = study.about, study.name.rpartition("-")[0]
-    for folder in within(options.studies):
+    for folder in newest(options.studies):
         name = os.path.basename(folder)
         if name == study.name or name.rpartition("-")[0] != stem:
             continue
         with suppress(BadStudy):
             about = described(folder, "" if has_journal(folder) else options.storage)
-            if about is None or about.get("config_text") != own.get("config_text"):
-                continue
-            if about.get("machine") and not own.get("machine"):
-                return (
-                    f"a new study: {name} was measured on this machine, and workers of "
-                    "--workers 0 and --slurm may run on others"
-                )
-            if own.get("machine") and not about.get("machine"):
-                return (
-                    f"a new study: {name} was measured by workers that may run on "
-                    "other machines; --workers 0 or --slurm continues it"
-                )
+            if about is not None and about.get("config") == own["config"]:
+                return f"a new study: {_difference(name, about, own)}"
     return ""
+
+
+def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Return how the search of an earlier study differs from this one."""
+    text, overrides = "config_text", "overrides"
+    if about.get(text) != own[text] and about.get(overrides) == own.get(overrides):
+        return f"the text of {own['config']} changed since {name}"
+    here, there = own.get("machine"), about.get("machine")
+    if there and not here:
+        return (
+            f"{name} was measured on this machine, and workers of --workers 0 and "
+            "--slurm may run on others"
+        )
+    if here and not there:
+        return (
+            f"{name} was measured by workers that may run on other machines; "
+            "--workers 0 or --slurm continues it"
+        )
+    keys = sorted({*about, *own} - {text, *DERIVED})
+    changed = [key for key in keys if about.get(key) != own.get(key)]
+    names = ", ".join(key.replace("_", " ") for key in changed[:SHOWN])
+    return f"changed since {name}: {names or 'the settings'}"
 
 
 def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:

@@ -26,7 +26,7 @@ from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.saved_study import SavedStudy, described, load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.studies import NoStudy, find
+from fp8tune.studies import NoStudy, find, newest
 from fp8tune.trials.record import Record, positive
 from fp8tune.trials.space import Space, traits_of
 from fp8tune.trials.trial import timed, trials_that_counted
@@ -71,8 +71,6 @@ SHAPE = {
 """Fields of the job that may differ, by their names in messages."""
 FACTOR = 2.0
 """How many times larger one of them may be."""
-MOST = 200
-"""Studies that are looked at, the newest first."""
 MAX_BYTES = 1 << 24
 """Largest journal of another study that is read."""
 
@@ -254,7 +252,7 @@ def similar_studies(
     """
     similar = [
         one
-        for folder in _newest(studies)
+        for folder in newest(studies)
         if os.path.realpath(folder) != os.path.realpath(own)
         and (one := compare_study(folder, plan, about)) is not None
         and (not one.wrong or one.stale)
@@ -282,17 +280,6 @@ def compare_study(
         wrong=wrong or changed,
         stale=bool(changed),
     )
-
-
-def _newest(studies: str) -> list[str]:
-    """Return the folders of studies, the last written first."""
-    try:
-        with os.scandir(studies) as entries:
-            folders = [entry.path for entry in entries if entry.is_dir()]
-        times = {folder: os.stat(folder).st_mtime for folder in folders}
-    except OSError:
-        return []
-    return sorted(folders, key=lambda folder: (-times[folder], folder))[:MOST]
 
 
 def _elsewhere(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:

@@ -264,11 +264,13 @@ def _runner_up(facts: Facts) -> str:
 
 def behind(facts: Facts) -> str:
     """Return by how much the runner-up is slower, and how certain that is."""
-    gain, pairs = facts["gain"], facts["pairs"]
-    word = verdict_word("faster" if gain.value > 1 else "slower", facts["objective"])
-    by = f"{abs(100 * (gain.value - 1)):.1f} % {word}"
+    gain, pairs, objective = facts["gain"], facts["pairs"], facts["objective"]
+    slower, faster = (verdict_word(w, objective) for w in ("slower", "faster"))
+    by = f"{abs(100 * (gain.value - 1)):.1f} % {faster if gain.value > 1 else slower}"
     if gain.low is not None and gain.high is not None:
         return f"{by} ({_interval(gain.low, gain.high)} %)"
+    if gain.value > 1:  # too few pairs to contradict the choice
+        by = f"not clearly {faster} or {slower}"
     return (
         f"{by} ({counted(pairs, 'pair')} of runs)" if pairs else f"{by}, not confirmed"
     )

@@ -96,6 +96,9 @@ def recognise(
     is open; else those are asked that read files of the format ``form``.
     """
     if form == "bash":
+        if other := _started(values.get("launcher", [])):
+            what = f"it starts {other}; fp8tune lint --script FILE checks what it runs"
+            return Kind("", False, what)
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     for description, tables in foreign().items():
         hits = len(tables.intersection(values))
@@ -119,6 +122,16 @@ def recognise(
         False,
         f"most of it is not {about.title}'s (--trainer {about.name} checks it)",
     )
+
+
+def _started(launcher: list[str]) -> str:
+    """The title of the trainer whose own program, of two words, a script starts."""
+    words = " ".join(word.rpartition("/")[2] for word in launcher)
+    for about in trainers().values():
+        program = " ".join(about.launch.split()[:2])
+        if re.fullmatch(r"[a-z]\S* [a-z]+", program) and program in words:
+            return about.title
+    return ""
 
 
 def describes_trainer(values: dict[str, Any]) -> bool:

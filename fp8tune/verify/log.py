@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -25,6 +25,9 @@ RANKS = 100_000
 
 PREFIX = 200
 """Bytes of a line in which its rank stands."""
+
+UNREAD = 10
+"""Lines that look like steps and cannot be read, of which the last are kept."""
 
 SHOWN = 400
 """Characters of a line that are kept."""
@@ -67,6 +70,8 @@ class Reader:
         self, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
     ) -> None:
         self.log = Log(path)
+        self.unread: deque[str] = deque(maxlen=UNREAD)
+        """The last lines with a trigger of the trainer's steps, but not their form."""
         self._trainer = trainer
         self._decoder = lines.Decoder()
         self._cutter = lines.Cutter()
@@ -197,6 +202,8 @@ class Reader:
             if match := line.pattern.search(text):
                 self._seen[line.trainer].add(line.name)
                 READ[line.kind](self, Hit(line, number, text, rank, match))
+            elif line.kind == "step" and line.trainer == self._trainer:
+                self.unread.append(text[:SHOWN])
 
     def _sign(
         self, name: str, number: int, text: str, rank: int | None, match: re.Match[str]

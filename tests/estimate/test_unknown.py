@@ -248,3 +248,16 @@ def test_of_a_family_of_gpus_the_largest_is_advised_on(fp8tune, project, gpu, be
     assert begins in text
     assert one in text
     assert "more GPUs" not in one
+
+
+def test_a_trainer_without_estimate_is_said_in_one_sentence(fp8tune, project):
+    project(
+        {"zero.json": '{"train_batch_size": 16, "zero_optimization": {"stage": 2}}'}
+    )
+    outcome = fp8tune("estimate", "zero.json", "--gpu", "h100", "--world-size", "8")
+    path, empty, *said = outcome.out.splitlines()
+    assert (outcome.code, path, empty) == (0, "zero.json", "")
+    assert " ".join(map(str.strip, said)).startswith(
+        "estimate does not cover DeepSpeed: a DeepSpeed file does not say which model "
+        "is trained; it covers KempnerForge, "
+    )

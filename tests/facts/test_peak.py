@@ -188,21 +188,21 @@ def test_accumulation_keeps_four_bytes_per_parameter(config):
     ],
 )
 def test_the_verdict_is_where_the_band_lies(low, middle, high, fit):
-    assert verdict(1, 100.0, 100.0, (low, middle, high)) == fit
+    assert verdict(False, 100.0, 100.0, (low, middle, high)) == fit
 
 
 def test_a_gpu_of_unknown_memory_is_known_to_be_too_small():
-    assert verdict(1, 80.0, None, (81.0, 85.0, 90.0)) == "out-of-memory"
-    assert verdict(1, 80.0, None, (79.0, 85.0, 90.0)) == "probably-out-of-memory"
+    assert verdict(False, 80.0, None, (81.0, 85.0, 90.0)) == "out-of-memory"
+    assert verdict(False, 80.0, None, (79.0, 85.0, 90.0)) == "probably-out-of-memory"
     with pytest.raises(Unknown) as error:
-        verdict(1, 80.0, None, (10.0, 10.5, 11.0))
+        verdict(False, 80.0, None, (10.0, 10.5, 11.0))
     assert error.value.args == ("gpu.memory_gib",)
 
 
 def test_a_pipeline_is_known_not_to_fit_alone():
-    assert verdict(2, 100.0, 100.0, (101.0, 105.0, 110.0)) == "out-of-memory"
+    assert verdict(True, 100.0, 100.0, (101.0, 105.0, 110.0)) == "out-of-memory"
     with pytest.raises(Unknown) as error:
-        verdict(2, 100.0, 100.0, (50.0, 55.0, 60.0))
+        verdict(True, 100.0, 100.0, (50.0, 55.0, 60.0))
     assert error.value.args == ("memory.last_stage",)
 
 

@@ -162,3 +162,21 @@ def test_a_trainer_of_one_file(project, fp8tune):
         2,
         "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file\n",
     )
+
+
+@pytest.mark.parametrize(
+    "words", [("estimate",), ("explain", "memory.peak_gib")], ids=lambda one: one[0]
+)
+def test_other_commands_take_the_other_file_too(words, project, fp8tune):
+    comment = "# fp8tune: with=../sft.yaml\n"
+    project({**BOTH, "sft.yaml": TRAINING.replace("true", "false")})
+    project({"run/said.yaml": comment + LAUNCH})
+    alone, joined, said = (
+        fp8tune(*words, *arguments, "--gpu", "h100", *TRAINER).out
+        for arguments in (
+            ("run/launch.yaml",),
+            ("run/launch.yaml", "--with", "sft.yaml"),
+            ("run/said.yaml",),
+        )
+    )
+    assert joined == said.replace("said.yaml", "launch.yaml") != alone

@@ -31,6 +31,7 @@ def test_discover(project):
     )
     (root / "link").symlink_to(root / "sub")
     (root / "alias.toml").symlink_to(root / "a.toml")
+    (root / "dangling.toml").symlink_to(root / "gone.toml")
     found = list(discover((".", "a.txt", "-", "nosuch.toml")))
     assert found == [
         Found(".dot.toml", False),

@@ -7,7 +7,14 @@ import pytest
 from fp8tune.job import Unknown
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.syntax import ExpressionError
-from fp8tune.lint.wording import MAX_SHOWN, Words, compile_template, plain, shown
+from fp8tune.lint.wording import (
+    MAX_SHOWN,
+    Words,
+    as_written,
+    compile_template,
+    plain,
+    shown,
+)
 from tests.each import each
 
 SCOPE = {
@@ -166,3 +173,15 @@ def test_cut_exactly_at_the_limit():
 )
 def test_plain_escapes_what_acts_on_a_terminal(text, safe):
     assert plain(text) == safe
+
+
+@each(
+    ("text", "written"),
+    [
+        ("`a.b = 8` and `c = unset`", "`a.b: 8` and `c: null`"),
+        ('`a = { b = unset, c = "unset" }`', '`a: { b: null, c: "unset" }`'),
+        ("M = 8, `x y = 3`, 3 = `a`", "M = 8, `x y = 3`, 3 = `a`"),
+    ],
+)
+def test_settings_as_the_file_has_them(text, written):
+    assert [as_written(text, form) for form in ("toml", "yaml")] == [text, written]

@@ -445,6 +445,16 @@ def test_who_ran_each_trial_is_shown_for_workers(tmp_path):
                 "fp8tune search a.toml --budget 2h  # on a GPU",
             ],
         ),
+        (
+            {"device": "cpu", "workers": 2, "slurm": "gpus=1"},
+            {"device": "cpu"},
+            [
+                "fp8tune search a.toml --budget 2h --device cpu --workers 2 --slurm "
+                "gpus=1  # continues: 11 min of it are spent",
+                "fp8tune search a.toml --budget 2h --workers 2 --slurm gpus=1  # on a "
+                "GPU",
+            ],
+        ),
     ],
 )
 def test_commands_of_a_search_on_workers_can_be_typed(tmp_path, kept, about, commands):

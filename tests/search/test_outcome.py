@@ -6,10 +6,12 @@ import pytest
 
 from fp8tune.search.decide import decide
 from fp8tune.search.history import History
-from fp8tune.search.outcome import Ending, failure_code
-from fp8tune.search.wording import MESSAGES, message
+from fp8tune.search.objective import SPEED
+from fp8tune.search.outcome import Ending, Estimate, failure_code
+from fp8tune.search.wording import MESSAGES, behind, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
+from tests.each import each
 from tests.search.tries import (
     BATCH,
     BEST,
@@ -469,3 +471,16 @@ def test_the_runner_up_differs_from_the_chosen_setting(confirmed_last, line):
         1.0,
     )
     assert [message(f) for f in found.findings if f.code == "runner-up"] == [line]
+
+
+@each(
+    ("value", "pairs", "ending"),
+    [
+        (0.8, 1, "20.0 % slower (1 pair of runs)"),
+        (1.2, 1, "not clearly faster or slower (1 pair of runs)"),
+        (1.2, 0, "not clearly faster or slower, not confirmed"),
+    ],
+)
+def test_few_pairs_of_runs_do_not_contradict_the_choice(value, pairs, ending):
+    facts = {"gain": Estimate(value), "pairs": pairs, "objective": SPEED}
+    assert behind(facts) == ending

@@ -6,13 +6,16 @@ import shutil
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
-from fp8tune.search.plan import read_config, study_name
+from fp8tune.search.plan import plan_for_trials, read_config, study_name
 from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.trainers.about import trainers
 from fp8tune.trials.record import Record
+from tests.conftest import REPOSITORY
+from tests.each import each
 from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
@@ -218,3 +221,29 @@ def test_trials_on_another_gpu_than_the_configs(here, named, said):
     here = f"trials run on this {here}, not on {named}: what does not fit here is"
     assert whole.startswith(here * bool(said))
     assert bool(whole) == bool(said)
+
+
+NOT_SAID = (
+    "ac is not varied: no single key says it in the words none, full; it follows from "
+    "`train.recompute`"
+)
+
+
+@each(
+    ("name", "says", "allowed", "notes"),
+    [
+        ("key", '"train.recompute"', '["none", "full"]', ()),
+        ("constant", "'\"none\"'", '["none", "full"]', ()),
+        ("odd_words", '"train.recompute"', '["none", "always"]', (NOT_SAID,)),
+    ],
+)
+def test_what_cannot_be_varied_is_said(tmp_path, name, says, allowed, notes):
+    shutil.copytree(REPOSITORY / "docs/own_trainer/run", tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / "ours.toml").read_text()
+    text = text.replace('ac = "train.recompute"', f"ac = {says}")
+    described = tmp_path / f"{name}.toml"
+    described.write_text(text.replace('["none", "full"]', allowed))
+    data = (tmp_path / "train.toml").read_bytes().replace(b'"full"', b'"none"')
+    trainer = add_trainer(str(described))
+    config = read_config(str(tmp_path / "train.toml"), data, Target(), trainer)
+    assert plan_for_trials(config, (), "cpu").notes == notes

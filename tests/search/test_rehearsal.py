@@ -207,3 +207,11 @@ def test_a_model_that_a_cpu_cannot_train_is_refused(project, fp8tune):
     done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
     assert (done.code, done.out) == (2, "")
     assert "rehearse a small model, such as configs/rehearsal_cpu.toml" in done.err
+
+
+def test_a_budget_without_time_for_a_trial_leaves_no_study(project, fp8tune, tmp_path):
+    project({"a.toml": PATH.read_text()})
+    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "1s")
+    said = "fp8tune: --budget 1s ended before a trial began; try --budget 2h\n"
+    assert (done.code, done.err) == (2, said)
+    assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]

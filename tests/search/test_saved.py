@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.job import Target
 from fp8tune.search.saved_study import load_study, look
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
@@ -50,6 +51,13 @@ def test_a_config_that_has_changed_since_is_told_as_it_was(tmp_path, monkeypatch
     folder = study("s")
     (tmp_path / "a.toml").write_text("[train]\nbatch_size = 4096\n")
     assert load_study(folder).plan.config.data == CONFIG.encode()
+
+
+def test_the_gpus_of_the_search_replace_those_of_a_comment(tmp_path):
+    config = f"# fp8tune: gpu=h100 world-size=1\n{CONFIG}"
+    target = Target("h200", 16, "--gpu", "--world-size")
+    folder = study(tmp_path / "s", made=plan(config, target=target))
+    assert load_study(folder).plan.config.job.target == target
 
 
 @pytest.mark.parametrize(

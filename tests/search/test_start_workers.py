@@ -81,9 +81,8 @@ def test_how_a_worker_is_started(place, said):
     [
         ("", "H200", "", "a new study: a-1 was measured on this machine, and"),
         ("H200", "", "", "a new study: a-1 was measured by workers that may run on"),
-        ("H200", "H100", "", ""),
-        ("", "", "", ""),
-        ("", "H200", "# another config\n", ""),
+        ("H200", "H100", "", "a new study: changed since a-1: machine"),
+        ("", "H200", "# a comment\n", "a new study: the text of a.toml changed since"),
     ],
 )
 def test_an_earlier_study_that_is_not_continued_is_named(

@@ -25,7 +25,7 @@ from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 NAME = re.compile("kempner|torchtitan|prime.?rl|axolotl|llama.?factory", re.IGNORECASE)
-CITATIONS: tuple[str, ...] = ("fp8tune/trainers/hf_memory.py",)
+CITATIONS: tuple[str, ...] = ()
 """Files that may name a trainer in a message, as the source of a figure."""
 
 

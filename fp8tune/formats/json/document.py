@@ -7,24 +7,22 @@ Python's ``json`` accepts, with its values.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import (
     InvalidText,
     Lines,
-    Path,
+    OneFile,
     Repeated,
     Span,
     Spans,
     Unreadable,
 )
-from fp8tune.formats.edits import CannotEdit
 from fp8tune.formats.json.scan import MAX_DEPTH, Refused, Scanner, TooDeep
 
 if TYPE_CHECKING:
-    from fp8tune.formats.edits import Edit
+    pass
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]."""
@@ -77,7 +75,7 @@ def _decoded(data: bytes) -> str:
         raise InvalidJson(reason, position, whole) from None
 
 
-class Document:
+class Document(OneFile):
     """A valid text: its values and their positions."""
 
     format = "json"
@@ -143,26 +141,15 @@ class Document:
         refused = self.loader == "hjson"
         return [Repeated(*e, refused) for e in self._scanner.repeated[:MAX_REPEATED]]
 
-    @cached_property
-    def lines(self) -> Lines:
-        """Line numbers and columns of character offsets."""
-        return Lines(self.text)
-
-    def span(self, path: Path, part: str) -> Span | None:
-        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
-        spans = self.spans
-        table = spans.values if part == "value" else spans.keys
-        return table.get(path) or spans.keys.get(path)
-
     @property
     def all_comments(self) -> list[Span]:
         """All comments, those in ``/* */`` too."""
         return self._scanner.comments
 
     def comments(self) -> Iterator[Span]:
-        """The comments that begin with ``#``, to the end of the line."""
+        """The comments that begin with ``#`` or ``//``, to the end of the line."""
         for start, end in self._scanner.comments:
-            if self.text.startswith("#", start):
+            if self.text.startswith(("#", "//"), start):
                 yield start, end
 
     def read(self, text: str) -> dict[str, Any]:
@@ -170,31 +157,3 @@ class Document:
         other = parse(text.encode(errors="surrogatepass"))
         other.read_as(self.loader)
         return other.values
-
-    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
-        """Set keys: replace their values, or add them to their tables."""
-        from fp8tune.formats.json import edit
-
-        return edit.set_values(self, values)
-
-    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
-        """Give a key another name."""
-        from fp8tune.formats.json import edit
-
-        return edit.rename_key(self, path, name)
-
-    def remove_key(self, path: Path) -> Edit:
-        """Remove a key with its value."""
-        from fp8tune.formats.json import edit
-
-        return edit.remove_key(self, path)
-
-    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key with its value as written to another place."""
-        from fp8tune.formats.json import edit
-
-        return edit.move_key(self, path, to)
-
-    def add_header(self, path: Path, section: str) -> Edit:  # noqa: ARG002
-        """Refuse: a section of JSON is no line above its keys."""
-        raise CannotEdit("JSON has no headers")

@@ -189,3 +189,8 @@ def _removal(document: Document, path: Path) -> Edit:
         end = comma.end()
     _without_comments(document, start, end)
     return Edit(start, end, "")
+
+
+def add_header(document: Document, path: Path, section: str) -> Edit:  # noqa: ARG001
+    """Raise ``CannotEdit``: a section of JSON is no line above its keys."""
+    raise CannotEdit("JSON has no headers")

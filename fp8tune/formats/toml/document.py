@@ -8,7 +8,7 @@ other files positions are scanned when a finding needs them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fp8tune.formats.document import (
     InvalidText,
     Lines,
-    Path,
+    OneFile,
     Position,
     Repeated,
     Span,
@@ -27,7 +27,7 @@ from fp8tune.formats.toml.plain import read_plain
 from fp8tune.formats.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 if TYPE_CHECKING:
-    from fp8tune.formats.edits import Edit
+    pass
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]; the largest that the trainers ship has 4602."""
@@ -47,7 +47,7 @@ class InvalidToml(InvalidText):
     format = "toml"
 
 
-class Document:
+class Document(OneFile):
     """A valid TOML text: its values, and on demand their positions.
 
     ``bom`` says whether a byte-order mark was removed from the start of ``text``.
@@ -84,16 +84,6 @@ class Document:
         except RecursionError:  # nested as deeply as the parser can take
             return Spans({}, {}, {})
 
-    @cached_property
-    def lines(self) -> Lines:
-        """Line numbers and columns of character offsets."""
-        return Lines(self.text)
-
-    def span(self, path: Path, part: str) -> Span | None:
-        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
-        table = self.spans.values if part == "value" else self.spans.keys
-        return table.get(path) or self.spans.keys.get(path)
-
     def comments(self) -> Iterator[Span]:
         """The comments, from ``#`` to the end of the line."""
         return comments(self.text)
@@ -101,36 +91,6 @@ class Document:
     def read(self, text: str) -> dict[str, Any]:
         """The values of another text; raises ``InvalidToml``."""
         return parse(text.encode()).values
-
-    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
-        """Set keys: replace their values, or add them to their tables."""
-        from fp8tune.formats.toml import edit
-
-        return edit.set_values(self, values)
-
-    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
-        """Give a key another name wherever it is named."""
-        from fp8tune.formats.toml import edit
-
-        return edit.rename_key(self, path, name)
-
-    def remove_key(self, path: Path) -> Edit:
-        """Remove a key with its value, or an empty table, with its line."""
-        from fp8tune.formats.toml import edit
-
-        return edit.remove_key(self, path)
-
-    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key or table, with its comments, to another place."""
-        from fp8tune.formats.toml import edit
-
-        return edit.move_key(self, path, to)
-
-    def add_header(self, path: Path, section: str) -> Edit:
-        """Put the header of a section above a key."""
-        from fp8tune.formats.toml import edit
-
-        return edit.add_header(self, path, section)
 
 
 def parse(data: bytes) -> Document:

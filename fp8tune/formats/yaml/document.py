@@ -7,27 +7,25 @@ those that the loader takes for numbers (``1:``) or booleans (``on:``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from fp8tune.formats.document import (
-    Lines,
-    Path,
+    OneFile,
     Repeated,
     Span,
     Spans,
     Unreadable,
 )
-from fp8tune.formats.edits import CannotEdit
 from fp8tune.formats.yaml.compose import compose
 from fp8tune.formats.yaml.nodes import Reader, Tree, comments_between, scalar_spans
 from fp8tune.formats.yaml.scalars import LOADERS
 
 if TYPE_CHECKING:
-    from fp8tune.formats.edits import Edit
+    pass
 
 MAX_REPEATED = 100
 """Most keys that are reported as repeated."""
@@ -41,7 +39,7 @@ def parse(data: bytes) -> Document:
     return Document(text, root, bom=bom)
 
 
-class Document:
+class Document(OneFile):
     """A valid YAML text: its values, and on demand their positions."""
 
     format = "yaml"
@@ -89,17 +87,6 @@ class Document:
         refused = self.loader == "omegaconf"
         return [Repeated(*e, refused) for e in self.tree.repeated[:MAX_REPEATED]]
 
-    @cached_property
-    def lines(self) -> Lines:
-        """Line numbers and columns of character offsets."""
-        return Lines(self.text)
-
-    def span(self, path: Path, part: str) -> Span | None:
-        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
-        spans = self.spans
-        table = spans.values if part == "value" else spans.keys
-        return table.get(path) or spans.keys.get(path)
-
     def comments(self) -> Iterator[Span]:
         """The comments, from ``#`` to the end of the line."""
         end = 0
@@ -113,31 +100,3 @@ class Document:
         other = parse(text.encode())
         other.read_as(self.loader)
         return other.values
-
-    def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
-        """Set keys: replace their values, or add them to their tables."""
-        from fp8tune.formats.yaml import edit
-
-        return edit.set_values(self, values)
-
-    def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
-        """Give a key another name wherever it is named."""
-        from fp8tune.formats.yaml import edit
-
-        return edit.rename_key(self, path, name)
-
-    def remove_key(self, path: Path) -> Edit:
-        """Remove a key with its value, or an empty table, with its line."""
-        from fp8tune.formats.yaml import edit
-
-        return edit.remove_key(self, path)
-
-    def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key with its comments to another place."""
-        from fp8tune.formats.yaml import edit
-
-        return edit.move_key(self, path, to)
-
-    def add_header(self, path: Path, section: str) -> Edit:  # noqa: ARG002
-        """Refuse: a section of YAML is no line above its keys."""
-        raise CannotEdit("YAML has no headers")

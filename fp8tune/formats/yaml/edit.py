@@ -355,3 +355,8 @@ def _line_start(text: str, offset: int) -> int:
 
 def _column(text: str, offset: int) -> int:
     return offset - _line_start(text, offset)
+
+
+def add_header(document: Document, path: Path, section: str) -> Edit:  # noqa: ARG001
+    """Raise ``CannotEdit``: a section of YAML is no line above its keys."""
+    raise CannotEdit("YAML has no headers")

@@ -24,7 +24,7 @@ from fp8tune.verify.cause import texts
 from fp8tune.verify.evidence import Curve, Log
 from fp8tune.verify.figures import first_nan_step
 from fp8tune.verify.lines import Unreadable, clean
-from fp8tune.verify.log import Reader
+from fp8tune.verify.log import UNREAD, Reader
 
 SILENCE_S = {
     "start": 900.0,
@@ -130,7 +130,10 @@ class Output:
         return False
 
     def feed(self, data: bytes) -> str:
-        """Read on; return ``enough``, ``nan`` or ``unreadable`` if that ends it."""
+        """Read on; return why the trial is to end, ``""`` to go on.
+
+        ``enough``, ``nan``, ``unreadable``, or ``unread`` if no pattern reads its steps.
+        """
         self._tail = [*self._tail[-1:], data]
         try:
             self._reader.feed(data)
@@ -144,7 +147,14 @@ class Output:
             self._silent_since = process._now()
         if self.is_nan:
             return "nan"
+        if len(self.unread_steps) == UNREAD:
+            return "unread"
         return "enough" if new and self._has_enough() else ""
+
+    @property
+    def unread_steps(self) -> Sequence[str]:
+        """The last lines that look like steps, if none of them could be read."""
+        return () if any(map(len, self.log.starts)) else self._reader.unread
 
     def _new_steps(self) -> range:
         """Return the steps since the last call; all of them after a new start."""

@@ -17,6 +17,8 @@ from fp8tune.verify.evidence import Log
 
 LONGEST = 500
 """Characters of a message."""
+FEW_LINES = 3
+"""Lines that look like steps and cannot be read, from which the pattern is wrong."""
 LEAST_MS, CLOSE = 50.0, 0.75
 """From how many ms between lines on a step must not be printed as longer, and how much
 shorter these may be: lines that a buffer held come at once."""
@@ -125,6 +127,8 @@ def _failed(base: Record, output: Output, ended: Ended) -> Record:
     if ended.ended == "unreadable":
         return base._replace(message="what the trainer prints is no text")
     causes = list(_causes(log, *_FAILURES))
+    if not causes and len(output.unread_steps) >= FEW_LINES:
+        return base._replace(outcome="user", message=_unread(output)[:LONGEST])
     if causes:
         outcome = causes[0].cause.outcome
         message = causes[0].message
@@ -141,6 +145,17 @@ def _failed(base: Record, output: Output, ended: Ended) -> Record:
         base = base._replace(stage_reached="build")
     assert outcome in OUTCOMES
     return base._replace(outcome=outcome, message=message[:LONGEST])
+
+
+def _unread(output: Output) -> str:
+    """Return which line looks like a step and cannot be read."""
+    known = patterns.known()[output.wanted.trainer]
+    line = next(line for line in known.lines if line.kind == "step")
+    triggers = " or ".join(repr(each.decode()) for each in line.triggers)
+    return (
+        f"no step was read: lines have {triggers}, but do not match the pattern of "
+        f"`{line.name}`; the last: {output.unread_steps[-1]}"
+    )
 
 
 _FAILURES = tuple(OUTCOMES)

@@ -12,7 +12,6 @@ transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -83,11 +82,16 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def torchao(fp8_backend: str) -> bool:
+def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
+    """The FP8 library that is used: without a name torchao, if it is installed."""
+    if fp8_backend not in ("", "NO"):
+        return Words(fp8_backend)
+    return Words(known("fp8_backend", "AO" if torchao_release else None))
+
+
+def torchao(fp8_engine: str) -> bool:
     """Whether torchao computes in FP8; unknown if what is installed decides."""
-    if fp8_backend in ("", "NO"):
-        raise Unknown("fp8_backend")
-    return fp8_backend == "AO"
+    return fp8_engine == "AO"
 
 
 def may_be_torchao(fp8_backend: str) -> bool:
@@ -95,8 +99,8 @@ def may_be_torchao(fp8_backend: str) -> bool:
     return fp8_backend in ("", "NO", "AO")
 
 
-def refuses_one_rank(fp8_backend: str, forced_precision: str | None = None) -> bool:
-    """Whether torchao's FP8 would refuse to load the model on one rank.
+def torchao_set_up(fp8_backend: str, forced_precision: str | None = None) -> bool:
+    """Whether Accelerate sets torchao up, and checks its options, if it is there.
 
     A backend that is named is looked at even where the arguments turn FP8 off. Without
     one it is unknown where they are: TRL turns FP8 off, transformers does not.
@@ -131,6 +135,7 @@ def precision(
     forced_precision: str,
     mixed_precision: str | None = None,
     fp8_backend: str = "",
+    fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
 ) -> str:
@@ -153,9 +158,9 @@ def precision(
         return Words(
             known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
         )
-    if fp8_backend not in ("AO", "TE") or trainer_version.startswith("1.8"):
+    if fp8_engine not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
-    if fp8_backend == "TE":
+    if fp8_engine == "TE":
         return Words("bf16" if known("sharded", fsdp2) else "fp8")
     return Words("fp8")
 
@@ -219,10 +224,10 @@ def saves_whole_model(
 
 
 def compile(  # noqa: A001
-    training: bool | None = None,
     training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
+    training: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
     if dynamo_backend_used:
@@ -254,108 +259,6 @@ def ac(
         fsdp_config_fsdp_activation_checkpointing
     )
     return Words("full" if on else "none")
-
-
-FSDP_PLAIN = {
-    "fsdp_offload_params": ("false none", "memory.offload"),
-    "fsdp_activation_checkpointing_offload": ("false none", "memory.offload"),
-    "fsdp_sharding_strategy": ("full_shard 1 none", "shards.strategy"),
-    "fsdp_reshard_after_forward": ("true full_shard none", "memory.gathered"),
-    "fsdp_auto_wrap_policy": ("transformer_based_wrap", "shards.wrap"),
-}
-"""What FSDP's keys say where its memory is known, and what is missing elsewhere."""
-
-
-def parallel(
-    distributed_type: Any, fsdp2: bool | None = None, zero: dict[str, Any] | None = None
-) -> str:
-    """What holds the weights: FSDP, ZeRO, DDP, or one GPU alone."""
-    if distributed_type == "DEEPSPEED":
-        stage = str(known("memory.parallel", zero)["stage"])
-        return Words(
-            known("memory.parallel", f"zero{stage}" if stage in "123" else None)
-        )
-    if distributed_type == "FSDP":
-        return Words("fsdp2" if known("sharded", fsdp2) else "fsdp1")
-    names = {"NO": "", "MULTI_GPU": "ddp"}
-    return Words(known("memory.parallel", names.get(str(distributed_type))))
-
-
-def zero(
-    distributed_type: Any,
-    deepspeed: bool = False,
-    deepspeed_zero_optimization: Any = None,
-    deepspeed_config_deepspeed_config_file: Any = None,
-    deepspeed_config_zero_stage: Any = None,
-    deepspeed_config_offload_optimizer_device: Any = None,
-    deepspeed_config_offload_param_device: Any = None,
-) -> dict[str, Any]:
-    """ZeRO's settings, of a DeepSpeed file or of the launch file."""
-    if distributed_type != "DEEPSPEED":
-        raise Unknown("memory.parallel")
-    if deepspeed or deepspeed_config_deepspeed_config_file is not None:
-        settings = deepspeed_zero_optimization
-        given = settings if isinstance(settings, dict) else {}
-        offload = given.get("offload_optimizer"), given.get("offload_param")
-        devices = [each.get("device") for each in offload if isinstance(each, dict)]
-    else:
-        given = {"stage": deepspeed_config_zero_stage}
-        devices = [
-            deepspeed_config_offload_optimizer_device,
-            deepspeed_config_offload_param_device,
-        ]
-    if not {str(device).lower() for device in devices} <= {"none"}:
-        raise Unknown("memory.offload")
-    return {"stage": known("memory.parallel", given.get("stage"))} | given
-
-
-def bucket_bytes(hidden_size: int, zero: dict[str, Any] | None = None) -> float:
-    """Bytes of ZeRO's buffer for gradients in bf16; the Trainer fills in "auto"."""
-    if zero is None:
-        return 0
-    size = zero.get("reduce_bucket_size", 5e8)
-    size = hidden_size**2 if size == "auto" else size
-    return 2 * float(size) * (1 + bool(zero.get("overlap_comm", zero["stage"] == 3)))
-
-
-def tables_apart(trainer_version: str, parallel: str) -> bool:
-    """Whether FSDP gathers embedding and head each by itself: FSDP2 since 1.14."""
-    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 14)
-    return new and parallel == "fsdp2"
-
-
-def fsdp_plain(job: Job, distributed_type: Any) -> bool:
-    """True unless FSDP shards or wraps in a way that no estimate covers."""
-    for key, (value, gap) in FSDP_PLAIN.items() if distributed_type == "FSDP" else ():
-        if str(job.find(f"fsdp_config.{key}")).lower() not in value.split():
-            raise Unknown(gap)
-    return True
-
-
-def covered(
-    fsdp_plain: bool,
-    parallelism_config: Any = None,
-    training_use_peft: Any = None,
-    training_load_in_4bit: Any = None,
-    training_load_in_8bit: Any = None,
-    training_fsdp: Any = None,
-    training_deepspeed: Any = None,
-    training_use_liger_kernel: Any = None,
-) -> bool:
-    """True unless something else that no estimate covers is on."""
-    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
-        raise Unknown("model.adapter")
-    if parallelism_config or training_fsdp or training_deepspeed:
-        raise Unknown("memory.parallel")
-    if training_use_liger_kernel:
-        raise Unknown("logit_bytes.fused")
-    return fsdp_plain
-
-
-def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -> int:
-    """Bytes per parameter of the weights as the script loads them, if a key says it."""
-    name = str(training_dtype or training_torch_dtype).removeprefix("torch.")
-    return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
 
 
 def fp8_converts_head() -> bool:
@@ -407,8 +310,11 @@ OPTIONS = {"AO": AO_OPTIONS, "TE": tuple(TE_OPTIONS), "MSAMP": ("opt_level",)}
 
 
 OVERRIDE = "override_linear_precision"
-GONE = {OVERRIDE: "2.1", "interval": "2.3"}
+GONE = {OVERRIDE: ("2.1", 2.01), "interval": ("2.3", 2.03)}
 """Options of a recipe, and the release of Transformer Engine that removed each."""
+
+NEW = 9.0
+"""Stands for the release of a new installation."""
 
 
 def options_of_others(job: Job, fp8_backend: str) -> str:
@@ -434,33 +340,23 @@ def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
     return Words("fp8_config.amax_history_len" if longer else "")
 
 
-def transformer_engine_release() -> str:
-    """Release of Transformer Engine; unknown if no file beside the config pins it."""
-    raise Unknown("transformer_engine_release")
-
-
 def te_option_gone(
-    job: Job, overrides_unreadable: bool, transformer_engine_release: str = "9"
+    job: Job, overrides_unreadable: bool, te_version: float = NEW
 ) -> str:
-    """The option that recipes of Transformer Engine no longer have, in a new install.
+    """The option that the recipes of this release of Transformer Engine lack.
 
-    Or in the release that a file beside the config pins.
+    Without a known release those of a new installation.
     """
-    release = _numbers(transformer_engine_release)
-    for name, first in GONE.items():
+    for name, (_, first) in GONE.items():
         readable = name != OVERRIDE or not overrides_unreadable
-        if readable and _differs(job, name) and release >= _numbers(first):
+        if readable and _differs(job, name) and te_version >= first:
             return Words(f"fp8_config.{name}")
     return Words("")
 
 
-def _numbers(release: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", release)[:2]]
-
-
 def te_option_until(te_option_gone: str) -> str:
     """The first release of Transformer Engine without the option."""
-    return Words(GONE[te_option_gone.removeprefix("fp8_config.")])
+    return Words(GONE[te_option_gone.removeprefix("fp8_config.")][0])
 
 
 def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
@@ -537,10 +433,16 @@ def not_taken(
     return Words("enable_cpu_affinity" if written and enable_cpu_affinity else "")
 
 
-def half_weights(training_dtype: Any = None, training_torch_dtype: Any = None) -> bool:
-    """Whether the script is asked to load the weights in fp16."""
+def scaled_half_weights(
+    training_dtype: Any = None,
+    training_torch_dtype: Any = None,
+    training_fp16: Any = None,
+    training_use_peft: Any = None,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients."""
     names = {str(training_dtype).lower(), str(training_torch_dtype).lower()}
-    return not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    half = not names.isdisjoint(("float16", "fp16", "half", "torch.float16"))
+    return half and bool(training_fp16) and not training_use_peft
 
 
 def lengths_vary(

@@ -141,7 +141,7 @@ class _Run:
                 self.written.add(dotted(here))
                 self.values[dotted(here)] = translated(value)
             elif checked:
-                self.unknown(kind, here, f"[{dotted(path)}]", keys)
+                self.unknown(kind, here, f"`{dotted(path)}`", keys)
         for name, spec in keys.items():
             if name not in table and spec.base not in self.schema.classes:
                 self.values[dotted((*path, name))] = spec.default
@@ -158,7 +158,7 @@ class _Run:
         """What is read of ``fp8`` if it is on; switches are read by their truth."""
         v = self.values
         for name in SWITCHES:
-            v[name] = bool(v[name])
+            v[name] = bool(v.get(name))
         if not v["fp8.enabled"]:
             return
         self.one_of("Fp8", "fp8.recipe_name", v["fp8.recipe_name"])

@@ -137,6 +137,24 @@ def compile(torch_compile: Any) -> bool:  # noqa: A001
     return torch_compile == "auto" or bool(torch_compile)
 
 
+def scaled_half_weights(
+    fp16: Any,
+    other_precision: str,
+    adapter: Any,
+    fsdp_asked: bool,
+    deepspeed: Any,
+    load_in_8bit: Any,
+    load_in_4bit: Any,
+) -> bool:
+    """Whether weights are loaded in fp16, and fp16 scales their gradients.
+
+    ``fp16`` is both to Axolotl. FSDP and DeepSpeed have scalers of their own.
+    """
+    whole = not (adapter or load_in_8bit or load_in_4bit)
+    alone = not (fsdp_asked or deepspeed)
+    return bool(fp16) and other_precision == "fp16" and whole and alone
+
+
 def fp8_leaves_odd_sizes() -> bool:
     """Whether linears whose sizes 16 does not divide stay in bf16: Accelerate's do."""
     return True
@@ -209,14 +227,29 @@ def parallel(fsdp_asked: bool, fsdp2: bool) -> str:
     return Words("fsdp2" if fsdp2 else "fsdp1")
 
 
-def loaded_bytes(job: Job, bf16_on: bool) -> int:
-    """Bytes per parameter of the weights, which are in bf16 with flash attention.
+def loaded_bytes(job: Job, bf16_on: bool, fsdp_asked: bool) -> int:
+    """Bytes per parameter of the weights: bf16 with FSDP or with flash attention.
 
     Else embeddings and norms are fp32 (loaders/model.py).
     """
     kernel = str(job.find("attn_implementation") or "")
     flash = job.find("flash_attention") or kernel.startswith("flash")
-    return known("weights.norms", 2 if bf16_on and flash else None)
+    if not bf16_on:
+        return 4
+    return known("weights.norms", 2 if flash or fsdp_asked else None)
+
+
+def lengths_vary(sample_packing: Any, pad_to_sequence_len: Any) -> bool:
+    """Whether batches may be shorter than ``sequence_len``: not packed nor padded."""
+    return not (sample_packing or pad_to_sequence_len)
+
+
+def fsdp_upcasts(parallel: str) -> bool:
+    """Whether FSDP casts the weights to fp32: not FSDP2, which Axolotl prepares itself.
+
+    monkeypatch/accelerate/fsdp2.py.
+    """
+    return parallel != "fsdp2"
 
 
 def trial_refusal() -> str:

@@ -192,7 +192,7 @@ class _Run:
         if value is None:  # as if it were not there
             return
         table = (
-            f"[{dotted(path[:-1])}]" if path[1:] else f"an {self.schema.title} config"
+            f"`{dotted(path[:-1])}`" if path[1:] else f"an {self.schema.title} config"
         )
         facts: dict[str, Any] = {"hint": ""}
         plugin = self.plugins.get(name, "") if len(path) == 1 else ""

@@ -24,6 +24,11 @@ def is_run(do_train: Any) -> bool:
     return bool(do_train)
 
 
+def config_format() -> str:
+    """Format of the file: ``yaml`` or ``json``; lint knows it."""
+    raise Unknown("config_format")
+
+
 def transformers_release() -> str:
     """Release of transformers; unknown if no file beside the config pins it."""
     raise Unknown("transformers")
@@ -181,6 +186,11 @@ def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
         raise Unknown("shards.strategy")
     version = str(options.get("version", options.get("fsdp_version", 1)))
     return Words("fsdp2" if version == "2" else "fsdp1")
+
+
+def lengths_vary(stage: Any, packing: Any, neat_packing: Any) -> bool:
+    """Whether batches may be shorter than ``cutoff_len``: pretraining packs."""
+    return not (packing or neat_packing or (stage == "pt" and packing is None))
 
 
 def loaded_bytes(pure_bf16: Any) -> int:

@@ -138,12 +138,16 @@ def half_gradients(
     return half_precision and not mixed_precision_grad_reduce_in_fp32
 
 
+SCORES = ("unfused", "local", 3, 4)
+"""Backends of attention that keep its scores: AttnBackend's names and numbers."""
+
+
 def keeps_scores(model_attention_backend: Any, local_layers: bool) -> bool:
-    """Whether attention keeps its scores: not known of a backend that is no name."""
-    if not isinstance(model_attention_backend, str | None):
-        return local_layers
-    name = str(model_attention_backend).rpartition(".")[2]
-    return local_layers or name in ("unfused", "local")
+    """Whether attention keeps its scores; saved configs have the backend's number."""
+    backend = model_attention_backend
+    if isinstance(backend, dict):
+        (backend,) = backend.get("_args_") or (None,)
+    return local_layers or backend in SCORES
 
 
 def ac(model_recompute_granularity: Any) -> str:

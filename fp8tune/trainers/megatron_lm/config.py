@@ -118,8 +118,10 @@ def logit_copies(
     One; Transformer Engine's fused loss works in place, and Megatron's own fused one
     cannot change its copy in place.
     """
+    if not cross_entropy_loss_fusion:
+        return 1
     fused = {"te": 0, "native": 2}
-    return fused[cross_entropy_fusion_impl] if cross_entropy_loss_fusion else 1
+    return known("logit_bytes", fused.get(str(cross_entropy_fusion_impl)))
 
 
 def recomputed(ac: str, recompute_modules: Any) -> tuple[str, ...]:

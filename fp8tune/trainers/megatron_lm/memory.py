@@ -77,6 +77,7 @@ def memory_peaks(
     weight_bytes: int,
     gradient_bytes: int,
     optimizer_bytes: int,
+    optimizer_temporary_bytes: int,
     fp8_weight_bytes: int,
     compute_bytes: int,
     logit_bytes: int,
@@ -110,11 +111,17 @@ def memory_peaks(
         head = 2 * compute_bytes * hidden_size * stream_share * block_tokens / GIB
         logits = vocab_size / tp * logit_bytes * block_tokens / GIB
         name = RECOMPUTED if at_once else "temporaries of one layer"
-        backward = {"activations": activations, name: again}
-        loss = {"activations": activations + head, "logits": logits}
-        at_loss = stage.last and sum(loss.values()) > sum(backward.values())
-        moment = "loss" if at_loss else "backward"
-        found[stage.name] = Peak(moment, state | (loss if at_loss else backward))
+        moments = {
+            "backward": {"activations": activations, name: again},
+            "loss": {"activations": activations + head, "logits": logits},
+            "optimizer step": {
+                "gradients in fp32": sharded * optimizer_temporary_bytes / GIB
+            },
+        }
+        if not stage.last:
+            del moments["loss"]
+        moment = max(moments, key=lambda name: sum(moments[name].values()))
+        found[stage.name] = Peak(moment, state | moments[moment])
     return found
 
 
@@ -168,7 +175,7 @@ def memory_peak_gib(memory_breakdown: dict[str, float]) -> float:
 
 
 def memory_peak_at(memory_peaks: dict[str, Peak], memory_largest_stage: str) -> str:
-    """Moment of the peak: the loss or the backward pass, and of which stage."""
+    """Moment of the peak in a step, and of which stage."""
     stage = memory_largest_stage
     where = f" of the {stage} pipeline stage" if stage else ""
     return Words(memory_peaks[stage].moment + where)

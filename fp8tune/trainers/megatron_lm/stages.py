@@ -167,6 +167,16 @@ def dp_ranks(tp: int, pp: int, cp: int, world_size: int) -> int:
     return ranks
 
 
+def dp_replicate() -> int:
+    """Replicas of a sharded group: none, data-parallel ranks are one group."""
+    return 1
+
+
+def dp_shard(dp_ranks: int) -> int:
+    """Ranks that share what is sharded: all data-parallel ones."""
+    return dp_ranks
+
+
 def expert_ranks(etp: int, ep: int, pp: int, world_size: int) -> int:
     """Data-parallel ranks of the experts, which share one copy of them."""
     ranks, rest = divmod(world_size, etp * ep * pp)

@@ -113,19 +113,24 @@ def gradient_bytes(half_gradients: bool) -> int:
     return 2 if half_gradients else 4
 
 
-def optimizer_bytes(
-    optimizer: str, half_precision: bool, half_gradients: bool, lower_moments: bool
-) -> int:
+def optimizer_bytes(optimizer: str, half_precision: bool, lower_moments: bool) -> int:
     """Bytes per parameter of Adam's state, which the distributed optimizer shards.
 
-    Two moments; weights in fp32 where compute reads others; and gradients in fp32 where
-    they are summed in 16 bits.
+    Two moments, and weights in fp32 where compute reads others.
     """
     if optimizer != "adam":
         raise Unknown("optimizer_bytes")
     if lower_moments:
         raise Unknown("optimizer_bytes.lower", 4)
-    return 8 + 4 * half_precision + 4 * half_gradients
+    return 8 + 4 * half_precision
+
+
+def optimizer_temporary_bytes(half_gradients: bool) -> int:
+    """Bytes per parameter that a step allocates: gradients in fp32, where they are not.
+
+    The distributed optimizer shards them. They are freed before the next step.
+    """
+    return 4 * half_gradients
 
 
 def fp8_weight_bytes(precision: str, fp8_weights: bool, compute_bytes: int) -> int:

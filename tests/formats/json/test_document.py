@@ -44,7 +44,8 @@ def test_liberties_of_hjson():
     assert places["list", 1] == "1e3"
     assert text[slice(*document.spans.keys["train_batch_size",])] == "train_batch_size"
     assert text[slice(*document.spans.keys["zero_optimization", "stage"])] == '"stage"'
-    assert [text[slice(*c)] for c in document.comments()] == ["# fp8tune: world-size=8"]
+    comments = [text[slice(*span)] for span in document.comments()]
+    assert comments == ["# fp8tune: world-size=8", "// of the script"]
 
 
 @each(

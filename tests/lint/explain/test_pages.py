@@ -89,10 +89,12 @@ def test_a_rule_of_a_user(tmp_path):
 FP8_AND_WIDTH = [
     Part('precision == "fp8"', "true"),
     Part("hidden_size % 16 != 0", "true"),
+    Part("not fp8.leaves_odd_sizes", "true"),
 ]
 VALUES = [
     Node("precision", "fp8", True, "", "train.mixed_precision, line 8"),
     Node("hidden_size", 2050, True, "", "model.dim, line 3"),
+    Node("fp8.leaves_odd_sizes", False, True, "", ""),
 ]
 
 
@@ -125,7 +127,7 @@ def test_a_verdict_that_is_silent(config):
     read = config('[train]\nmixed_precision = "bf16"\nseq_len = 16\n')
     found = verdict("fp8-hidden-size-not-16", read)
     assert (found.state, found.findings) == ("silent", [])
-    assert [part.state for part in found.parts] == ["false", "false"]
+    assert [part.state for part in found.parts] == ["false", "false", "true"]
 
 
 def test_a_verdict_that_lacks_a_fact(config):

@@ -156,6 +156,16 @@ def test_lines_that_are_not_those_of_its_steps_are_shown(runner, monkeypatch):
     assert found.message == f"stopped at its deadline in stage start; {said}"
 
 
+@each("fault", ["prints_other_steps", "prints_other_steps_and_ends"])
+def test_steps_that_the_pattern_does_not_match_end_a_trial(runner, fault):
+    found = run(runner(fault))
+    assert (found.outcome, found.cost_s < 10) == ("user", True)
+    assert found.message.startswith(
+        "no step was read: lines have ' tokens/s | ', but do not match the pattern of "
+        "`step`; the last: step "
+    )
+
+
 def test_fp8_without_a_profile_is_not_ok(runner):
     found = run(runner("sound"), {"train.precision": "fp8"})
     assert found.outcome == "user"

@@ -94,6 +94,19 @@ def is_nan_from_the_start():
     steps(20, loss="nan")
 
 
+def prints_other_steps():
+    begin()
+    for number in range(10_000):
+        say(step(number).replace("loss", "cost"))
+        time.sleep(0.002)
+
+
+def prints_other_steps_and_ends():
+    begin()
+    for number in range(3):
+        say(step(number).replace("loss", "cost"))
+
+
 def ends_early():
     begin()
     steps(2)

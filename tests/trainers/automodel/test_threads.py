@@ -53,3 +53,8 @@ def test_all_gather_and_safetensors(old, new, rules):
         rules = ["fp8-all-gather-with-safetensors"]
     assert len(found) == len(rules)
     assert all(f.startswith(r) for f, r in zip(found, rules, strict=True))
+
+
+def test_a_section_that_is_no_table():
+    text = SAVES[: SAVES.index("fp8:")] + "fp8: 3\n"
+    assert rules_of(text) == ["section-not-a-table"]

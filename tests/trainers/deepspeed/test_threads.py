@@ -102,3 +102,18 @@ def test_fields_of_the_job(text, fields, tmp_path):
     job = read_config(str(path), Target(world_size=8)).job
     names = ("micro_batch", "grad_accum", "precision", "zero_stage")
     assert tuple(job.find(name) for name in names) == fields
+
+
+@each("mark", ["#", "//"])
+def test_comments_of_hjson(mark):
+    """``#`` and ``//`` begin ignore comments, and the header comment."""
+    above = f"{mark} fp8tune: world-size=8\n{{\n"
+    text = '"train_batch_size": 9, "train_micro_batch_size_per_gpu": 2}\n'
+    ignore = f"{mark} fp8tune: ignore[deepspeed-batch-sizes] -- a reason\n"
+    assert findings(above + text) == [("deepspeed-batch-sizes", 3)]
+    assert findings(above + ignore + text) == []
+    assert findings(f"{above}{mark} fp8tune: ignore [x]\n{text}")[0] == (
+        "bad-ignore",
+        3,
+    )
+    assert findings(above.replace("=8", "=x") + text)[0] == ("bad-directive", 1)

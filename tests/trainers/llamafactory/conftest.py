@@ -31,9 +31,9 @@ def found():
     """The rules that fire on a text, with the keys that they are about."""
     rules = Rules(read_builtin(), {})
 
-    def look(text, version="0.9.5"):
+    def look(text, version="0.9.5", path="x.yaml"):
         name = f"llamafactory=={version}"
-        report = check("x.yaml", text.encode(), rules, Target(), only=name)
+        report = check(path, text.encode(), rules, Target(), only=name)
         return {each.rule: each.key for each in report.diagnostics}
 
     return look

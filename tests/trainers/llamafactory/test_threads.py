@@ -43,3 +43,12 @@ def test_what_decides_is_the_release_of_transformers(job, backend, on):
     with pytest.raises(Unknown, match="transformers"):
         job(text)["precision"]
     assert job(text, "0.9.4")["precision"] == "bf16"
+
+
+def test_json_is_not_read_by_one_release(found):
+    text = '{"model_name_or_path": "a", "stage": "pt", "fp8": false}'
+    rules = {
+        version: {*found(text, version, "x.json")} for version in ("0.9.4", "0.9.5")
+    }
+    assert rules["0.9.5"] - rules["0.9.4"] == {"json-not-read"}
+    assert "json-not-read" not in found(text)

@@ -6,6 +6,7 @@ from benchmarks.megatron_lm.recorded import rows, run_of
 from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 
 NAME = "Qwen3-30B-A3B, 16 H100"
 MODEL = {
@@ -99,6 +100,16 @@ def whole(**changes):
 def test_as_the_flags_of_megatron_lm():
     theirs = run_of(next(row for row in rows() if row["test"] == NAME)).job
     assert job_of(whole())["memory.breakdown"] == theirs["memory.breakdown"]
+
+
+@each(
+    ("backend", "keeps"),
+    [("auto", False), ("unfused", True), ({"_args_": [3]}, True), ({}, False)],
+)
+def test_scores_by_the_backend_of_attention(backend, keeps):
+    config = whole()
+    config["model"]["attention_backend"] = backend
+    assert job_of(config)["keeps_scores"] == keeps
 
 
 def test_fp8_by_the_name_of_a_mixed_precision():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.megatron_lm.recorded import runs
+from benchmarks.megatron_lm.recorded import runs, worked
 from fp8tune.formats import parse
 from fp8tune.job import Target, Unknown
 from fp8tune.trainers.megatron_lm.memory import BANDS
@@ -41,6 +41,24 @@ def test_recorded_runs_lie_in_the_band():
         below, above = BANDS[run.group]
         least, most = run.estimate_gib * (1 - below), run.estimate_gib * (1 + above)
         assert least <= run.gib <= most, run
+
+
+def test_published_runs_that_worked_may_fit():
+    fits = {run.test: run.job["memory.fit"] for run in worked()}
+    assert len(fits) == 4
+    assert set(fits.values()) <= {"fits", "may-not-fit"}
+
+
+def test_an_example_of_megatron_lm_fits_as_its_table_says():
+    """Its README has Llama 3 8B in FP8 on 8 H100s with CP 2; the script sets CP 1."""
+    eight_b = (
+        "--ffn-hidden-size 14336 --group-query-attention --num-query-groups 8"
+        " --vocab-size 128256 --seq-length 8192 --max-position-embeddings 8192"
+        " --grad-reduce-in-bf16 --cross-entropy-loss-fusion --fp8-param-gather"
+        " --context-parallel-size "
+    )
+    fits = [job_of(f"{FP8}{eight_b}{cp}")["memory.fit"] for cp in (1, 2)]
+    assert fits == ["probably-out-of-memory", "fits"]
 
 
 def test_fp8_needs_more_than_bf16():

@@ -71,3 +71,21 @@ def test_another_program_may_have_flags_of_its_own():
     mine = MODEL.replace("pretrain_gpt.py", "pretrain_mine.py")
     assert rules_of(mine + "--bf16 --my-own-flag 1\n") == []
     assert rules_of("torchrun train.py --bf16 --epochs 3\n") == []
+
+
+def test_lint_says_which_commit_was_read(fp8tune, project):
+    project({"run.sh": MODEL + "--bf16"})
+    said = "1 file read as Megatron-LM d98e8a64d, by the keys; --trainer NAME names"
+    assert said in fp8tune("lint", "run.sh").out
+    assert said not in fp8tune("lint", "run.sh", "--trainer", "megatron_lm").out
+
+
+def test_a_script_that_starts_another_trainer(fp8tune, project):
+    """Its flags are not Megatron-LM's, though some are called so."""
+    launcher = "accelerate launch --config_file c.yaml"
+    text = MODEL.replace("torchrun --nproc_per_node 8", f"/venv/bin/{launcher}")
+    project({"run.sh": text})
+    said = fp8tune("lint", "run.sh")
+    assert said.code == 2
+    assert "it starts Accelerate; fp8tune lint --script FILE checks" in said.err
+    assert fp8tune("lint", "run.sh", "--trainer", "megatron_lm").code == 0

@@ -1,0 +1,1 @@
+"""What trainers that run transformers' Trainer through Accelerate share."""

@@ -1,0 +1,195 @@
+"""Instants of a step under transformers' Trainer, where they differ (``shared``).
+
+Of the instants of ``facts/memory`` those with embedding and head, which FSDP and ZeRO
+gather and reduce in other groups here, and the range of the peak.
+"""
+
+from __future__ import annotations
+
+from fp8tune.facts.memory import GIB
+from fp8tune.facts.memory.fit import least_peak_gib
+from fp8tune.job import Job, Unknown, Words
+
+BF16, FP32 = 2, 4
+
+BANDS = {
+    "ddp": (0.05, 0.08),
+    "fsdp": (0.10, 0.10),
+    "te": (0.2, 0.2),
+    "zero": (0.12, 0.12),
+}
+"""How far below and above the estimate a peak may lie, as shares of it.
+
+More than the worst errors of the real Trainer on the CPU (``results/hf_memory.md``),
+because a CPU does not show the workspaces of kernels. No run of Transformer Engine was
+measured.
+"""
+
+
+def memory_tables_bytes(
+    parallel: str,
+    sharded: bool,
+    tables_apart: bool,
+    params_embedding: int,
+    params_head: float,
+    params_block: float,
+    cast_bytes: int,
+    live_bytes: float,
+) -> float:
+    """Bytes of embedding and head in bf16 when the backward pass begins.
+
+    FSDP2 gathers both at once, or the head alone; FSDP1 the last block too. Autocast
+    has a copy of the head, ZeRO 3 the weights that it has gathered.
+    """
+    if not sharded:
+        return cast_bytes * params_embedding + live_bytes
+    embedding = 0 if tables_apart else params_head
+    block = params_block if parallel == "fsdp1" else 0
+    return BF16 * (params_embedding + embedding + block)
+
+
+def memory_gathered_gib(
+    sharded: bool,
+    params_root: float,
+    params_head_gradient: float,
+    params_block: float,
+    gathered_bytes: float,
+    live_bytes: float,
+    bucket_bytes: float,
+) -> float:
+    """Weights and gradients that are whole in the backward pass [GiB].
+
+    Of FSDP's two blocks, embedding and head, and the head's gradient.
+    """
+    root = BF16 * (params_root + params_head_gradient) if sharded else live_bytes
+    return (root + gathered_bytes * params_block + bucket_bytes) / GIB
+
+
+def copies_gib(params_rank: float, params_root: float, cast_bytes: int) -> float:
+    """Copies of all linears in bf16 that live through the forward pass [GiB]."""
+    return cast_bytes * (params_rank - params_root) / GIB
+
+
+def memory_activations_gib(
+    block_tokens: int,
+    stage_layers: int,
+    activation_bytes: float,
+    ac_applied: str,
+    copies_gib: float,
+) -> float:
+    """Activations of all blocks, without AC with the copies of their weights [GiB]."""
+    copies = copies_gib if ac_applied == "none" else 0.0
+    return block_tokens * stage_layers * activation_bytes / GIB + copies
+
+
+def memory_forward_gib(
+    memory_state_gib: float,
+    memory_gradients_gib: float,
+    memory_activations_gib: float,
+    memory_head_gib: float,
+    memory_new_logits_gib: float,
+    params_root: float,
+    params_last_group: float,
+    sharded: bool,
+    ac_applied: str,
+    copies_gib: float,
+) -> float:
+    """At the end of the forward pass [GiB].
+
+    With what FSDP has gathered, a table and the last block, or autocast's copies.
+    """
+    gathered = BF16 * (params_root / 2 + params_last_group) / GIB if sharded else 0.0
+    copies = copies_gib if ac_applied != "none" else 0.0
+    held = memory_state_gib + memory_gradients_gib + memory_activations_gib
+    return held + memory_head_gib + memory_new_logits_gib + gathered + copies
+
+
+def memory_embedding_gib(
+    parallel: str,
+    sharded: bool,
+    tables_apart: bool,
+    shards: int,
+    grad_accum: int,
+    gradient_bytes: int,
+    params_rank: float,
+    params_root: float,
+    params_embedding: int,
+    params_head_gradient: float,
+    params_tied: bool,
+    bucket_bytes: float,
+    memory_state_gib: float,
+    memory_other_gradients_gib: float,
+) -> float:
+    """Embedding's backward pass: its gradient and the head's [GiB].
+
+    FSDP has the gradients of the group in bf16 and the buffer from which it reduces
+    them; FSDP1 its weights too, FSDP2 the shard of that buffer, and where tables are
+    apart the shard in the weights' dtype.
+    Gradients of a tied weight are added in a third tensor.
+    """
+    if not sharded:
+        tables = params_embedding * (1 + params_tied) + params_head_gradient
+        if grad_accum > 1 and not params_tied:
+            tables = params_embedding
+        new = (gradient_bytes * tables + bucket_bytes) / GIB
+        return memory_state_gib + memory_other_gradients_gib + new
+    group = params_embedding if tables_apart else params_root
+    others = gradient_bytes * (params_rank - group) / shards
+    more = (BF16 + gradient_bytes * tables_apart) / shards
+    more = BF16 if parallel == "fsdp1" else more
+    whole = (2 * BF16 + more + BF16 * params_tied) * group
+    return memory_state_gib + (others + whole) / GIB
+
+
+def memory_reduced_gradients_gib(
+    params_rank: float, gradient_bytes: int, shards: int
+) -> float:
+    """Gradients at the end of the backward pass [GiB]."""
+    return params_rank * gradient_bytes / shards / GIB
+
+
+def memory_added_gradients_gib() -> float:
+    """New gradients that are added to kept ones: DDP copies them to its buckets."""
+    return 0.0
+
+
+def memory_expert_instants(moe_layers: int) -> dict[str, dict[str, float]]:
+    """Instants of blocks with experts, which no estimate covers."""
+    if moe_layers:
+        raise Unknown("memory.experts", {})
+    return {}
+
+
+def estimate_family(sharded: bool, zero_stage: int, te_recipe: str = "") -> str:
+    """The group of measured runs from which the estimate's error is taken."""
+    if te_recipe:
+        return Words("te")
+    if zero_stage:
+        return Words("zero")
+    return Words("fsdp" if sharded else "ddp")
+
+
+def memory_least_peak_gib(
+    job: Job, lengths_vary: bool, memory_peak_gib: float | None = None
+) -> float:
+    """The peak with samples as short as they may be, or what is modelled of it [GiB].
+
+    Without packing a batch is as long as its longest sample, which no file says.
+    """
+    shortest = job.with_values({"block_tokens": 1}) if lengths_vary else job
+    if memory_peak_gib is None:
+        return least_peak_gib(shortest)
+    return float(shortest["memory.peak_gib"])
+
+
+def memory_low_gib(
+    memory_peak_gib: float, memory_least_peak_gib: float, estimate_family: str
+) -> float:
+    """Lower end of the peak's band [GiB]."""
+    least = min(memory_peak_gib, memory_least_peak_gib)
+    return least * (1 - BANDS[estimate_family][0])
+
+
+def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
+    """Upper end of the peak's band [GiB]."""
+    return memory_peak_gib * (1 + BANDS[estimate_family][1])
