@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 FOLDER = ".fp8tune"
 """The folder of studies and of measured runs, if no option names another."""
@@ -45,14 +45,15 @@ def _top(folder: str) -> str:
     return folder
 
 
-def find(study: str, folder: str) -> str:
+def find(study: str, folder: str, stored: Sequence[str] = ()) -> str:
     """Return the folder of a study, by its path or the beginning of its name.
 
-    ``folder`` is the folder of studies. Raises ``NoStudy``.
+    ``folder`` is the folder of studies. ``stored`` are names of studies in a storage,
+    which need not have a folder yet. Raises ``NoStudy``.
     """
     if os.path.isdir(study):
         return study
-    names = [os.path.basename(path) for path in within(folder)]
+    names = sorted({*map(os.path.basename, within(folder)), *stored})
     found = [name for name in names if name.startswith(study)]
     if study in names or len(found) == 1:
         return os.path.join(folder, study if study in names else found[0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from fp8tune import completion
 from fp8tune.cli import Failure, need, storage_option, studies_option
 from fp8tune.extras import SEARCH
-from fp8tune.studies import NoStudy, find
+from fp8tune.studies import NoStudy, find, has_journal
 
 
 @click.command("report", short_help="Write the report of a search.")
@@ -24,8 +26,9 @@ from fp8tune.studies import NoStudy, find
 def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
     """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 
-    The search may still be running: its trials are only read. The page is one HTML file
-    that loads nothing from the network.
+    With --storage it may be a study that was searched elsewhere. The search may still
+    be running: its trials are only read. The page is one HTML file that loads nothing
+    from the network.
 
     \b
     Example:
@@ -34,16 +37,19 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     need("report", *SEARCH)
     from fp8tune.search import CannotSearch, load_numpy
 
-    try:
-        folder = find(study, studies)
-    except NoStudy as error:
-        raise Failure(str(error)) from None
+    folder = studies
     try:
         load_numpy()
         from fp8tune.report.html import write_report
+        from fp8tune.search.saved_study import names_in
 
+        stored = names_in(storage) if storage else []
+        folder = find(study, studies, stored)
+        name = os.path.basename(os.path.abspath(folder))
+        if has_journal(folder) and name not in stored:
+            storage = ""
         written = write_report(folder, output, plots=plots, url=storage)
-    except CannotSearch as error:
+    except (CannotSearch, NoStudy) as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{output or folder}: {error.strerror}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import click
 
@@ -29,8 +30,8 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
 
     For each search: config, state, trials, time spent, and the answer so far. Every
     STUDY argument takes the beginning of a name, if no other study begins so. A study
-    in another storage is listed with its --storage. Exit code 1: a study cannot be
-    read.
+    in another storage is listed with its --storage, wherever it was searched. Exit code
+    1: a study cannot be read. 2: the storage does not answer.
 
     \b
     Examples:
@@ -39,26 +40,25 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
     """
     found = list(studies.below(folder))
     need("studies", *SEARCH)
-    from fp8tune.report.summary import Summary, as_json, summarize, text
+    from fp8tune.report.summary import Summary, as_json, summarize_all, text
     from fp8tune.search import CannotSearch
 
     if delete:
         _delete(delete, found, storage)
         return 0
 
-    summaries: list[Summary] = []
-    wrong = []
-    for path in found:
-        try:
-            summaries.append(summarize(path, storage))
-        except CannotSearch as error:
-            wrong.append(str(error))
+    try:
+        every = list(summarize_all(found, storage))
+    except CannotSearch as error:
+        raise Failure(str(error)) from None
+    summaries = [each for each in every if isinstance(each, Summary)]
+    wrong = [each for each in every if isinstance(each, str)]
     if output_format == "json":
         click.echo(json.dumps(as_json(summaries), indent=2))
     else:
         for each in summaries:
             click.echo("\n".join(text(each)))
-        if not found:
+        if not every:
             click.echo("no studies; fp8tune search CONFIG --budget 2h makes one")
     for line in wrong:
         click.echo(f"fp8tune: {line}", err=True)
@@ -68,19 +68,36 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
 def _delete(name: str, known: Sequence[str], url: str) -> None:
     """Delete the study of this name or path; raises ``Failure``."""
     from fp8tune.search import CannotSearch
-    from fp8tune.search.saved_study import delete_study
+    from fp8tune.search.saved_study import delete_study, names_in
     from fp8tune.search.storage import alone_in
 
-    path = os.path.normpath(name)
-    named = [each for each in known if path in (each, os.path.basename(each))]
-    if len(named) != 1:
-        many = "several studies have this name" if named else "no such study"
-        raise Failure(f"--delete {name}: {many}; fp8tune studies lists them")
+    path, folder = os.path.normpath(name), ""
     try:
-        with alone_in(named[0]):
-            delete_study(named[0], url)
+        stored = names_in(url) if url else []
+        folder = _named(path, known, stored)
+        with alone_in(folder) if os.path.isdir(folder) else nullcontext():
+            deleted = delete_study(folder, "" if studies.has_journal(folder) else url)
     except CannotSearch as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(f"{error.filename or named[0]}: {error.strerror}") from None
-    click.echo(f"deleted {named[0]}")
+        raise Failure(f"{error.filename or folder}: {error.strerror}") from None
+    click.echo(f"deleted {deleted}")
+
+
+def _named(name: str, known: Sequence[str], stored: Sequence[str]) -> str:
+    """Return the folder of the study of this name; raises ``Failure``.
+
+    For a study that only the storage has it is a folder that does not exist.
+    """
+    named = [each for each in known if name in (each, os.path.basename(each))]
+    if len(named) == 1 and not (name in stored and studies.has_journal(named[0])):
+        return named[0]
+    if name in stored and not named:
+        return name
+    many, names = "no such study", {*map(os.path.basename, known), *stored}
+    if named:
+        paths = [*named, "the storage's"] if name in stored else named
+        many = f"several studies have this name: {', '.join(paths)}; give the path"
+    elif longer := sorted(each for each in names if each.startswith(name)):
+        many = f"the whole name is needed, such as {longer[0]}"
+    raise Failure(f"--delete {name}: {many}; fp8tune studies lists them")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from fp8tune.cli import Failure, need
 from fp8tune.extras import SEARCH, TRIALS
+from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find, has_journal
 
 
 @click.command("worker", short_help="Measure trials of a running search.")
 @click.option(
     "--storage",
-    required=True,
+    default="",
     envvar="FP8TUNE_STORAGE",
     show_envvar=True,
     metavar="URL",
     help="The storage of the search: a database's URL, or a study.journal on a shared "
-    "file system.",
+    "file system.  [default: that of .fp8tune/NAME]",
 )
 @click.option("--study", required=True, metavar="NAME", help="The study's name.")
 def command(storage: str, study: str) -> int:
@@ -41,6 +44,11 @@ def command(storage: str, study: str) -> int:
     from fp8tune.search.worker import work
 
     try:
+        if not storage:
+            folder = find(study, FOLDER)
+            if not has_journal(folder):
+                raise Failure(f"{folder}: no study.journal in it; give its --storage")
+            storage, study = os.path.join(folder, JOURNAL), os.path.basename(folder)
         return work(storage, study)
-    except CannotSearch as error:
+    except (CannotSearch, NoStudy) as error:
         raise Failure(str(error)) from None

@@ -33,7 +33,7 @@ from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
-from fp8tune.studies import FOLDER
+from fp8tune.studies import FOLDER, make_folder
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
@@ -83,6 +83,7 @@ def write_report(
         if plots and plot.draw:
             for kind, data in to_files(plot, _mark(report)).items():
                 files[f"{stem}-{plot.name}.{kind}"] = data
+    make_folder(folder)  # of a study that only the storage has
     for place, data in files.items():
         atomic.write(place, data, through=not _is_within(place, folder))
     return list(files)

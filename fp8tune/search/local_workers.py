@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,8 +75,10 @@ class LocalWorkers:
             code = process.poll()
             if code is not None and code < 0 and self._again > 0:
                 self._again -= 1
-                self._say(f"worker {number} was killed (signal {-code}): started again")
-                self._processes[number] = self._started(number)
+                name = worker_name(self._visible[number], process.pid)
+                again = self._processes[number] = self._started(number)
+                place = f"process {again.pid} takes its place"
+                self._say(f"{name} was killed (signal {-code}); {place}")
         if any(process.poll() is None for process in self._processes):
             return ""
         last = (self._last_line(number) for number in range(len(self._processes)))
@@ -101,6 +104,13 @@ class LocalWorkers:
             lines = log.read().decode(errors="replace").split("\n")
             return next((line for line in reversed(lines) if line.strip()), "")
         return ""
+
+
+def worker_name(gpus: str | None, pid: int) -> str:
+    """Return the name of a worker: its host, and its GPUs or on a CPU its process."""
+    return (
+        f"{socket.gethostname()} {f'process {pid}' if gpus is None else f'GPU {gpus}'}"
+    )
 
 
 def worker_command(study: str) -> list[str]:

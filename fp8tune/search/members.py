@@ -340,12 +340,9 @@ def are_alive(study: optuna.Study) -> bool:
 
     This goes by the clocks of the machines, as nobody waits for a second heartbeat.
     """
-    name, storage = f"{study.study_name}{SUFFIX}", study._storage
-    if name not in optuna.get_all_study_names(storage):
-        return False
-    second = optuna.load_study(study_name=name, storage=storage)
-    run = second.user_attrs.get(RUN)
-    if second.user_attrs.get(OVER) or not isinstance(run, dict):
+    second = _second(study)
+    run = second.user_attrs.get(RUN) if second else None
+    if not second or second.user_attrs.get(OVER) or not isinstance(run, dict):
         return False
     beat_s, now = run.get("beat_s"), time.time()
     silent_s = MISSED * (beat_s if is_number(beat_s) else BEAT_S)
@@ -355,6 +352,20 @@ def are_alive(study: optuna.Study) -> bool:
         if trial.user_attrs.get(KIND) == MEMBER
     )
     return any(is_number(beat) and abs(now - beat) <= silent_s for beat in beats)
+
+
+def is_over(study: optuna.Study) -> bool:
+    """Return whether the processes of a search have carried it to its end."""
+    second = _second(study)
+    return bool(second and second.user_attrs.get(OVER))
+
+
+def _second(study: optuna.Study) -> optuna.Study | None:
+    """Return the second study of a search, ``None`` if it had no workers."""
+    name, storage = f"{study.study_name}{SUFFIX}", study._storage
+    if name not in optuna.get_all_study_names(storage):
+        return None
+    return optuna.load_study(study_name=name, storage=storage)
 
 
 def _member(trial: FrozenTrial) -> Member:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from fp8tune.job import Target
 from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
-from fp8tune.search.members import SUFFIX, are_alive
+from fp8tune.search.members import SUFFIX, are_alive, is_over
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     MAX_BYTES,
@@ -29,11 +29,15 @@ from fp8tune.trainers.about import misnamed
 from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import Trial
 
+SEARCHED_IN = "searched_in"
+"""User attribute of a study in a shared storage: the host and folder of its search."""
+
 
 class SavedStudy(NamedTuple):
     """A study: its folder, the description of its search, its plan and its trials.
 
-    ``has_workers``: processes with heartbeats search it now.
+    ``has_workers``: processes with heartbeats search it now. ``is_over``: such
+    processes carried it to its end.
     """
 
     folder: str
@@ -41,6 +45,7 @@ class SavedStudy(NamedTuple):
     plan: Plan
     trials: Sequence[Trial]
     has_workers: bool = False
+    is_over: bool = False
 
     @property
     def name(self) -> str:
@@ -53,7 +58,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     study, place = _found(folder, url, most), url or os.path.join(folder, JOURNAL)
     about, trials = about_of(study), _trials(study, place)
     with errors_of(place):
-        has_workers = are_alive(study)
+        now = are_alive(study), is_over(study)
     place = without_password(place)
     try:
         plan = _plan(about)
@@ -69,7 +74,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
             where = f"{place}: trial {trial.number}"
             why = f"not a knob or value of the study: {error}"
             raise BadStudy(f"{where}: {why}") from None
-    return SavedStudy(folder, about, plan, trials, has_workers)
+    return SavedStudy(folder, about, plan, trials, *now)
 
 
 def look(
@@ -95,6 +100,24 @@ def _found(folder: str, url: str, most: int) -> optuna.Study:
     return study
 
 
+def names_in(url: str) -> list[str]:
+    """Return the names of the studies of searches in a storage.
+
+    Raises ``BadStudy`` if there is no such storage, or if it does not answer.
+    """
+    if _is_missing(url):
+        raise BadStudy(f"{url}: no such file")
+    with errors_of(url):
+        every = open_storage(url, create=False).get_all_studies()
+    return sorted(s.study_name for s in every if "config_text" in s.user_attrs)
+
+
+def stored_where(url: str, about: Mapping[str, Any]) -> str:
+    """Return a storage without its password, and where a study in it was searched."""
+    last = str(about.get(SEARCHED_IN, ""))
+    return without_password(url) + f", last searched in {last}" * bool(last)
+
+
 def described(folder: str, url: str = "") -> dict[str, Any] | None:
     """Return a study's description, ``None`` without a study; raises ``BadStudy``."""
     study = _known(folder, url, MAX_BYTES)
@@ -104,8 +127,7 @@ def described(folder: str, url: str = "") -> dict[str, Any] | None:
 def _known(folder: str, url: str, most: int) -> optuna.Study | None:
     """Return the study of a folder, in its journal or in another storage, if any."""
     place = url or os.path.join(folder, JOURNAL)
-    file = place.removeprefix("sqlite:///").partition("?")[0]
-    if "://" not in file and not os.path.lexists(file):
+    if _is_missing(place):
         return None
     storage = open_storage(place, create=False, most=most)
     with errors_of(place):
@@ -113,6 +135,12 @@ def _known(folder: str, url: str, most: int) -> optuna.Study | None:
         if name not in optuna.get_all_study_names(storage):
             return None
         return optuna.load_study(study_name=name, storage=storage)
+
+
+def _is_missing(place: str) -> bool:
+    """Return whether a storage is a file that does not exist."""
+    file = place.removeprefix("sqlite:///").partition("?")[0]
+    return "://" not in file and not os.path.lexists(file)
 
 
 def _trials(study: optuna.Study, place: str) -> list[Trial]:
@@ -123,20 +151,27 @@ def _trials(study: optuna.Study, place: str) -> list[Trial]:
     return in_order(checked(trial, place) for trial in ended)
 
 
-def delete_study(folder: str, url: str = "") -> None:
-    """Delete a study's folder, and its trials if they are in another storage.
+def delete_study(folder: str, url: str = "") -> str:
+    """Delete a study's folder if it is here, and its trials in another storage.
 
-    Raises ``BadStudy`` if there is none or if it is searched now, and ``OSError``.
+    Returns what was deleted. Raises ``BadStudy`` if there is none or if it is searched
+    now, and ``OSError``.
     """
-    study = _found(folder, url, MAX_BYTES)
+    study, deleted = _found(folder, url, MAX_BYTES), []
     with errors_of(url or folder):
         if are_alive(study):
             raise BadStudy(f"{folder}: a search is running on it; end that first")
+        if url:
+            where = stored_where(url, study.user_attrs)
+            deleted = [f"study {study.study_name} in {where}"]
         stored = optuna.get_all_study_names(study._storage) if url else []
         for name in (study.study_name, f"{study.study_name}{SUFFIX}"):
             if name in stored:
                 optuna.delete_study(study_name=name, storage=study._storage)
-    shutil.rmtree(folder)
+    if os.path.isdir(folder):
+        shutil.rmtree(folder)
+        deleted.insert(0, folder)
+    return " and ".join(deleted)
 
 
 def _plan(about: dict[str, Any]) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -65,7 +66,7 @@ from fp8tune.search.real_trials import (
     this_machine,
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
-from fp8tune.search.saved_study import delete_study
+from fp8tune.search.saved_study import SEARCHED_IN, delete_study
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -75,6 +76,7 @@ from fp8tune.search.start_workers import (
     is_remote,
     new_study_note,
     starter_of,
+    with_worker,
 )
 from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, errors_of
@@ -171,6 +173,7 @@ def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
     check_outputs(options)
+    options = with_worker(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
@@ -265,7 +268,10 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
     shown = options._replace(storage=without_password(options.storage))
-    study.describe({"options": shown.kept})  # for the commands in its report
+    about: dict[str, Any] = {"options": shown.kept}  # for the commands in its report
+    if options.storage:
+        about[SEARCHED_IN] = f"{socket.gethostname()}:{os.path.abspath(study.folder)}"
+    study.describe(about)
     _remove_leftovers(study)
     prepared = Prepared(
         plan,

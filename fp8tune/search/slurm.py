@@ -58,6 +58,9 @@ OF_A_JOB = re.compile(
 )
 """Variables of the coordinator's own job, and defaults of Slurm's programs: the workers
 must not get them."""
+NEVER_STARTS = re.compile("PartitionTimeLimit|(QOS|Assoc)MaxWallDurationPerJobLimit")
+NEVER = "they never start: end the search, and give it a shorter time="
+"""What a job waits for that asks for more time than it may have, and what to do."""
 EXAMPLE = "--slurm partition=gpu,gpus=1,time=30m"
 
 
@@ -124,7 +127,8 @@ class States(NamedTuple):
     """Why Slurm lets a job wait, in its own word, such as Resources."""
 
     def __str__(self) -> str:
-        why = f" ({plain(self.reason)})" if self.reason and self.queued else ""
+        hint = f"; {NEVER}" * bool(NEVER_STARTS.fullmatch(self.reason))
+        why = f" ({plain(self.reason)}{hint})" if self.reason and self.queued else ""
         return f"Slurm: {self.running} running, {self.queued} queued{why}"
 
 

@@ -21,14 +21,17 @@ from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.members import BEAT_S, MISSED
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.saved_study import described
+from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study
+from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.workers import NoStarter, Starter, say
 from fp8tune.studies import SHOWN, has_journal, newest
 
-DERIVED = ("start", "options", "output", "ending", "knobs", "points", "given")
+DERIVED = (
+    *("start", "options", "output", "ending", "knobs", "points", "given"),
+    SEARCHED_IN,
+)
 """Parts of a study's description that are not in its name, or follow from others."""
 UNNOTICED = 0.1
 """The part of a budget after which a lost worker is noticed at the latest."""
@@ -37,6 +40,20 @@ UNNOTICED = 0.1
 def is_remote(options: SearchOptions) -> bool:
     """Return whether trials run on other machines, so that this one needs no GPU."""
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
+
+
+def with_worker(options: SearchOptions) -> SearchOptions:
+    """Return the options with one worker, if the study is where others reach it too.
+
+    Another folder or machine may search a study of a database, or of a journal that
+    ``--storage`` names. The lock of a study's folder does not hold there; the lease of
+    workers does. SQLite takes no workers, and a replay has none.
+    """
+    is_own = not options.storage or options.storage.startswith("sqlite")
+    if is_own or options.has_workers or options.runner == "replay":
+        return options
+    say("one worker runs the trials, as others may search a study of this storage too")
+    return options._replace(workers=1)
 
 
 def check_workers(options: SearchOptions) -> None:
@@ -59,8 +76,13 @@ def check_workers(options: SearchOptions) -> None:
 def new_study_note(study: Study, options: SearchOptions) -> str:
     """Return why the newest other study of this config's file is not continued.
 
-    ``""`` if there is none.
+    It may be in the same folder, with another storage. ``""`` if there is none.
     """
+    if study.process == 0 and os.path.exists(os.path.join(study.folder, EXPORT)):
+        return (
+            "a new study: the same search had another --storage, and its report in "
+            f"{study.folder} will be replaced"
+        )
     own, stem = study.about, study.name.rpartition("-")[0]
     for folder in newest(options.studies):
         name = os.path.basename(folder)

@@ -55,8 +55,11 @@ class JournalBackend(BaseJournalBackend):
 
         The removed text is kept in ``PATH.bak``.
         """
+        folder = os.path.dirname(self._path) or "."
+        if not os.path.isdir(folder):
+            why = "create it, or write a URL, such as postgresql://HOST/DATABASE"
+            raise BadStudy(f"{self._path}: there is no folder {folder}; {why}")
         try:
-            make_folder(os.path.dirname(self._path) or ".")
             with self._opened(os.O_RDWR | os.O_CREAT) as file, _alone(file):
                 self._remove_cut_line(file)
         except OSError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -35,7 +36,7 @@ from fp8tune.search.storage import (
     errors_of,
     open_storage,
 )
-from fp8tune.studies import JOURNAL
+from fp8tune.studies import JOURNAL, make_folder
 from fp8tune.trials.order import Order, parse_order
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Space
@@ -86,6 +87,8 @@ class Study:
         self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
+            if not url:
+                make_folder(folder)
             self._storage = open_storage(self.place, create=True, caches=reads)
         with errors_of(self.place):
             self.optuna = _created(
@@ -297,12 +300,18 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
         path = os.path.join(folder, name)
         with suppress(FileNotFoundError, NotADirectoryError):
             check_file(path, os.lstat(path).st_mode)
+    is_new = not os.path.isdir(folder)
     try:
         held.enter_context(alone_in(folder))
     except OSError as error:
         where = f"{error.filename}: {error.strerror}"
         raise BadStudy(f"{where}; {ELSEWHERE}") from None
-    study = Study(space, folder, url)
+    try:
+        study = Study(space, folder, url)
+    except BadStudy:
+        if is_new and url:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     for trial in study.trials:
         try:
             space.point(trial.record.knobs)
@@ -319,7 +328,11 @@ def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     if name in optuna.get_all_study_names(storage):
         return optuna.load_study(study_name=name, storage=storage, sampler=sampler)
     return optuna.create_study(
-        storage=storage, study_name=name, direction="maximize", sampler=sampler
+        storage=storage,
+        study_name=name,
+        direction="maximize",
+        sampler=sampler,
+        load_if_exists=True,  # another folder may create it at the same time
     )
 
 

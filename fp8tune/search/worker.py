@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -22,6 +21,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.coordinator import Search
+from fp8tune.search.local_workers import worker_name
 from fp8tune.search.members import BEAT_S, Members
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
@@ -247,8 +247,8 @@ def _name(device: str) -> str:
     array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
     job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
-    what = f"GPU {gpus}" if device == "cuda" else f"process {os.getpid()}"
-    return f"{socket.gethostname()} {what}" + f" of job {job}" * bool(job)
+    name = worker_name(gpus if device == "cuda" else None, os.getpid())
+    return name + f" of job {job}" * bool(job)
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import sys
 import time
 from collections import defaultdict
@@ -105,7 +108,7 @@ class Workers:
         self._workers: dict[int, Member] = {}
         self._open: dict[int, Order] = {}
         self._confirms_on = ""
-        self._has_lost = False
+        self._has_lost = self._has_started = False
         self._clock, self._looked = 0.0, time.monotonic()
 
     @property
@@ -127,7 +130,7 @@ class Workers:
         """Wait until this process coordinates; ``False`` if the search is over.
 
         Meanwhile ``watch`` gets the trials that end. Then this process takes up the
-        orders of the coordinator before it, and starts workers.
+        orders of the coordinator before it.
         """
         while not self._members.leads():
             if self._members.over:
@@ -151,7 +154,6 @@ class Workers:
         self._has_lost = False
         if self._run is not None:
             self._members.describe(dict(self._run))
-            self._starter.start()
             self._run = None
         return True
 
@@ -178,8 +180,12 @@ class Workers:
     def wait(self) -> list[Ended]:
         """Wait until trials end or workers come; trials of lost workers are given back.
 
+        The first call starts workers.
         Raises ``LeaseLost`` and ``NoWorkers``.
         """
+        if not self._has_started:
+            self._starter.start()  # now, as a search that needs no trial needs none
+            self._has_started = True
         before = len(self._workers)
         while True:
             if time.monotonic() - self._looked > LOOK_S or not self._workers:
@@ -265,7 +271,8 @@ class Workers:
 def how_to_end(members: Iterable[Member]) -> str:
     """Return what to type so that these processes of a search end.
 
-    A coordinator then writes the answer, and workers give their trials back.
+    A coordinator then writes the answer, and workers give their trials back. Processes
+    of this machine that ended without a word are left out.
     """
     jobs: set[str] = set()
     processes: dict[str, list[str]] = defaultdict(list)
@@ -273,7 +280,7 @@ def how_to_end(members: Iterable[Member]) -> str:
         job = member.name.rpartition(" of job ")[2].partition("_")[0]
         if job.isdecimal():
             jobs.add(job)
-        elif member.pid > 1:
+        elif member.pid > 1 and not _is_dead(member):
             processes[member.host].append(str(member.pid))
     ends = [f"scancel {' '.join(sorted(jobs))}"] if jobs else []
     ends += [f"kill {' '.join(pids)} (on {host})" for host, pids in processes.items()]
@@ -281,3 +288,14 @@ def how_to_end(members: Iterable[Member]) -> str:
     if not ends:
         return "none of its processes is left, so the same command continues it"
     return f"to end it, type: {', '.join(ends[:SHOWN] + more)}"
+
+
+def _is_dead(member: Member) -> bool:
+    """Return whether a process is one of this machine that does not run any more."""
+    if member.host != socket.gethostname():
+        return False
+    try:
+        os.kill(member.pid, 0)
+    except OSError as error:
+        return error.errno == errno.ESRCH
+    return False

@@ -38,6 +38,7 @@ class Rehearsal:
     """A search of a tiny model in a folder, and what its storage says of it."""
 
     def __init__(self, folder, storage=""):
+        folder.mkdir(exist_ok=True)
         shutil.copy(CONFIG, folder / "train.toml")
         self.folder = folder
         self.url = storage
@@ -182,8 +183,8 @@ class Rehearsal:
 def rehearse(tmp_path):
     made = []
 
-    def make(storage=""):
-        made.append(Rehearsal(tmp_path, storage))
+    def make(storage="", name=""):
+        made.append(Rehearsal(tmp_path / name, storage))
         return made[-1]
 
     yield make
@@ -286,6 +287,20 @@ def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
     rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
     os.kill(process, signal.SIGCONT)
     rehearsal.ends_well(search, {"pause": [number]})
+
+
+def test_two_folders_search_a_study_of_a_database_as_one(rehearse, database):
+    one, other = rehearse(database, "one"), rehearse(database, "other")
+    search = one.search()
+    one.running()
+    second = other.search()
+    other.wait(lambda: "another process coordinates this search" in other.said())
+    second.send_signal(signal.SIGINT)
+    assert second.wait(PATIENCE_S) == 130
+    delete = ["studies", "--delete", one.study, "--storage", database]
+    assert other.fp8tune("delete", *delete).wait(PATIENCE_S) == 2
+    assert "a search is running on it; end that first" in other.said()
+    one.ends_well(search, {})
 
 
 def test_workers_share_a_journal(rehearse):

@@ -10,10 +10,12 @@ from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import setting_label
 from fp8tune.search.members import Members
+from fp8tune.search.outcome import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in, open_storage
 from fp8tune.trials.space import Knob
+from tests.each import each
 from tests.report.studies import (
     BEST_BF16,
     CUT_OFF,
@@ -472,6 +474,19 @@ def test_the_report_of_a_search_in_a_database_is_found_again(tmp_path, monkeypat
     ]
 
 
+@each(
+    ("ended", "state"),
+    [
+        ({"output": None}, "stopped"),
+        ({"ending": Ending(SAME_COMMAND)._asdict()}, "interrupted"),
+        ({"ending": Ending(LARGER_BUDGET)._asdict()}, "finished"),
+    ],
+)
+def test_how_a_search_ended(tmp_path_factory, ended, state):
+    folder = study(tmp_path_factory.mktemp("studies") / "s", WHOLE[:3], **ended)
+    assert summarize(folder).state == state
+
+
 def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
     """Its command was killed, and a worker coordinates."""
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
@@ -482,3 +497,5 @@ def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
         assert summarize(folder).state == "running"
         assert read_report(load_study(folder)).is_running
     assert summarize(folder).state == "stopped"
+    one.end()  # a worker brought it to its end
+    assert summarize(folder).state == "answer not written"

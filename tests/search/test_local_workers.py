@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -34,7 +35,9 @@ def test_a_worker_that_was_killed_is_started_again(tmp_path):
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert both.poll() == ""
-    assert said == ["worker 0 was killed (signal 9): started again"]
+    again = both._processes[0].pid
+    name = f"{socket.gethostname()} GPU 0"
+    assert said == [f"{name} was killed (signal 9); process {again} takes its place"]
     assert all(process.poll() is None for process in both._processes)
     both.stop()
     assert all(process.poll() is not None for process in both._processes)

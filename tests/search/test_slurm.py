@@ -6,7 +6,7 @@ import pytest
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, default_budget, this_allocation
-from fp8tune.search.slurm import Asked, parse, seconds
+from fp8tune.search.slurm import Asked, States, parse, seconds
 from tests.each import each
 
 
@@ -57,6 +57,15 @@ def test_other_slurm_options_are_refused(text, why):
 )
 def test_seconds_of_a_time_that_slurm_prints(text, expected):
     assert seconds(text) == expected
+
+
+def test_jobs_that_never_start_are_named():
+    waits = "Slurm: 0 running, 2 queued"
+    assert str(States(0, 2, 0, "Resources")) == f"{waits} (Resources)"
+    assert str(States(0, 2, 0, "PartitionTimeLimit")) == (
+        f"{waits} (PartitionTimeLimit; they never start: end the search, and give it a "
+        "shorter time=)"
+    )
 
 
 SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "h100:8"}

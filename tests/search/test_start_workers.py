@@ -3,8 +3,13 @@
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.options import SearchOptions
-from fp8tune.search.start_workers import check_workers, how_to_join, new_study_note
+from fp8tune.search.options import NO_WORKERS, SearchOptions
+from fp8tune.search.start_workers import (
+    check_workers,
+    how_to_join,
+    new_study_note,
+    with_worker,
+)
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
@@ -29,6 +34,22 @@ def test_a_lost_worker_is_noticed_in_a_tenth_of_the_budget(budget, heartbeat, mo
         check_workers(options)
     noticed = f"--heartbeat {heartbeat}: a lost worker would be noticed {most}"
     assert str(error.value) == noticed
+
+
+@each(
+    ("asked", "workers"),
+    [
+        ({"storage": "postgresql://db/tuning"}, 1),
+        ({"storage": "/shared/x.journal"}, 1),
+        ({"storage": "postgresql://db/tuning", "workers": 0}, 0),
+        ({"storage": "postgresql://db/tuning", "gpus": "0,1"}, NO_WORKERS),
+        ({"storage": "postgresql://db/tuning", "runner": "replay"}, NO_WORKERS),
+        ({"storage": "sqlite:///x.db"}, NO_WORKERS),
+        ({}, NO_WORKERS),
+    ],
+)
+def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
+    assert with_worker(SearchOptions("a.toml", "2h", **asked)).workers == workers
 
 
 @each(
@@ -78,6 +99,32 @@ def test_an_earlier_study_that_is_not_continued_is_named(
     assert bool(found) == bool(note)
 
 
+def test_a_study_of_the_same_folder_in_another_storage_is_named(tmp_path):
+    folder, url = study(tmp_path / "a-1", []), f"sqlite:///{tmp_path}/x.db"
+    Study(plan().space, folder).export(f"{folder}/trials.jsonl")
+    own = Study(plan().space, folder, url)
+    own.take_up()
+    options = SearchOptions("a.toml", "2h", studies=str(tmp_path), storage=url)
+    assert new_study_note(own, options) == (
+        "a new study: the same search had another --storage, and its report in "
+        f"{folder} will be replaced"
+    )
+    own.take_up()
+    assert new_study_note(own, options) == ""
+
+
+def test_a_worker_that_finds_no_study_says_what_is_missing(fp8tune, project, tmp_path):
+    project({"a.toml": ""})
+    assert "no study a in " in fp8tune("worker", "--study", "a").err
+    (tmp_path / ".fp8tune/a-1").mkdir(parents=True)
+    done = fp8tune("worker", "--study", "a")
+    message = ".fp8tune/a-1: no study.journal in it; give its --storage"
+    assert (done.code, done.err) == (2, f"fp8tune: {message}\n")
+    study(".fp8tune/a-2", [])
+    done = fp8tune("worker", "--study", "a-2")
+    assert "study a-2 takes no workers" in done.err
+
+
 def test_workers_that_cannot_be_started_leave_no_study(
     fp8tune, project, tmp_path, monkeypatch
 ):
@@ -86,4 +133,6 @@ def test_workers_that_cannot_be_started_leave_no_study(
     search = ("search", "a.toml", "--budget", "3m", "--device", "cpu")
     done = fp8tune(*search, "--slurm", "partition=gpu")
     assert "no squeue on this machine" in done.err
+    done = fp8tune(*search, "--storage", "postgresql//db/x")
+    assert "there is no folder postgresql//db; create it" in done.err
     assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]

@@ -345,6 +345,11 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
             "postgresql+psycopg2://me:***@127.0.0.1:1/x?password=***: ",
         ),
         ("sqlite:////none/of/that/x.db", "x.db: unable to open database file"),
+        (
+            "postgresql//me@db/x",  # a colon is missing
+            "postgresql//me@db/x: there is no folder postgresql//me@db; create it, or "
+            "write a URL, such as postgresql://HOST/DATABASE",
+        ),
     ],
 )
 def test_a_storage_that_cannot_be_opened_is_said_in_one_line(tmp_path, url, said):

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -215,6 +216,32 @@ def test_who_waits_sees_the_trials_and_ctrl_c_leaves_the_search_running(place, c
         "fp8tune: the search goes on, this command ends; Ctrl-C again stops now",
         f"note: the search goes on; to end it, type: kill {os.getpid()} (on {host})",
     ]
+
+
+def test_a_search_whose_budget_is_spent_starts_no_worker(place):
+    class Refusing(NoStarter):
+        def start(self):
+            raise AssertionError
+
+    study, own = Study(SPACE, "s", place), members(place)
+    study.add("baseline", ran(GIVEN, cost_s=60.0))
+    own.join({"role": "coordinator"})
+    pool = Workers(study, own, Refusing(), {"beat_s": BEAT_S})
+    assert pool.lead()
+    search = Search(space_of(RECORDS), GIVEN, pool, InOrder(OTHER), study, 60.0)
+    assert search.run().trials == 1
+    assert own.over
+
+
+def test_a_process_of_this_machine_that_was_killed_is_not_named():
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    host = socket.gethostname()
+    every = [
+        Member(0, {"host": host, "pid": pid}, admitted=True, refused="")
+        for pid in (ended.pid, os.getpid())
+    ]
+    assert how_to_end(every) == f"to end it, type: kill {os.getpid()} (on {host})"
 
 
 @each(
