@@ -121,7 +121,7 @@ def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -
     return known("weights.dtype", {"float32": 4, "bfloat16": 2}.get(name))
 
 
-def lengths_vary(training_packing: Any = None) -> bool:
+def samples_may_be_shorter(training_packing: Any = None) -> bool:
     """Whether batches may be shorter than the longest sequence: not packed."""
     return not training_packing
 

@@ -239,7 +239,7 @@ def loaded_bytes(job: Job, bf16_on: bool, fsdp_asked: bool) -> int:
     return known("weights.norms", 2 if flash or fsdp_asked else None)
 
 
-def lengths_vary(sample_packing: Any, pad_to_sequence_len: Any) -> bool:
+def samples_may_be_shorter(sample_packing: Any, pad_to_sequence_len: Any) -> bool:
     """Whether batches may be shorter than ``sequence_len``: not packed nor padded."""
     return not (sample_packing or pad_to_sequence_len)
 

@@ -170,13 +170,13 @@ def estimate_family(sharded: bool, zero_stage: int, te_recipe: str = "") -> str:
 
 
 def memory_least_peak_gib(
-    job: Job, lengths_vary: bool, memory_peak_gib: float | None = None
+    job: Job, samples_may_be_shorter: bool, memory_peak_gib: float | None = None
 ) -> float:
     """The peak with samples as short as they may be, or what is modelled of it [GiB].
 
     Without packing a batch is as long as its longest sample, which no file says.
     """
-    shortest = job.with_values({"block_tokens": 1}) if lengths_vary else job
+    shortest = job.with_values({"block_tokens": 1}) if samples_may_be_shorter else job
     if memory_peak_gib is None:
         return least_peak_gib(shortest)
     return float(shortest["memory.peak_gib"])

@@ -188,7 +188,7 @@ def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
     return Words("fsdp2" if version == "2" else "fsdp1")
 
 
-def lengths_vary(stage: Any, packing: Any, neat_packing: Any) -> bool:
+def samples_may_be_shorter(stage: Any, packing: Any, neat_packing: Any) -> bool:
     """Whether batches may be shorter than ``cutoff_len``: pretraining packs."""
     return not (packing or neat_packing or (stage == "pt" and packing is None))
 
