@@ -28,8 +28,8 @@ BANDS = {
 }
 """How far below and above the estimate a peak may lie, by ``estimate_family``.
 
-The worst of the recorded runs of each, rounded up
-(``python -m benchmarks.megatron_lm.recorded``).
+Wider than the errors of all recorded runs (``python -m
+benchmarks.megatron_lm.recorded``), of which none is of a first stage, and in FP8 two.
 """
 
 
