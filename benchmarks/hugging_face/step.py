@@ -96,13 +96,13 @@ class GpuBytes:
         return statistics.median(b - a for a, b in pairwise(ends))
 
 
-def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """The peaks of a case, measured in processes of their own."""
+def measured(case: dict[str, Any], train: Any = None) -> dict[str, Any]:
+    """The peaks of a case, measured in processes of their own, which ``train``."""
     context = get_context("spawn")
     here, there = context.Pipe(False)
     with tempfile.TemporaryDirectory() as folder:
         workers = [
-            context.Process(target=_rank, args=(case, rank, folder, there))
+            context.Process(target=train or _rank, args=(case, rank, folder, there))
             for rank in range(case["ranks"])
         ]
         for worker in workers:
