@@ -132,8 +132,11 @@ KINDS = {"fsdp1": ("FSDP", 1), "fsdp2": ("FSDP", 2)}
 KINDS |= {case["mode"]: ("DEEPSPEED", 0) for case in ZERO.values()}
 
 
-def estimated(case: Case) -> dict[str, Any]:
-    """The peak that fp8tune estimates, its range, and the peak's moment [bytes]."""
+def estimated(case: Case, gpu: str = "") -> dict[str, Any]:
+    """The peak that fp8tune estimates, its range, and the peak's moment [bytes].
+
+    With a GPU also FP8's gain in speed [ratio], ``None`` where it is unknown.
+    """
     kind, version = KINDS.get(case["mode"], ("MULTI_GPU", 0))
     if case["ranks"] == 1 and not version:
         kind = "NO"
@@ -165,17 +168,18 @@ per_device_train_batch_size: {case["batch"]}
 gradient_accumulation_steps: {case["accumulated"]}
 gradient_checkpointing: {str(case["ac"]).lower()}
 max_seq_length: {case["length"]}
+torch_compile: {str(case.get("compile", False)).lower()}
 optim: {case["optimizer"]}
 """
         (folder / "training.yaml").write_text(training, encoding="utf-8")
         release = case.get("accelerate", NEWEST)
         head = f"# fp8tune: with=training.yaml trainer=accelerate=={release}\n"
         (folder / "launch.yaml").write_text(head + launch, encoding="utf-8")
-        target = Target(world_size=case["ranks"])
-        job = read_config(str(folder / "launch.yaml"), target).job
+        job = read_config(str(folder / "launch.yaml"), Target(gpu, case["ranks"])).job
         names = ("peak_gib", "low_gib", "high_gib")
         found = {name: job[f"memory.{name}"] * 2**30 for name in names}
-        return found | {"at": job["memory.peak_at"]}
+        found["at"] = job["memory.peak_at"]
+        return found | ({"fp8_gain": job.find("speed.fp8_gain")} if gpu else {})
 
 
 def error(case: Case) -> float:

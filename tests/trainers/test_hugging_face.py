@@ -1,9 +1,11 @@
 """Memory of Hugging Face's trainers against the real Trainer and published runs."""
 
 import json
+import sys
 
 import pytest
 
+from benchmarks.hugging_face import gpu
 from benchmarks.hugging_face.memory import (
     PUBLISHED_GIB,
     cases,
@@ -292,3 +294,18 @@ def test_a_model_that_is_not_known(config, missing, tmp_path):
     with pytest.raises(Unknown) as error:
         sizes(str(tmp_path))
     assert error.value.args[0] == missing
+
+
+@each("case", gpu.cases(), lambda case: case["name"])
+def test_what_is_measured_on_a_gpu_fits_in_an_h100(case):
+    found = estimated(case, "h100")
+    assert found["high_gib"] < 75 * 2**30
+    assert found["fp8_gain"] > 1
+
+
+def test_without_a_gpu_nothing_is_measured(capsys):
+    if pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit):
+        gpu.main([sys.executable])
+    assert "sees no GPU: nothing is measured" in capsys.readouterr().err

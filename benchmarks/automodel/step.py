@@ -1,0 +1,156 @@
+"""Live memory of two steps of NeMo Automodel's recipe, measured on the CPU.
+
+``PYTHON -m benchmarks.automodel.step CHECKOUT < cases.jsonl`` needs a Python with
+torch, torchao, transformers, mlflow, wandb and torchdata, and this repository on its
+path. An input line is a case: ``family``, ``sizes`` for its config, ``weights``
+(``float32`` or ``bfloat16``), ``ranks``, ``batch``, ``length``, ``accumulated``,
+``ac`` and optionally ``fp8``. Each rank is a process of its own, joined by gloo. An
+output line adds ``peaks``: the most bytes that were alive on rank 0 in each phase.
+
+Set-up, model, FSDP2, loss and training loop are those of
+TrainFinetuneRecipeForNextTokenPrediction. It asks for a GPU in a few places, where it
+gets the CPU, and Triton is hidden from it.
+
+No estimate is compared with this yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hugging_face.step import ADDRESS, STEPS, measured
+
+KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral"}
+"""What transformers' classes of a family are called."""
+
+
+def main() -> int:
+    """Measure the cases on standard input."""
+    checkout = sys.argv[1]
+    for line in sys.stdin:
+        case = json.loads(line) | {"checkout": checkout}
+        found = measured(case, _rank)
+        del case["checkout"]
+        print(json.dumps(case | found), flush=True)
+    return 0
+
+
+def recipe(case: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The recipe of a case, as its YAML file says it."""
+    kind = KINDS[case["family"]]
+    found: dict[str, Any] = {
+        "recipe": "TrainFinetuneRecipeForNextTokenPrediction",
+        "step_scheduler": {
+            "global_batch_size": case["batch"] * case["accumulated"] * case["ranks"],
+            "local_batch_size": case["batch"],
+            "max_steps": STEPS,
+        },
+        "dist_env": {"backend": "gloo"},
+        "model": {
+            "_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_config",
+            "attn_implementation": "sdpa",
+            "use_liger_kernel": False,
+            "torch_dtype": case["weights"],
+            "config": case["sizes"]
+            | {
+                "_target_": f"transformers.{kind}Config",
+                "architectures": [f"{kind}ForCausalLM"],
+            },
+        },
+        "distributed": {"strategy": "fsdp2", "activation_checkpointing": case["ac"]},
+        "checkpoint": {"enabled": False, "checkpoint_dir": folder},
+        "loss_fn": {
+            "_target_": "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"
+        },
+        "dataset": {
+            "_target_": "nemo_automodel.components.datasets.llm.mock_iterable_dataset."
+            "MockIterableDataset",
+            "vocab_size": case["sizes"]["vocab_size"],
+            "seq_len": case["length"],
+            "batch_size": case["batch"],
+            "num_samples": 10_000,
+        },
+        "dataloader": {"_target_": "torch.utils.data.DataLoader", "batch_size": None},
+        "optimizer": {"_target_": "torch.optim.AdamW", "lr": 1e-4, "fused": True},
+    }
+    return found | ({"fp8": case["fp8"]} if "fp8" in case else {})
+
+
+def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
+    torch: Any = import_module("torch")
+    torch.set_num_threads(1)
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": case["ranks"]}
+    os.environ.update(ADDRESS | {name: str(value) for name, value in places.items()})
+    sys.modules["triton"] = None  # type: ignore[assignment]
+    sys.path.insert(0, case["checkout"])
+    with contextlib.redirect_stdout(sys.stderr):
+        _on_cpu(torch)
+        live = import_module("benchmarks.live_bytes").LiveBytes("init")
+        if rank:
+            _train(case, f"{folder}/{rank}", lambda _: None)
+            return
+        with live:
+            _train(case, f"{folder}/{rank}", live.enter)
+        pipe.send({"peaks": live.peaks})
+
+
+def _on_cpu(torch: Any) -> None:
+    """Answer with the CPU where Automodel asks for the current GPU."""
+    model: Any = import_module("nemo_automodel._transformers.auto_model")
+    torch.cuda.current_device = lambda: "cpu"
+    torch.cuda.reset_peak_memory_stats = lambda: None
+
+    class CpuTorch:
+        """PyTorch, whose devices are the CPU."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch, name)
+
+        @staticmethod
+        def device(*_: Any) -> Any:
+            return torch.device("cpu")
+
+    model.torch = CpuTorch()
+
+
+def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
+    """Train by the recipe, and say which phase begins."""
+    os.makedirs(folder)
+    path = Path(folder) / "recipe.yaml"
+    path.write_text(json.dumps(recipe(case, folder)), encoding="utf-8")
+    module: Any = import_module("nemo_automodel.recipes.llm.train_ft")
+    loader: Any = import_module("nemo_automodel.components.config.loader")
+    run = module.TrainFinetuneRecipeForNextTokenPrediction(
+        loader.load_yaml_config(str(path))
+    )
+    run.setup()
+    forward, loss = run._forward_backward_step, module.calculate_loss
+    wait = run.checkpointer.maybe_wait_for_staging
+
+    def forwards(*given: Any, **named: Any) -> None:
+        enter("forward")
+        forward(*given, **named)
+
+    def losses(*given: Any, **named: Any) -> Any:
+        found = loss(*given, **named)
+        enter("backward")
+        return found
+
+    def steps() -> None:
+        wait()
+        enter("optimizer")
+
+    run._forward_backward_step = forwards
+    module.calculate_loss = losses
+    run.checkpointer.maybe_wait_for_staging = steps
+    run.run_train_validation_loop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Memory and speed of transformers' Trainer on a GPU, in bf16 and in FP8.
+
+``python -m benchmarks.hugging_face.gpu PYTHON`` needs one Hopper GPU, and a Python with
+torch, torchao, transformers and accelerate. Models of real sizes, with random weights,
+train for ``STEPS`` steps each in bf16 and with Accelerate's FP8 by torchao, compiled
+and with full activation checkpointing (``step.py``). The peak by PyTorch's own count is
+compared with that of ``fp8tune estimate``, and the gain in tokens/s with the predicted
+one. ``--gpu h200`` names another GPU than an H100, ``--output FILE`` keeps the figures
+as JSON. A model takes some minutes.
+
+Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.hugging_face.memory import Case, error, estimated, measured
+from fp8tune.trainers.local_model import published
+
+MODELS = ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B")
+STEPS = 30
+LENGTH = 8192
+NAMES = {
+    "dim": "hidden_size",
+    "ffn": "intermediate_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "vocab": "vocab_size",
+    "tied": "tie_word_embeddings",
+}
+"""What a config of transformers calls the sizes of ``models.toml``."""
+
+
+def cases() -> Iterator[Case]:
+    """Yield each model in bf16 and in FP8, one rank with weights in bf16."""
+    for model in MODELS:
+        known = published(model) or {}
+        sizes = {theirs: known[ours] for ours, theirs in NAMES.items()}
+        case: Case = {
+            "device": "cuda",
+            "name": model,
+            "family": known["family"],
+            "sizes": sizes | {"max_position_embeddings": LENGTH},
+            "mode": "ddp",
+            "weights": "bfloat16",
+            "ranks": 1,
+            "batch": 1,
+            "length": LENGTH,
+            "accumulated": 1,
+            "ac": True,
+            "compile": True,
+            "steps": STEPS,
+            "optimizer": "adamw_torch_fused",
+        }
+        yield case
+        yield case | {"precision": "fp8"}
+
+
+def gpus(python: str) -> int:
+    """How many GPUs a Python's PyTorch sees."""
+    command = [python, "-c", "import torch; print(torch.cuda.device_count())"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return int(done.stdout)
+
+
+HEAD = """\
+| model | bf16 [tokens/s] | FP8 | gain | predicted | bf16 [GiB] | error | FP8 | error |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
+
+
+def table(found: list[Case], gpu: str) -> str:
+    """The figures by model, as a Markdown table."""
+    rows = [HEAD]
+    for pair in zip(found[::2], found[1::2], strict=True):
+        bf16, fp8 = pair
+        slow, fast = (case["tokens_per_second"] for case in pair)
+        gain = estimated(fp8, gpu)["fp8_gain"]
+        peaks = " | ".join(
+            f"{max(case['peaks'].values()) / 2**30:.2f} | {error(case):+.1%}"
+            for case in pair
+        )
+        expected = "unknown" if gain is None else f"{gain:.2f}"
+        rows.append(
+            f"| {bf16['name']} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f} | "
+            f"{expected} | {peaks} |"
+        )
+    return "\n".join(rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure on a GPU, compare, and print the table."""
+    parser = argparse.ArgumentParser(prog="hugging_face.gpu", description=__doc__)
+    parser.add_argument("python", help="a Python that has the trainer")
+    parser.add_argument("--gpu", default="h100", help="which GPU it is")
+    parser.add_argument("--output", type=Path, help="where to keep the figures")
+    options = parser.parse_args(arguments)
+    if not gpus(options.python):
+        parser.error(
+            f"PyTorch in {options.python} sees no GPU: nothing is measured. Memory on "
+            "the CPU is measured by: python -m benchmarks.hugging_face.memory PYTHON"
+        )
+    found = measured(options.python, cases())
+    if options.output:
+        lines = ",\n".join(json.dumps(case) for case in found)
+        options.output.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    print(table(found, options.gpu))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
