@@ -83,7 +83,8 @@ def write_report(
         if plots and plot.draw:
             for kind, data in to_files(plot, _mark(report)).items():
                 files[f"{stem}-{plot.name}.{kind}"] = data
-    make_folder(folder)  # of a study that only the storage has
+    if not output:
+        make_folder(folder)  # of a study that only the storage has
     for place, data in files.items():
         atomic.write(place, data, through=not _is_within(place, folder))
     return list(files)

@@ -9,6 +9,10 @@ import heapq
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from optuna.exceptions import UpdateFinishedTrialError
+
+from fp8tune.search.database import without_password
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
 from fp8tune.trials.order import Order
 from fp8tune.trials.record import Record
@@ -91,7 +95,13 @@ class OneByOne:
         except BaseException:
             self._study.lose(number)
             raise
-        return [Ended(number, self._study.tell(number, record, **order.place(record)))]
+        try:
+            trial = self._study.tell(number, record, **order.place(record))
+        except UpdateFinishedTrialError:  # SQLite, whose lock is only in the folder
+            place = without_password(self._study.place)
+            why = "another search took over this study; run one at a time"
+            raise BadStudy(f"{place}: trial {number} was ended: {why}") from None
+        return [Ended(number, trial)]
 
     def close(self) -> None:
         """Stop the runner; a trial that was started and not run is lost."""

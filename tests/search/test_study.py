@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from fp8tune.runners.replay import Replay
 from fp8tune.search.database import without_password
+from fp8tune.search.pool import OneByOne
 from fp8tune.search.saved_study import look
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
@@ -32,6 +34,7 @@ from tests.search.tries import (
     SPACE,
     order,
     ran,
+    space_of,
     trials,
 )
 
@@ -358,6 +361,24 @@ def test_a_storage_that_cannot_be_opened_is_said_in_one_line(tmp_path, url, said
     assert said in str(error.value)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_study_that_another_search_takes_over_ends_this_one_in_one_line(tmp_path):
+    """Only SQLite: elsewhere a lock or a lease is in the way."""
+    url = f"sqlite:///{tmp_path}/x.db"
+
+    class TakenOver(Replay):
+        def run(self, knobs, limits):
+            Study(SPACE, str(tmp_path / "s"), url)
+            return super().run(knobs, limits)
+
+    records = [ran(OTHER)]
+    pool = OneByOne(
+        Study(SPACE, str(tmp_path / "s"), url), TakenOver(records, space_of(records))
+    )
+    pool.start(order(OTHER))
+    with pytest.raises(BadStudy, match=r"x\.db: trial 0 was ended: another search"):
+        pool.wait()
 
 
 @pytest.mark.parametrize(
