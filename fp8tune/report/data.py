@@ -37,11 +37,9 @@ from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (
     Trial,
-    last_process,
-    seconds_spent,
+    charged_seconds,
     timed,
     trials_that_counted,
-    uncharged_seconds,
 )
 
 STANDINGS = {
@@ -223,9 +221,8 @@ def read_report(study: SavedStudy) -> Report:
 def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOutcome:
     """Return the outcome of the trials, with what the search recorded at its end."""
     trials, plan = study.trials, study.plan
-    free_s = uncharged_seconds(trials, last_process(trials))
-    spent = seconds_spent(trials) - free_s
-    outcome = decide(history, spent, objective, _ending(study.about))
+    spent, ending = charged_seconds(trials), _ending(study.about)
+    outcome = decide(history, spent, objective, ending)
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)
 

@@ -13,7 +13,6 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.outcome import SAME_COMMAND
 from fp8tune.search.saved_study import load_study, names_in, stored_where
 from fp8tune.studies import has_journal
-from fp8tune.trials.trial import seconds_spent
 
 
 class Summary(NamedTuple):
@@ -66,7 +65,7 @@ def summarize(folder: str, url: str = "", *, is_here: bool = True) -> Summary:
         study.plan.config.path,
         _state(report),
         len(study.trials),
-        seconds_spent(study.trials),
+        report.seconds,
         headline(report),
         "" if is_here else stored_where(url, study.about),
     )

@@ -45,6 +45,7 @@ from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import (
     FINAL_STAGES,
     Trial,
+    charged_seconds,
     last_process,
     trials_that_count,
     uncharged_seconds,
@@ -141,10 +142,11 @@ class Search:
         They count as for the last process that ran one. A process without time for a
         trial therefore changes no outcome.
         """
-        self._take_up(last_process(self.study.trials))
-        ending = self._ending()
-        outcome = decide(self._counting, self.budget.spent, self.objective, ending)
-        return outcome._replace(trials=len(self.study.trials))
+        trials = self.study.trials
+        self._take_up(last_process(trials))
+        spent = charged_seconds(trials)
+        outcome = decide(self._counting, spent, self.objective, self._ending())
+        return outcome._replace(trials=len(trials))
 
     def _ending(self) -> Ending:
         """Return what the outcome leaves open, and what would settle it."""

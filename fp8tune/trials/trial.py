@@ -152,6 +152,11 @@ def uncharged_seconds(trials: Sequence[Trial], process: int) -> float:
     return seconds_spent(t for t in trials if t.process not in charged)
 
 
+def charged_seconds(trials: Sequence[Trial]) -> float:
+    """Return the time that a study's trials took of its budget [s]."""
+    return seconds_spent(trials) - uncharged_seconds(trials, last_process(trials))
+
+
 def retries_all(trials: Sequence[Trial], process: int) -> bool:
     """Return whether the process of this number starts as if nothing had been tried."""
     return bool(trials) and not trials_that_count(trials, process)

@@ -132,7 +132,7 @@ class Output:
     def feed(self, data: bytes) -> str:
         """Read on; return why the trial is to end, ``""`` to go on.
 
-        ``enough``, ``nan``, ``unreadable``, or ``unread`` if no pattern reads its steps.
+        ``enough``, ``nan``, ``unreadable``, or ``unread`` where no pattern fits.
         """
         self._tail = [*self._tail[-1:], data]
         try:
