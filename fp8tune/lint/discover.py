@@ -59,9 +59,16 @@ def _folder(path: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
                     inside.append(entry.path)
-            elif entry.name.endswith(_ENDINGS) and os.path.isfile(entry.path):
+            elif entry.name.endswith(_ENDINGS) and not _leads_nowhere(entry):
                 yield os.path.normpath(entry.path)
         waiting += reversed(inside)
+
+
+def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a link to a folder, or to no file that exists."""
+    return entry.is_symlink() and (
+        os.path.isdir(entry.path) or not os.path.exists(entry.path)
+    )
 
 
 def read(path: str) -> bytes:

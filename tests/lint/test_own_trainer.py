@@ -67,7 +67,7 @@ def test_its_configs_may_be_yaml(ours, tmp_path, fp8tune):
     trainer_file = str(tmp_path / "ours.toml")
     said = fp8tune("lint", str(path), "--trainer", trainer_file, "--select", "rejected")
     assert [line for line in said.out.splitlines() if "error[" in line] == [
-        'error[wrong-type] `train.warmup = "x"` must be a whole number'
+        'error[wrong-type] `train.warmup: "x"` must be a whole number'
     ]
 
 
