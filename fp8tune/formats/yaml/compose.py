@@ -22,7 +22,10 @@ MAX_BYTES = 1 << 20
 """Largest file that is read [bytes], as for TOML."""
 
 MAX_DEPTH = 100
-"""Deepest nesting that is read. The C parser ends the process at some 100,000."""
+"""Deepest nesting that is read. The C parser of PyYAML before 6.0.4 ends the process at
+some 100,000; that of 6.0.4 refuses 1,000 (``_PARSER_TOO_DEEP``)."""
+
+_PARSER_TOO_DEEP = "exceeded maximum nesting depth"
 
 MAX_OPENINGS = 1000
 """So many brackets cannot nest deeply enough to harm: no need to count levels first."""
@@ -108,6 +111,8 @@ def _check_depth(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError as error:
+        if getattr(error, "problem", None) == _PARSER_TOO_DEEP:
+            raise Unreadable(TOO_DEEP) from None
         raise _invalid(text, error) from None
 
 
