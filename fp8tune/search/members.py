@@ -227,6 +227,10 @@ class Members:
                 alive[trial.number] = _member(trial)
         return alive
 
+    def declare_lost(self, number: int) -> None:
+        """Declare a process lost that beats and does not do its work."""
+        self._finish(self._trial(number), TrialState.FAIL)
+
     def admit(self, number: int, refused: str = "") -> None:
         """Let a process take part, or refuse it with a reason."""
         with suppress(UpdateFinishedTrialError):

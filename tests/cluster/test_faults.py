@@ -30,6 +30,9 @@ from tests.cluster.faults import FAULTS
 CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
 SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
 BEAT = "1s"
+UNNOTICED = "10s"
+"""A heartbeat with which a lost worker is not noticed within a test."""
+TRIAL = "fp8tune.runners.builtin.worker"
 PATIENCE_S = 150
 """How long a test waits for anything [s]."""
 
@@ -65,9 +68,9 @@ class Rehearsal:
         self.processes.append(process)
         return process
 
-    def search(self, *options, budget="40s", name="search"):
+    def search(self, *options, budget="40s", name="search", beat=BEAT):
         """Start the search."""
-        asked = ["--device", "cpu", "--budget", budget, "--heartbeat", BEAT, *options]
+        asked = ["--device", "cpu", "--budget", budget, "--heartbeat", beat, *options]
         if self.url:
             asked += ["--storage", self.url]
         return self.fp8tune(
@@ -123,9 +126,10 @@ class Rehearsal:
         return {trial.number: trial.user_attrs["about"] for trial in members}
 
     def running(self, but=()):
-        """Wait until a worker runs a trial; return its number and the worker's process.
+        """Wait until a worker is in the middle of a trial.
 
-        ``but`` are numbers of trials that are not meant.
+        Return the trial's number and the worker's process. ``but`` are numbers of
+        trials that are not meant.
         """
 
         def claimed():
@@ -134,12 +138,11 @@ class Rehearsal:
                 if trial.state != TrialState.RUNNING or trial.number in but:
                     continue
                 if owner is not None and owner in (members := self.members):
-                    return trial.number, members[owner]["pid"]
+                    process = members[owner]["pid"]
+                    return (trial.number, process) if has_torch(process) else None
             return None
 
-        number, process = self.wait(claimed)
-        time.sleep(1)  # in the middle of it
-        return number, process
+        return self.wait(claimed)
 
     def ends_well(self, search, given_back):
         """Wait for the end of a search, and return its answer.
@@ -168,6 +171,12 @@ class Rehearsal:
         assert (self.folder / answer["output"]).exists()
         return answer
 
+    def gives_back(self, number):
+        """Wait until a worker says so, long before it would count as lost."""
+        said = f"stopped; trial {number} is given back"
+        self.wait(lambda: said in self.said(), 30)
+        assert STALE in self.stored()[number].system_attrs
+
     def close(self):
         """End what is left of a test that failed."""
         for process in self.processes:
@@ -177,6 +186,16 @@ class Rehearsal:
             with contextlib.suppress(OSError):
                 if b"fp8tune" in Path(f"/proc/{process}/cmdline").read_bytes():
                     os.kill(process, signal.SIGKILL)
+
+
+def has_torch(worker):
+    """Whether a worker runs a trial whose process has loaded torch."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_text().split("\0")
+            if TRIAL in words and str(worker) in words:
+                return "libtorch" in (folder / "maps").read_text()
+    return False
 
 
 @pytest.fixture
@@ -233,15 +252,29 @@ def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
 
 def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--slurm", SLURM, "--workers", "2")
+    search = rehearsal.search("--slurm", SLURM, "--workers", "2", beat=UNNOTICED)
     requeued, process = rehearsal.running()
     job = job_of(rehearsal, process)
     subprocess.run(["scontrol", "requeue", job], check=True)
-    rehearsal.wait(lambda: STALE in rehearsal.stored()[requeued].system_attrs, 20)
+    rehearsal.gives_back(requeued)
     cancelled, process = rehearsal.running(but=[requeued])
     subprocess.run(["scancel", job_of(rehearsal, process)], check=True)
-    rehearsal.wait(lambda: STALE in rehearsal.stored()[cancelled].system_attrs, 20)
+    rehearsal.gives_back(cancelled)
     rehearsal.ends_well(search, {"requeue": [requeued], "scancel": [cancelled]})
+
+
+def test_a_job_that_makes_way_for_an_urgent_one_comes_back(rehearse, database):
+    rehearsal = rehearse(database)
+    slurm = SLURM.replace("partition=gpu", "partition=spare")
+    search = rehearsal.search("--slurm", slurm, "--workers", "1", beat=UNNOTICED)
+    number, process = rehearsal.running()
+    job = job_of(rehearsal, process)
+    urgent = ["--partition=urgent", "--gpus=4", "--time=2", "--output=/dev/null"]
+    subprocess.run(["sbatch", *urgent, "--wrap", "sleep 5"], check=True)
+    rehearsal.gives_back(number)
+    rehearsal.ends_well(search, {"preemption": [number]})
+    names = [about.get("name", "") for about in rehearsal.members.values()]
+    assert sum(name.endswith(f" of job {job}") for name in names) == 2
 
 
 def job_of(rehearsal, process):
@@ -286,7 +319,23 @@ def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
     os.kill(process, signal.SIGSTOP)
     rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
     os.kill(process, signal.SIGCONT)
+    dropped = f"trial {number} was given to another worker; its result is dropped"
+    rehearsal.wait(lambda: dropped in rehearsal.said())
     rehearsal.ends_well(search, {"pause": [number]})
+    joined = [about["pid"] for about in rehearsal.members.values()]
+    assert joined.count(process) == 2
+
+
+def test_a_coordinator_that_sleeps_too_long_only_looks_on(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--workers", "2", budget="60s")
+    rehearsal.running()
+    search.send_signal(signal.SIGSTOP)
+    rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())
+    search.send_signal(signal.SIGCONT)
+    rehearsal.wait(lambda: "another process coordinates this" in rehearsal.said())
+    rehearsal.ends_well(search, {"paused coordinator": []})
+    assert rehearsal.said().count("the search is over") == 2
 
 
 def test_two_folders_search_a_study_of_a_database_as_one(rehearse, database):
