@@ -11,7 +11,7 @@ from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran
 
-BEAT_S = 0.02
+BEAT_S = 0.05
 SILENT_S = MISSED * BEAT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -188,6 +188,50 @@ def test_results_of_workers_are_read_by_the_number_of_their_trials(place):
     seen = [(t.number, t.position, t.at_s) for t in coordinator.trials]
     assert seen == [(1, 0, 1.0), (2, 1, 1.0)]
     assert coordinator.refresh() == {}
+
+
+def once(call, then):
+    """Return a function that makes a call, and after the first one another."""
+    left = [then]
+
+    def made(*values):
+        call(*values)
+        if left:
+            left.pop()()
+
+    return made
+
+
+def test_a_trial_that_is_told_and_lost_at_the_same_time_is_one_of_both(
+    place, monkeypatch
+):
+    coordinator, worker = shared(place), shared(place)
+    coordinator.enqueue(order(BEST))
+    number, one = worker.claim(0, "w0")
+    begun, half_lost = threading.Event(), threading.Event()
+
+    def tell():
+        worker.tell(number, ran(BEST), **one.place(ran(BEST)))
+
+    telling = threading.Thread(target=tell)
+
+    def finish_telling():
+        half_lost.set()
+        telling.join()
+
+    def pause():
+        begun.set()
+        half_lost.wait()
+
+    for study, then in ((worker, pause), (coordinator, finish_telling)):
+        for name in ("set_trial_user_attr", "set_trial_system_attr"):
+            made = once(getattr(study.storage, name), then)
+            monkeypatch.setattr(study.storage, name, made)
+            then = (lambda: None) if study is worker else then
+    telling.start()
+    begun.wait()
+    coordinator.lose(number)
+    assert coordinator.refresh() == {number: None}
 
 
 def test_a_result_of_a_trial_that_was_given_back_is_dropped(place):
