@@ -190,21 +190,23 @@ def test_results_of_workers_are_read_by_the_number_of_their_trials(place):
     assert coordinator.refresh() == {}
 
 
-def once(call, then):
-    """Return a function that makes a call, and after the first one another."""
+def after_first_write(study, then, monkeypatch):
+    """Call a function after the first attribute of a trial that a study writes."""
     left = [then]
 
-    def made(*values):
-        call(*values)
-        if left:
-            left.pop()()
+    def wrapped(write):
+        def written(*values):
+            write(*values)
+            if left:
+                left.pop()()
 
-    return made
+        return written
+
+    for name in ("set_trial_user_attr", "set_trial_system_attr"):
+        monkeypatch.setattr(study.storage, name, wrapped(getattr(study.storage, name)))
 
 
-def test_a_trial_that_is_told_and_lost_at_the_same_time_is_one_of_both(
-    place, monkeypatch
-):
+def test_a_trial_that_is_told_and_lost_at_the_same_time_is_lost(place, monkeypatch):
     coordinator, worker = shared(place), shared(place)
     coordinator.enqueue(order(BEST))
     number, one = worker.claim(0, "w0")
@@ -213,21 +215,17 @@ def test_a_trial_that_is_told_and_lost_at_the_same_time_is_one_of_both(
     def tell():
         worker.tell(number, ran(BEST), **one.place(ran(BEST)))
 
-    telling = threading.Thread(target=tell)
+    def pause():
+        begun.set()
+        half_lost.wait()
 
     def finish_telling():
         half_lost.set()
         telling.join()
 
-    def pause():
-        begun.set()
-        half_lost.wait()
-
-    for study, then in ((worker, pause), (coordinator, finish_telling)):
-        for name in ("set_trial_user_attr", "set_trial_system_attr"):
-            made = once(getattr(study.storage, name), then)
-            monkeypatch.setattr(study.storage, name, made)
-            then = (lambda: None) if study is worker else then
+    after_first_write(worker, pause, monkeypatch)
+    after_first_write(coordinator, finish_telling, monkeypatch)
+    telling = threading.Thread(target=tell)
     telling.start()
     begun.wait()
     coordinator.lose(number)
