@@ -31,10 +31,16 @@ CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
 SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
 BEAT = "1s"
 UNNOTICED = "10s"
-"""A heartbeat with which a lost worker is not noticed within a test."""
+"""A heartbeat with which a worker counts as lost only after a minute."""
 TRIAL = "fp8tune.runners.builtin.worker"
-PATIENCE_S = 150
+SLOWNESS = int(os.environ.get("FP8TUNE_TEST_SLOWNESS", "1"))
+"""How many times as long trials may take, on a machine that has other work."""
+PATIENCE_S = 150 * SLOWNESS
 """How long a test waits for anything [s]."""
+
+
+def budget(seconds):
+    return f"{seconds * SLOWNESS}s"
 
 
 class Rehearsal:
@@ -68,9 +74,10 @@ class Rehearsal:
         self.processes.append(process)
         return process
 
-    def search(self, *options, budget="40s", name="search", beat=BEAT):
+    def search(self, *options, seconds=40, name="search", beat=BEAT):
         """Start the search."""
-        asked = ["--device", "cpu", "--budget", budget, "--heartbeat", beat, *options]
+        asked = ["--device", "cpu", "--budget", budget(seconds), "--heartbeat", beat]
+        asked += options
         if self.url:
             asked += ["--storage", self.url]
         return self.fp8tune(
@@ -174,7 +181,7 @@ class Rehearsal:
     def gives_back(self, number):
         """Wait until a worker says so, long before it would count as lost."""
         said = f"stopped; trial {number} is given back"
-        self.wait(lambda: said in self.said(), 30)
+        self.wait(lambda: said in self.said(), 30 * SLOWNESS)
         assert STALE in self.stored()[number].system_attrs
 
     def close(self):
@@ -221,7 +228,7 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
 
 def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
     rehearsal = rehearse(database)
-    asked = ["--device", "cpu", "--budget", "30s", "--workers", "2"]
+    asked = ["--device", "cpu", "--budget", budget(30), "--workers", "2"]
     command = [sys.executable, "-m", "fp8tune", "search", "train.toml", *asked]
     words = [*command, "--output-format", "json", "--storage", database]
     job = ["--nodes=2", "--cpus-per-task=2", "--time=10", "--wait"]
@@ -289,7 +296,7 @@ def job_of(rehearsal, process):
 def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
     folder, url = own_server
     rehearsal = rehearse(url)
-    search = rehearsal.search("--workers", "2", budget="70s")
+    search = rehearsal.search("--workers", "2", seconds=70)
     rehearsal.running()
     restart_database(folder, 15)
     rehearsal.ends_well(search, {"database": []})
@@ -312,7 +319,7 @@ def test_a_coordinator_that_is_killed_is_replaced_by_a_worker(rehearse, database
 
 def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--workers", "0", budget="60s")
+    search = rehearsal.search("--workers", "0", seconds=60)
     rehearsal.worker("one")
     rehearsal.worker("two")
     number, process = rehearsal.running()
@@ -328,7 +335,7 @@ def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
 
 def test_a_coordinator_that_sleeps_too_long_only_looks_on(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--workers", "2", budget="60s")
+    search = rehearsal.search("--workers", "2", seconds=60)
     rehearsal.running()
     search.send_signal(signal.SIGSTOP)
     rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())

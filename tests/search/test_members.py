@@ -11,7 +11,7 @@ from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran
 
-BEAT_S = 0.05
+BEAT_S = 0.1
 SILENT_S = MISSED * BEAT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
