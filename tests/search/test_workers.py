@@ -204,11 +204,11 @@ def test_a_setting_in_which_workers_are_lost_again_has_failed(place):
         return trial and (trial.record.outcome, trial.record.message)
 
     assert [ends(gives_back=True), ends(), ends(gives_back=True)] == [None] * 3
-    failed = "launch", "its worker was lost, as in 1 earlier trial of this setting"
-    assert ends() == failed
-    assert [trial.record.outcome for trial in Study(SPACE, "s", place).trials] == [
-        "launch"
-    ]
+    failed = "its worker was lost, as in 1 earlier trial of this setting"
+    again = "its worker was lost, as in 2 earlier trials of this setting"
+    assert [ends(), ends()] == [("launch", failed), ("launch", again)]
+    told = Study(SPACE, "s", place).trials
+    assert [trial.record.message for trial in told] == [failed, again]
     pool._study.take_up()
     pool._study.take_up()  # the user typed the command again
     assert ends() is None
