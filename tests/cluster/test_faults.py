@@ -259,7 +259,8 @@ def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
 
 def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--slurm", SLURM, "--workers", "2", beat=UNNOTICED)
+    asked = ["--slurm", SLURM, "--workers", "2"]
+    search = rehearsal.search(*asked, seconds=60, beat=UNNOTICED)
     requeued, process = rehearsal.running()
     job = job_of(rehearsal, process)
     subprocess.run(["scontrol", "requeue", job], check=True)

@@ -107,6 +107,22 @@ def test_who_was_lost_and_lives_joins_again(place):
         assert stopped.number in watching.alive()
 
 
+def test_who_joins_again_slowly_joins_once(place, monkeypatch):
+    watching, lost = member(place), member(place)
+    create = lost._create
+
+    def slowly(*values, **named):
+        time.sleep(3 * BEAT_S)
+        return create(*values, **named)
+
+    with lost.joined({"role": "worker"}):
+        watching.declare_lost(lost.number)
+        wait_for(lambda: lost.was_lost)
+        monkeypatch.setattr(lost, "_create", slowly)
+        assert [lost.rejoin_if_lost() for _ in range(2)] == [True, False]
+        assert [one.number for one in watching.others()].count(lost.number) == 1
+
+
 def test_a_long_time_without_a_look_is_no_silence(place):
     watching, other = member(place), member(place)
     watching.alive()
