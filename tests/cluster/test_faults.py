@@ -274,7 +274,8 @@ def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
 def test_a_job_that_makes_way_for_an_urgent_one_comes_back(rehearse, database):
     rehearsal = rehearse(database)
     slurm = SLURM.replace("partition=gpu", "partition=spare")
-    search = rehearsal.search("--slurm", slurm, "--workers", "1", beat=UNNOTICED)
+    asked = ["--slurm", slurm, "--workers", "1"]
+    search = rehearsal.search(*asked, seconds=60, beat=UNNOTICED)
     number, process = rehearsal.running()
     job = job_of(rehearsal, process)
     urgent = ["--partition=urgent", "--gpus=4", "--time=2", "--output=/dev/null"]
