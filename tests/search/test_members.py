@@ -153,13 +153,14 @@ def test_people_see_whether_a_study_is_searched(place):
     assert not are_alive(study)
     one = member(place)
     assert not are_alive(study)  # nobody has begun
-    one.describe({"beat_s": BEAT_S})
+    one.describe({"beat_s": 600.0})
     assert are_alive(study)
+    one.describe({"beat_s": BEAT_S})
     time.sleep(2 * SILENT_S)
     assert not are_alive(study)
     with one.joined({"role": "worker"}):
-        time.sleep(SILENT_S)
-        assert are_alive(study)
+        time.sleep(2 * SILENT_S)  # so that its first beat is too old
+        wait_for(lambda: are_alive(study))
         one.end()
         assert not are_alive(study)
 
