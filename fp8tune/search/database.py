@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 import time
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from optuna.storages import BaseStorage, RDBStorage, get_storage
 
 from fp8tune.search.patience import TOO_MANY, Patient, raise_outages, sql_state
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
 
 POSTGRESQL = ("psycopg", "psycopg2")
 """Drivers of PostgreSQL, the preferred first."""
@@ -26,6 +29,10 @@ CONNECTION = {
 }
 """libpq's parameters: without them a host that is switched off is waited for without
 end. The URL may set others."""
+LIMITS = {"idle_in_transaction_session_timeout": "60s", "lock_timeout": "30s"}
+"""PostgreSQL's limits for a session: a host that dies in the middle of a change holds
+its rows no longer than that, and others do not wait without a word. The URL's
+``options`` may set others."""
 POOL = {"pool_size": 1, "max_overflow": 1}
 """A process holds one connection, and two while its heartbeat is due; PostgreSQL allows
 100 by default."""
@@ -63,6 +70,8 @@ def open_database(url: str, *, caches: bool = True) -> BaseStorage:
             parsed = parsed.update_query_dict(more)
     # rendered, a password has none of the braces that Optuna replaces in a URL
     storage = _with_tables(parsed.render_as_string(hide_password=False), POOL)
+    if parsed.get_driver_name() in POSTGRESQL:
+        _limit_waits(storage.engine, str(parsed.query.get("options", "")))
     raise_outages(storage.engine)
     cached = get_storage(storage) if caches else storage
     return Patient(cached, without_password(url))
@@ -80,6 +89,23 @@ def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:
                 raise
             time.sleep(0.2)
     raise AssertionError
+
+
+def _limit_waits(engine: Engine, options: str) -> None:
+    """Set ``LIMITS``, by SQL: poolers such as PgBouncer refuse them as options."""
+    from sqlalchemy import event
+
+    wanted = {name: limit for name, limit in LIMITS.items() if name not in options}
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            for name, value in wanted.items():
+                cursor.execute(f"SET {name} = '{value}'")
+        connection.autocommit = False
+
+    event.listen(engine, "connect", limit)
+    engine.dispose()  # the connection that created the tables is without limits
 
 
 def without_password(url: str) -> str:

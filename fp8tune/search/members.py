@@ -157,10 +157,12 @@ class Members:
 
         def beat() -> None:
             while not left.wait(self.beat_s):
+                number = self.number
                 try:
-                    self._set(self.number, "beat", time.time())
+                    self._set(number, "beat", time.time())
                 except UpdateFinishedTrialError:
-                    self.was_lost = True
+                    # not if it has joined again meanwhile
+                    self.was_lost |= number == self.number
                 except Exception:  # noqa: S112, the main thread meets the same error
                     continue
                 with suppress(Exception):
@@ -188,9 +190,10 @@ class Members:
 
         It was silent for too long, stopped or without its network.
         """
-        was_lost, self.was_lost = self.was_lost, False
+        was_lost = self.was_lost
         if was_lost:
             self.join(self._about)
+            self.was_lost = False
         return was_lost
 
     def leave(self) -> None:
@@ -226,6 +229,10 @@ class Members:
             else:
                 alive[trial.number] = _member(trial)
         return alive
+
+    def declare_lost(self, number: int) -> None:
+        """Declare a process lost that beats and does not do its work."""
+        self._finish(self._trial(number), TrialState.FAIL)
 
     def admit(self, number: int, refused: str = "") -> None:
         """Let a process take part, or refuse it with a reason."""

@@ -62,13 +62,16 @@ def _on_error(context: ExceptionContext) -> None:
     is_outage = context.is_disconnect
     if isinstance(context.sqlalchemy_exception, (InterfaceError, OperationalError)):
         state = sql_state(error)
-        is_outage |= not state or state[:2] in ("08", "57") or state == TOO_MANY
+        is_outage |= not state or state[:2] in ("08", "57")
+        is_outage |= state in (TOO_MANY, LOCKED)
     if is_outage:
         raise Outage(str(error))
 
 
 TOO_MANY = "53300"
 """SQLSTATE of a server that has as many connections as it allows."""
+LOCKED = "55P03"
+"""SQLSTATE of a row that another process holds for too long."""
 
 
 def sql_state(error: BaseException) -> str:

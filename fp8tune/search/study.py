@@ -47,6 +47,8 @@ STALE = "fp8tune:stale"
 ORDER, CLAIMED_BY = "fp8tune:order", "fp8tune:claimed-by"
 """System attributes of a trial that any worker may run: its order, and the number of
 the worker that took it."""
+WORKER_LOST = "fp8tune:worker-lost"
+"""System attribute of a trial whose worker was lost in the middle of it."""
 ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
 RECORD = "record"
 """Fields of a record that are user attributes by themselves, because samplers read
@@ -253,13 +255,28 @@ class Study:
     def lose(self, number: int) -> None:
         """End a trial that was interrupted: it does not count.
 
-        Nothing happens if it ended meanwhile.
+        Nothing happens if it ended meanwhile. If its worker tells its result at the
+        same time, the trial is either told or lost.
         """
         trial = self._frozen(number)._trial_id
         with errors_of(self.place), suppress(UpdateFinishedTrialError):
-            self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_system_attr(trial, STALE, True)
+            self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_state_values(trial, TrialState.FAIL)
+
+    def count_lost_workers(self, number: int) -> int:
+        """Note that a trial's worker was lost; return of how many trials that is so.
+
+        They are the trials of the same setting and process. Raises
+        ``UpdateFinishedTrialError`` if the trial ended meanwhile.
+        """
+        trial = self._frozen(number)
+        with errors_of(self.place):
+            self._storage.set_trial_system_attr(trial._trial_id, WORKER_LOST, True)
+            every = self.optuna.get_trials(deepcopy=False)
+        own = trial.params, trial.user_attrs[TAKEN_UP]
+        lost = (t for t in every if WORKER_LOST in t.system_attrs)
+        return sum((t.params, t.user_attrs.get(TAKEN_UP)) == own for t in lost)
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""

@@ -104,7 +104,7 @@ class Worker:
         self._members = members
         self._trials = trials
         self._name = ""
-        self._running = -1
+        self._running = self._taken_away = -1
         self._looks_at = 0.0
         self._coordinating: threading.Thread | None = None
 
@@ -148,8 +148,8 @@ class Worker:
             time.sleep(IDLE_S)
             return
         number, order = claimed
-        self._running = number
         try:
+            self._running = number
             _say(f"trial {number}: {order.reason}")
             record = order.run(runner)
             self._running = -1
@@ -166,13 +166,18 @@ class Worker:
             self._running = -1
 
     def drop(self) -> None:
-        """Stop the running trial; called by a signal handler."""
-        if self._running >= 0:
+        """Stop the trial that was taken away; called by a signal handler.
+
+        Another one may run by now, or that one is being stopped already.
+        """
+        if self._running >= 0 and self._running == self._taken_away:
+            self._running = -1
             raise TakenAway
 
     def _on_beat(self) -> None:
         """End the running trial if it was taken away; called by the heartbeat."""
         if (running := self._running) >= 0 and self._study.has_ended(running):
+            self._taken_away = running
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, signal.SIGUSR1)
@@ -204,9 +209,10 @@ def coordinate(
 ) -> None:
     """Coordinate a search whose coordinator is gone; raises ``LeaseLost``.
 
-    The command of the search then finds it over, and writes the answer.
+    The command of the search then finds it over, and writes the answer. That command
+    may have had other options, such as a larger budget, since this worker started.
     """
-    options, plan = trials.options, saved.plan
+    options, plan = options_of(members.run), saved.plan
     study = Study(plan.space, saved.folder, url)
     study.process = int(members.run.get("process", 0))
     start, objective = kept_start(study.about), options.objective

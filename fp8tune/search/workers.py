@@ -9,16 +9,20 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.search import CannotSearch
+from fp8tune.search.budget import show_duration
 from fp8tune.search.members import Member, Members
 from fp8tune.search.pool import Ended
 from fp8tune.search.study import CLAIMED_BY, Study
 from fp8tune.trials.order import Order
+from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
 UNFINISHED = (TrialState.WAITING, TrialState.RUNNING)
@@ -28,6 +32,11 @@ POLL_S = 0.5
 """How often to look at the storage [s]."""
 LOOK_S = 2.0
 """How often to look at the heartbeats of workers [s]."""
+OVERRUN_S = 120.0
+"""How much longer than its limits a trial may take [s]: a worker also waits until ended
+processes are gone and have freed the GPU's memory."""
+LOSSES = 2
+"""A setting fails if so many workers were lost in the middle of its trials."""
 SHOWN = 8
 """Machines that a message names."""
 
@@ -107,6 +116,8 @@ class Workers:
         self._run = run
         self._workers: dict[int, Member] = {}
         self._open: dict[int, Order] = {}
+        self._ran_s: dict[int, float] = {}  # since this process saw that they run
+        self._failed: dict[int, Trial] = {}
         self._confirms_on = ""
         self._has_lost = self._has_started = False
         self._clock, self._looked = 0.0, time.monotonic()
@@ -190,7 +201,7 @@ class Workers:
         while True:
             if time.monotonic() - self._looked > LOOK_S or not self._workers:
                 self._look()
-            ended = self._study.refresh()
+            ended = self._study.refresh() | self._failed
             if known := [number for number in ended if number in self._open]:
                 return [self._ended(number, ended[number]) for number in known]
             if len(self._workers) > before:
@@ -198,12 +209,24 @@ class Workers:
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Give back all trials and let the workers leave."""
-        if self._has_lost:
-            return
-        for number in self._open:
-            self._study.lose(number)
-        self._members.end()
+        """Give back all trials and let the workers leave.
+
+        If the storage fails, the workers that this process started are stopped anyway.
+        Nothing happens if another process coordinates now.
+        """
+        try:
+            if self._has_lost:
+                return
+            if not self._members.still_leads():
+                ends = how_to_end(self._members.others())
+                say(f"another process coordinates the search now; {ends}")
+                return
+            for number in self._open:
+                self._study.lose(number)
+            self._members.end()
+        except BaseException:
+            self._starter.stop()
+            raise
         self._starter.stop()
 
     def leave(self) -> None:
@@ -221,6 +244,8 @@ class Workers:
             self._has_lost = True
             raise LeaseLost
         alive = self._members.alive()
+        # the database may have been away, for the workers too
+        passed = min(time.monotonic() - self._looked, self._members.silent_s)
         self._clock, self._looked = self.now(), time.monotonic()
         for member in alive.values():
             if member.is_worker and not (member.admitted or member.refused):
@@ -233,17 +258,58 @@ class Workers:
         why = self._starter.poll()
         if why and not workers:
             raise NoWorkers(why)
+        self._take_back_lost(alive, passed)
+
+    def _take_back_lost(self, alive: Mapping[int, Member], passed: float) -> None:
+        """Give back the trials of workers that are lost.
+
+        ``passed`` is the time since the last look [s].
+        """
         names = {member.name for member in self._workers.values()}
         for trial, order in self._study.orders(*UNFINISHED):
             claimed_by = trial.system_attrs.get(CLAIMED_BY)
-            if trial.state.name == "WAITING":
-                lost = order.worker not in ("", *names)
+            if trial.state == TrialState.WAITING:
+                if order.worker not in ("", *names):
+                    self._study.lose(trial.number)
             elif claimed_by is None:
-                lost = self._members.is_silent(trial)
-            else:
-                lost = claimed_by not in alive
-            if lost:
-                self._study.lose(trial.number)
+                if self._members.is_silent(trial):
+                    self._study.lose(trial.number)
+            elif claimed_by not in alive:
+                self._take_back(trial.number, order)
+            elif self._hangs(trial.number, order, passed):
+                limit = show_duration(order.limits.longest_s)
+                name = alive[claimed_by].name
+                say(f"{name} hangs: trial {trial.number} had to end after {limit}")
+                self._members.declare_lost(claimed_by)
+                self._take_back(trial.number, order)
+
+    def _hangs(self, number: int, order: Order, passed: float) -> bool:
+        """Return whether a worker does not end its trial, although it beats.
+
+        Workers end trials at their limits, unless they hang themselves, as on a file
+        system that does not answer.
+        """
+        ran_s = self._ran_s.get(number, -passed) + passed
+        self._ran_s[number] = ran_s
+        return ran_s > order.limits.longest_s + OVERRUN_S + self._members.silent_s
+
+    def _take_back(self, number: int, order: Order) -> None:
+        """End a trial whose worker was lost.
+
+        Its setting is tried again. If its next worker is lost too, the setting is
+        probably why: Slurm kills a job that exceeds its memory, with the worker.
+        """
+        with suppress(UpdateFinishedTrialError):
+            times = self._study.count_lost_workers(number)
+            if times < LOSSES:
+                self._study.lose(number)
+                return
+            earlier = counted(times - 1, "earlier trial")
+            message = f"its worker was lost, as in {earlier} of this setting"
+            cost_s = self._ran_s.get(number, 0.0)
+            record = Record(order.knobs, "launch", cost_s=cost_s, message=message)
+            place = order.place(record)
+            self._failed[number] = self._study.tell(number, record, **place)
 
     def _admit(self, member: Member) -> None:
         """Let a worker take part if it measures as the others do."""

@@ -5,6 +5,8 @@
     .ci/services stop "$services"
 
 Without these services the tests skip; with ``FP8TUNE_TEST_MUST_RUN=1`` they fail then.
+With ``FP8TUNE_TEST_SLOWNESS=3`` searches get three times the budget, for a machine that
+has other work.
 """
 
 import contextlib

@@ -32,6 +32,11 @@ FAULTS = {
         "SIGTERM: the worker gives its trial back at once. Slurm starts the job again, "
         "and the worker joins once more.",
     ),
+    "preemption": Fault(
+        "A job of a partition with a higher `PriorityTier` takes a worker's GPU",
+        1,
+        "The same. Slurm starts the job again when the GPU is free.",
+    ),
     "scancel": Fault(
         "`scancel` of a worker's job",
         1,
@@ -52,6 +57,12 @@ FAULTS = {
         "`kill -STOP` of a worker for more than six heartbeats, then `kill -CONT`",
         1,
         "Its trial is planned again. It drops its own result and joins once more.",
+    ),
+    "paused coordinator": Fault(
+        "The same with `fp8tune search`",
+        0,
+        "A worker coordinates the search to its end. The command looks on, and writes "
+        "the answer.",
     ),
 }
 

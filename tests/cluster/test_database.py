@@ -224,6 +224,22 @@ def test_a_server_that_stays_away_ends_the_search_with_its_reason(wire):
         study_in(storage)
 
 
+def test_a_row_that_a_dead_host_holds_is_waited_for(database, monkeypatch, capsys):
+    limits = {"idle_in_transaction_session_timeout": "3s", "lock_timeout": "1s"}
+    monkeypatch.setattr("fp8tune.search.database.LIMITS", limits)
+    storage = open_storage(database, create=True)
+    dead = open_storage(database, create=True, caches=False)
+    trial = storage.create_new_trial(study_in(storage), WAITING)
+    with dead._storage.engine.connect() as connection:  # and says nothing more
+        row = f"SELECT FROM trials WHERE trial_id = {trial} FOR UPDATE"
+        connection.exec_driver_sql(row)
+        assert storage.set_trial_state_values(trial, RUNNING)
+        away, back = capsys.readouterr().err.splitlines()
+        assert "canceling statement due to lock timeout" in away
+        assert " answers again after " in back
+        connection.invalidate()
+
+
 def fill(storage, study):
     for number in range(500):
         storage.set_study_user_attr(study, f"a{number}", os.urandom(20_000).hex())

@@ -30,8 +30,17 @@ from tests.cluster.faults import FAULTS
 CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
 SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
 BEAT = "1s"
-PATIENCE_S = 150
+UNNOTICED = "10s"
+"""A heartbeat with which a worker counts as lost only after a minute."""
+TRIAL = "fp8tune.runners.builtin.worker"
+SLOWNESS = int(os.environ.get("FP8TUNE_TEST_SLOWNESS", "1"))
+"""How many times as long trials may take, on a machine that has other work."""
+PATIENCE_S = 150 * SLOWNESS
 """How long a test waits for anything [s]."""
+
+
+def budget(seconds):
+    return f"{seconds * SLOWNESS}s"
 
 
 class Rehearsal:
@@ -65,9 +74,10 @@ class Rehearsal:
         self.processes.append(process)
         return process
 
-    def search(self, *options, budget="40s", name="search"):
+    def search(self, *options, seconds=40, name="search", beat=BEAT):
         """Start the search."""
-        asked = ["--device", "cpu", "--budget", budget, "--heartbeat", BEAT, *options]
+        asked = ["--device", "cpu", "--budget", budget(seconds), "--heartbeat", beat]
+        asked += options
         if self.url:
             asked += ["--storage", self.url]
         return self.fp8tune(
@@ -123,9 +133,10 @@ class Rehearsal:
         return {trial.number: trial.user_attrs["about"] for trial in members}
 
     def running(self, but=()):
-        """Wait until a worker runs a trial; return its number and the worker's process.
+        """Wait until a worker is in the middle of a trial.
 
-        ``but`` are numbers of trials that are not meant.
+        Return the trial's number and the worker's process. ``but`` are numbers of
+        trials that are not meant.
         """
 
         def claimed():
@@ -134,12 +145,11 @@ class Rehearsal:
                 if trial.state != TrialState.RUNNING or trial.number in but:
                     continue
                 if owner is not None and owner in (members := self.members):
-                    return trial.number, members[owner]["pid"]
+                    process = members[owner]["pid"]
+                    return (trial.number, process) if has_torch(process) else None
             return None
 
-        number, process = self.wait(claimed)
-        time.sleep(1)  # in the middle of it
-        return number, process
+        return self.wait(claimed)
 
     def ends_well(self, search, given_back):
         """Wait for the end of a search, and return its answer.
@@ -168,6 +178,12 @@ class Rehearsal:
         assert (self.folder / answer["output"]).exists()
         return answer
 
+    def gives_back(self, number):
+        """Wait until a worker says so, long before it would count as lost."""
+        said = f"stopped; trial {number} is given back"
+        self.wait(lambda: said in self.said(), 30 * SLOWNESS)
+        assert STALE in self.stored()[number].system_attrs
+
     def close(self):
         """End what is left of a test that failed."""
         for process in self.processes:
@@ -177,6 +193,16 @@ class Rehearsal:
             with contextlib.suppress(OSError):
                 if b"fp8tune" in Path(f"/proc/{process}/cmdline").read_bytes():
                     os.kill(process, signal.SIGKILL)
+
+
+def has_torch(worker):
+    """Whether a worker runs a trial whose process has loaded torch."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_text().split("\0")
+            if TRIAL in words and str(worker) in words:
+                return "libtorch" in (folder / "maps").read_text()
+    return False
 
 
 @pytest.fixture
@@ -202,7 +228,7 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
 
 def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
     rehearsal = rehearse(database)
-    asked = ["--device", "cpu", "--budget", "30s", "--workers", "2"]
+    asked = ["--device", "cpu", "--budget", budget(30), "--workers", "2"]
     command = [sys.executable, "-m", "fp8tune", "search", "train.toml", *asked]
     words = [*command, "--output-format", "json", "--storage", database]
     job = ["--nodes=2", "--cpus-per-task=2", "--time=10", "--wait"]
@@ -233,15 +259,31 @@ def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
 
 def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--slurm", SLURM, "--workers", "2")
+    asked = ["--slurm", SLURM, "--workers", "2"]
+    search = rehearsal.search(*asked, seconds=60, beat=UNNOTICED)
     requeued, process = rehearsal.running()
     job = job_of(rehearsal, process)
     subprocess.run(["scontrol", "requeue", job], check=True)
-    rehearsal.wait(lambda: STALE in rehearsal.stored()[requeued].system_attrs, 20)
+    rehearsal.gives_back(requeued)
     cancelled, process = rehearsal.running(but=[requeued])
     subprocess.run(["scancel", job_of(rehearsal, process)], check=True)
-    rehearsal.wait(lambda: STALE in rehearsal.stored()[cancelled].system_attrs, 20)
+    rehearsal.gives_back(cancelled)
     rehearsal.ends_well(search, {"requeue": [requeued], "scancel": [cancelled]})
+
+
+def test_a_job_that_makes_way_for_an_urgent_one_comes_back(rehearse, database):
+    rehearsal = rehearse(database)
+    slurm = SLURM.replace("partition=gpu", "partition=spare")
+    asked = ["--slurm", slurm, "--workers", "1"]
+    search = rehearsal.search(*asked, seconds=60, beat=UNNOTICED)
+    number, process = rehearsal.running()
+    job = job_of(rehearsal, process)
+    urgent = ["--partition=urgent", "--gpus=4", "--time=2", "--output=/dev/null"]
+    subprocess.run(["sbatch", *urgent, "--wrap", "sleep 5"], check=True)
+    rehearsal.gives_back(number)
+    rehearsal.ends_well(search, {"preemption": [number]})
+    names = [about.get("name", "") for about in rehearsal.members.values()]
+    assert sum(name.endswith(f" of job {job}") for name in names) == 2
 
 
 def job_of(rehearsal, process):
@@ -256,7 +298,7 @@ def job_of(rehearsal, process):
 def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
     folder, url = own_server
     rehearsal = rehearse(url)
-    search = rehearsal.search("--workers", "2", budget="70s")
+    search = rehearsal.search("--workers", "2", seconds=70)
     rehearsal.running()
     restart_database(folder, 15)
     rehearsal.ends_well(search, {"database": []})
@@ -279,14 +321,30 @@ def test_a_coordinator_that_is_killed_is_replaced_by_a_worker(rehearse, database
 
 def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
     rehearsal = rehearse(database)
-    search = rehearsal.search("--workers", "0", budget="60s")
+    search = rehearsal.search("--workers", "0", seconds=60)
     rehearsal.worker("one")
     rehearsal.worker("two")
     number, process = rehearsal.running()
     os.kill(process, signal.SIGSTOP)
     rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
     os.kill(process, signal.SIGCONT)
+    dropped = f"trial {number} was given to another worker; its result is dropped"
+    rehearsal.wait(lambda: dropped in rehearsal.said())
     rehearsal.ends_well(search, {"pause": [number]})
+    joined = [about["pid"] for about in rehearsal.members.values()]
+    assert joined.count(process) == 2
+
+
+def test_a_coordinator_that_sleeps_too_long_only_looks_on(rehearse, database):
+    rehearsal = rehearse(database)
+    search = rehearsal.search("--workers", "2", seconds=60)
+    rehearsal.running()
+    search.send_signal(signal.SIGSTOP)
+    rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())
+    search.send_signal(signal.SIGCONT)
+    rehearsal.wait(lambda: "another process coordinates this" in rehearsal.said())
+    rehearsal.ends_well(search, {"paused coordinator": []})
+    assert rehearsal.said().count("the search is over") == 2
 
 
 def test_two_folders_search_a_study_of_a_database_as_one(rehearse, database):

@@ -11,7 +11,7 @@ from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran
 
-BEAT_S = 0.02
+BEAT_S = 0.1
 SILENT_S = MISSED * BEAT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -107,6 +107,22 @@ def test_who_was_lost_and_lives_joins_again(place):
         assert stopped.number in watching.alive()
 
 
+def test_who_joins_again_slowly_joins_once(place, monkeypatch):
+    watching, lost = member(place), member(place)
+    create = lost._create
+
+    def slowly(*values, **named):
+        time.sleep(3 * BEAT_S)
+        return create(*values, **named)
+
+    with lost.joined({"role": "worker"}):
+        watching.declare_lost(lost.number)
+        wait_for(lambda: lost.was_lost)
+        monkeypatch.setattr(lost, "_create", slowly)
+        assert [lost.rejoin_if_lost() for _ in range(2)] == [True, False]
+        assert [one.number for one in watching.others()].count(lost.number) == 1
+
+
 def test_a_long_time_without_a_look_is_no_silence(place):
     watching, other = member(place), member(place)
     watching.alive()
@@ -137,13 +153,14 @@ def test_people_see_whether_a_study_is_searched(place):
     assert not are_alive(study)
     one = member(place)
     assert not are_alive(study)  # nobody has begun
-    one.describe({"beat_s": BEAT_S})
+    one.describe({"beat_s": 600.0})
     assert are_alive(study)
+    one.describe({"beat_s": BEAT_S})
     time.sleep(2 * SILENT_S)
     assert not are_alive(study)
     with one.joined({"role": "worker"}):
-        time.sleep(SILENT_S)
-        assert are_alive(study)
+        time.sleep(2 * SILENT_S)  # so that its first beat is too old
+        wait_for(lambda: are_alive(study))
         one.end()
         assert not are_alive(study)
 
@@ -188,6 +205,48 @@ def test_results_of_workers_are_read_by_the_number_of_their_trials(place):
     seen = [(t.number, t.position, t.at_s) for t in coordinator.trials]
     assert seen == [(1, 0, 1.0), (2, 1, 1.0)]
     assert coordinator.refresh() == {}
+
+
+def after_first_write(study, then, monkeypatch):
+    """Call a function after the first attribute of a trial that a study writes."""
+    left = [then]
+
+    def wrapped(write):
+        def written(*values):
+            write(*values)
+            if left:
+                left.pop()()
+
+        return written
+
+    for name in ("set_trial_user_attr", "set_trial_system_attr"):
+        monkeypatch.setattr(study.storage, name, wrapped(getattr(study.storage, name)))
+
+
+def test_a_trial_that_is_told_and_lost_at_the_same_time_is_lost(place, monkeypatch):
+    coordinator, worker = shared(place), shared(place)
+    coordinator.enqueue(order(BEST))
+    number, one = worker.claim(0, "w0")
+    begun, half_lost = threading.Event(), threading.Event()
+
+    def tell():
+        worker.tell(number, ran(BEST), **one.place(ran(BEST)))
+
+    def pause():
+        begun.set()
+        half_lost.wait()
+
+    def finish_telling():
+        half_lost.set()
+        telling.join()
+
+    after_first_write(worker, pause, monkeypatch)
+    after_first_write(coordinator, finish_telling, monkeypatch)
+    telling = threading.Thread(target=tell)
+    telling.start()
+    begun.wait()
+    coordinator.lose(number)
+    assert coordinator.refresh() == {number: None}
 
 
 def test_a_result_of_a_trial_that_was_given_back_is_dropped(place):

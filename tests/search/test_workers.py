@@ -1,21 +1,26 @@
 """A search whose trials run on workers that share its storage."""
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.members import Member, Members, are_alive
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.stop import Stop
-from fp8tune.search.storage import open_storage
+from fp8tune.search.storage import BadStudy, open_storage
 from fp8tune.search.strategy import PlannedTrial
-from fp8tune.search.study import Study
+from fp8tune.search.study import STALE, Study
+from fp8tune.search.worker import Terminated, Worker
 from fp8tune.search.workers import (
     UNFINISHED,
     NoStarter,
@@ -23,6 +28,7 @@ from fp8tune.search.workers import (
     Workers,
     how_to_end,
 )
+from fp8tune.trials.runner import TrialLimits
 from tests.each import each
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import (
@@ -49,8 +55,11 @@ def place(tmp_path):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("fp8tune.search.workers.POLL_S", 0.02)
+    for name in ("workers.POLL_S", "worker.POLL_S", "worker.IDLE_S"):
+        monkeypatch.setattr(f"fp8tune.search.{name}", 0.02)
     monkeypatch.setattr("fp8tune.search.workers.LOOK_S", 0.1)
+    named = threading.current_thread
+    monkeypatch.setattr("fp8tune.search.worker._name", lambda _device: named().name)
 
 
 def members(place):
@@ -71,78 +80,175 @@ class Each(InOrder):
         return PlannedTrial(left[0], "search", "in order") if left else None
 
 
-class Worker(threading.Thread):
+class WorkerThread(threading.Thread):
     """A worker with recorded trials; ``dies`` with the first trial that it takes.
 
-    With ``after`` it begins when that worker has taken one.
+    With ``after`` it begins when that worker has died.
     """
 
     def __init__(self, place, name, *, dies=False, after=None):
-        super().__init__(daemon=True)
-        self.place, self.name, self.dies, self.after = place, name, dies, after
+        super().__init__(name=name, daemon=True)
+        self.place, self.dies, self.after = place, dies, after
         self.members = members(place)
-        self.runner = Replay(RECORDS, space_of(RECORDS))
-        self.took = []
+        self.has_died, self.is_over = threading.Event(), threading.Event()
 
     def run(self):
-        while self.after and not self.after.took:
-            time.sleep(0.01)
-        study = Study(SPACE, "s", self.place)
-        about = {"role": "worker", "name": self.name, "environment": HERE}
-        with self.members.joined(about):
-            while not self.members.over:
-                claimed = study.claim(self.members.number, self.name)
-                if claimed is None:
-                    time.sleep(0.01)
-                    continue
-                number, one = claimed
-                self.took.append(number)
-                if self.dies:
-                    self.members.number = -1  # no more beats, and no leave-taking
-                    return
-                record = one.run(self.runner)
-                study.tell(number, record, **one.place(record), worker=self.name)
+        if self.after:
+            self.after.has_died.wait()
+        trials = SimpleNamespace(
+            options=SearchOptions("train.toml", "2h"),
+            environment=HERE,
+            runner=lambda _scratch: SimpleNamespace(
+                run=self.run_trial, close=lambda: None
+            ),
+        )
+        self.runner = Replay(RECORDS, space_of(RECORDS))
+        study = Study(SPACE, "s", self.place, reads=False)
+        saved = SavedStudy("s", {}, None, [])
+        with contextlib.suppress(Terminated):
+            Worker(self.place, saved, study, self.members, trials).work()
+
+    def run_trial(self, knobs, limits):
+        if not self.dies:
+            return self.runner.run(knobs, limits)
+        self.members.number = 1 << 20  # no more beats, and no leave-taking
+        self.has_died.set()
+        self.is_over.wait()
+        raise Terminated
 
 
 def coordinated(place, workers, points=(OTHER, BEST), budget_s=7200.0):
     """Search on these workers; return the answer and the study."""
     study = Study(SPACE, "s", place)
     own = members(place)
-    for worker in workers:
-        worker.start()
     with own.joined({"role": "coordinator"}):
         pool = Workers(study, own, NoStarter(), {"beat_s": BEAT_S})
         assert pool.lead()
+        for worker in workers:
+            worker.start()
         strategy = Each(study, *points)
         search = Search(space_of(RECORDS), GIVEN, pool, strategy, study, budget_s)
         found = search.run()
     for worker in workers:
+        worker.is_over.set()
         worker.join(10)
+        assert not worker.is_alive()
     return found, study
 
 
 def test_workers_find_what_a_search_by_itself_finds(place):
     alone = searched()[1]
-    workers = [Worker(place, f"w{number}") for number in range(2)]
+    workers = [WorkerThread(place, f"w{number}") for number in range(2)]
     found, study = coordinated(place, workers)
     assert (found.chosen, found.verdict) == (alone.chosen, alone.verdict)
     assert found.speed.fp8_gain.value == alone.speed.fp8_gain.value
     assert [t.number for t in study.trials] == list(range(found.trials))
     confirmed = {t.worker for t in study.trials if t.stage == "confirm"}
     assert len(confirmed) == 1
-    assert sorted(workers[0].took + workers[1].took) == [t.number for t in study.trials]
+    assert {t.worker for t in study.trials} <= {"w0", "w1"}
 
 
 def test_a_trial_of_a_killed_worker_is_given_back_and_run_again(place):
-    killed = Worker(place, "killed", dies=True)
-    found, study = coordinated(place, [killed, Worker(place, "lives", after=killed)])
+    killed = WorkerThread(place, "killed", dies=True)
+    lives = WorkerThread(place, "lives", after=killed)
+    found, study = coordinated(place, [killed, lives])
     assert (found.chosen, found.verdict) == (BEST, "faster")
-    (lost,) = killed.took
+    (lost,) = [t.number for t in study.optuna.trials if STALE in t.system_attrs]
     assert lost not in [trial.number for trial in study.trials]
     assert study.optuna.trials[lost].state.name == "FAIL"
     assert {t.worker for t in study.trials if t.stage == "confirm"} == {"lives"}
     stages = [trial.stage for trial in study.trials]
     assert stages.count("baseline") == 1
+
+
+def leading(place, starter=None):
+    """A pool of this process, which coordinates and does not beat."""
+    own = members(place)
+    own.join({"role": "coordinator"})
+    pool = Workers(Study(SPACE, "s", place), own, starter or NoStarter(), {})
+    assert pool.lead()
+    return pool, own
+
+
+def test_a_worker_that_beats_and_hangs_is_lost_with_its_trial(
+    place, monkeypatch, capsys
+):
+    monkeypatch.setattr("fp8tune.search.workers.OVERRUN_S", 0.0)
+    pool, own = leading(place)
+    hangs = members(place)
+    about = {"role": "worker", "name": "w1", "environment": HERE}
+    with own.joined({"role": "coordinator"}), hangs.joined(about):
+        assert pool.lead()
+        pool.wait()  # it came
+        number = pool.start(order(BEST)._replace(limits=TrialLimits(0.1, 0.2)))
+        assert Study(SPACE, "s", place).claim(hangs.number, "w1")[0] == number
+        assert pool.wait() == [(number, None)]
+        assert (hangs.state(), pool.has_room()) == (None, True)
+        pool._look()
+        assert pool.workers == []
+    said = f"note: w1 hangs: trial {number} had to end after 0 s"
+    assert said in capsys.readouterr().err.splitlines()
+
+
+def test_a_setting_in_which_workers_are_lost_again_has_failed(place):
+    pool, _ = leading(place)
+    worker = Study(SPACE, "s", place)
+
+    def ends(*, gives_back=False):
+        """Let a worker take the order and end; return what becomes of its trial."""
+        number = pool.start(order(BEST))
+        worker.claim(99, "gone")
+        if gives_back:
+            worker.lose(number)
+        ((_, trial),) = pool.wait()
+        return trial and (trial.record.outcome, trial.record.message)
+
+    assert [ends(gives_back=True), ends(), ends(gives_back=True)] == [None] * 3
+    failed = "its worker was lost, as in 1 earlier trial of this setting"
+    again = "its worker was lost, as in 2 earlier trials of this setting"
+    assert [ends(), ends()] == [("launch", failed), ("launch", again)]
+    told = Study(SPACE, "s", place).trials
+    assert [trial.record.message for trial in told] == [failed, again]
+    pool._study.take_up()
+    pool._study.take_up()  # the user typed the command again
+    assert ends() is None
+
+
+class Started(NoStarter):
+    """A starter that notes whether its workers were stopped."""
+
+    stopped = False
+
+    def stop(self):
+        self.stopped = True
+
+
+def test_workers_are_stopped_if_the_storage_fails_at_the_end(place, monkeypatch):
+    starter = Started()
+    pool, _ = leading(place, starter)
+    pool.start(order(BEST))
+
+    def fail(_number):
+        raise BadStudy("no space left")
+
+    monkeypatch.setattr(pool._study, "lose", fail)
+    with pytest.raises(BadStudy, match="no space left"):
+        pool.close()
+    assert starter.stopped
+
+
+def test_who_has_lost_the_lease_does_not_end_the_search(place, capsys):
+    starter = Started()
+    pool, own = leading(place, starter)
+    number = pool.start(order(BEST))
+    other, _ = members(place), own.leave()
+    other.join({"role": "worker"})
+    assert other.leads()
+    pool.close()
+    assert (starter.stopped, own.over) == (False, False)
+    assert not pool._study.has_ended(number)
+    said = "note: another process coordinates the search now; to end it, type: kill "
+    assert said in capsys.readouterr().err
 
 
 def test_a_worker_that_measures_with_something_else_is_refused(place):
