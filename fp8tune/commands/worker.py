@@ -41,6 +41,7 @@ def command(storage: str, study: str) -> int:
 
     need("worker", *SEARCH, *TRIALS)
     load_numpy()
+    from fp8tune.search.storage import check_locks
     from fp8tune.search.worker import work
 
     try:
@@ -49,6 +50,7 @@ def command(storage: str, study: str) -> int:
             if not has_journal(folder):
                 raise Failure(f"{folder}: no study.journal in it; give its --storage")
             storage, study = os.path.join(folder, JOURNAL), os.path.basename(folder)
+        check_locks(storage)
         return work(storage, study)
     except (CannotSearch, NoStudy) as error:
         raise Failure(str(error)) from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,14 @@ from typing import NamedTuple
 
 from fp8tune.atomic import no_link
 from fp8tune.lint.wording import counted
+from fp8tune.runners.process import STORAGE
 from fp8tune.search import CannotSearch
 from fp8tune.search.slurm import (
     OF_A_JOB,
     SHORT_S,
-    STORAGE,
     Refused,
-    States,
+    ended_at_once,
+    most_short,
     run,
     seconds,
 )
@@ -164,7 +164,6 @@ class Steps:
         storage: str,
         folder: str,
     ) -> None:
-        self.states = States()
         self._folder = os.path.abspath(folder)
         place = os.path.join(self._folder.replace("%", "%%"), LOGS)
         # --exact and --mem=0: a step takes its own GPUs and CPUs, not the whole node's
@@ -190,7 +189,6 @@ class Steps:
                 self._start_one()
         except OSError as error:
             raise CannotSearch(f"srun: {error.strerror}") from None
-        self._count()
 
     def poll(self) -> str:
         """Start workers again that ended; return why no more are started, or ""."""
@@ -199,12 +197,10 @@ class Steps:
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
-        if self._short >= max(3, 2 * self._workers):
-            many = f"the last {self._short} workers ended within a minute"
-            return f"{many}; see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
+        if self._short >= most_short(self._workers):
+            return ended_at_once(f"{self._short} workers", self._folder, LOG_FILES)
         while len(self._running) < self._workers:
             self._start_one()
-        self._count()
         return ""
 
     def stop(self) -> None:
@@ -219,7 +215,6 @@ class Steps:
             process.terminate()  # srun kills its step
             process.wait()
         self._running = {}
-        self._count()
 
     def _start_one(self) -> None:
         with open(os.path.join(self._folder, "srun.log"), "ab", opener=no_link) as log:
@@ -231,6 +226,3 @@ class Steps:
                 start_new_session=True,
             )
         self._running[process] = time.monotonic()
-
-    def _count(self) -> None:
-        self.states = States(running=len(self._running))

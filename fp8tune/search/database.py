@@ -35,7 +35,9 @@ PACKAGES = {
     "MySQLdb": "mysqlclient",
 }
 """What to install for a module that SQLAlchemy imports."""
-_PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
+_PASSWORD = re.compile(
+    r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]\w*pass\w*=(?P<query>[^&#]*)"
+)
 HIDDEN = "***"
 """What is shown of a password."""
 _OPENINGS = 5
@@ -112,7 +114,7 @@ def reason(error: Exception, url: str) -> str:
     import sqlalchemy
 
     if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
-        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
+        return "unknown kind of storage; use sqlite:///FILE or postgresql://"
     if isinstance(error, sqlalchemy.exc.ArgumentError):
         return "not a storage URL, such as sqlite:///study.db"
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error

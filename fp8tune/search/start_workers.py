@@ -20,7 +20,7 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.members import BEAT_S, MISSED
-from fp8tune.search.options import SearchOptions
+from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
@@ -56,6 +56,26 @@ def with_worker(options: SearchOptions) -> SearchOptions:
     return options._replace(workers=1)
 
 
+def more_gpus_note(options: SearchOptions, visible: int, gpus_of_each: int) -> str:
+    """Return a note if GPUs of this job or machine stay idle, else ``""``.
+
+    ``visible`` is the number of GPUs that torch sees here. Nothing is said to who gave
+    ``--gpus`` or a number of workers; one is also the number of ``with_worker``.
+    """
+    chosen = options.gpus or options.slurm or options.workers not in (NO_WORKERS, 1)
+    if options.device == "cpu" or chosen:
+        return ""
+    allocation = None
+    with suppress(CannotSearch):  # one of several tasks of srun
+        allocation = this_allocation(os.environ)
+    spans = allocation is not None and allocation.needs_steps
+    count = allocation.gpus if allocation and spans else visible
+    if count < 2 * gpus_of_each:
+        return ""
+    place = "job" if allocation else "machine"
+    return f"this {place} has {count} GPUs; --gpus all uses them"
+
+
 def check_workers(options: SearchOptions) -> None:
     """Raise ``CannotSearch`` for options with which several processes cannot work."""
     most_s = max(BEAT_S, int(options.budget_s * UNNOTICED / MISSED))
@@ -69,7 +89,7 @@ def check_workers(options: SearchOptions) -> None:
     if options.storage.startswith("sqlite"):
         raise CannotSearch(
             "SQLite may give one trial to two workers: leave --storage out, or name a "
-            "PostgreSQL or MySQL database"
+            "PostgreSQL database"
         )
 
 

@@ -6,20 +6,26 @@ import pytest
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import Allocation, default_budget, this_allocation
-from fp8tune.search.slurm import Asked, States, parse, seconds
+from fp8tune.search.slurm import SlurmOptions, States, parse, seconds
 from tests.each import each
 
 
 @each(
     ("text", "asked"),
     [
-        ("partition=gpu", Asked({"partition": "gpu"})),
+        ("partition=gpu", SlurmOptions({"partition": "gpu"})),
         (
             " partition = gpu , exclude=n1,n2,time=1h30m,poll=5s",
-            Asked({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
+            SlurmOptions({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
         ),
-        ("time=1-12,gres=gpu:h100:1", Asked({"time": "1-12", "gres": "gpu:h100:1"})),
-        ("time=00:30:00", Asked({"time": "00:30:00"})),
+        (
+            "time=1-12,gres=gpu:h100:1",
+            SlurmOptions({"time": "1-12", "gres": "gpu:h100:1"}),
+        ),
+        *(
+            (f"time={time}", SlurmOptions({"time": time}))
+            for time in ("4", "4:00", "0:04:00", "0-1", "0-0:04", "0-0:04:00", "0")
+        ),
     ],
 )
 def test_slurm_options_are_those_of_sbatch(text, asked):
@@ -36,7 +42,10 @@ def test_slurm_options_are_those_of_sbatch(text, asked):
         ("wrap=rm -rf /", "unknown key 'wrap'; known: partition, gpus, time, account"),
         ("gpus=1,gpus=2", "gpus is given twice"),
         ("comment=a\nb", "comment has a control character"),
-        ("time=90s", "time=90s is too short for a trial"),
+        *(
+            (f"time={time}", f"time={time} is too short for a trial")
+            for time in ("90s", "239s", "1", "3:59", "0:03:59", "0-0:03", "0-0:03:59")
+        ),
         (
             "time=abc",
             "time=abc is no time limit; write 30m or 2h30m, or as sbatch does",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.runners.orphan import COMMAND as DIES_WITH_PARENT
+from fp8tune.runners.process import without_storage
 from fp8tune.runners.trainer.recipe import (
     BadRecipe,
     Recipe,
@@ -314,7 +315,7 @@ def variables(folder: str, ranks: int) -> dict[str, str]:
     """
     kept = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in without_storage(os.environ).items()
         if not name.startswith(OF_LAUNCHERS) and name not in OF_RANKS
     }
     if folder:
