@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.scale.herd import space_of
+from benchmarks.scale.many_workers import space_of
 from benchmarks.scale.storage import InOrder, median_and_p95_ms
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Event, Search

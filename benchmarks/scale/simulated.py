@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.scale.many_workers import FAILURES, STRAGGLERS
 from benchmarks.search.budgets import fraction
 from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
@@ -29,12 +30,12 @@ from fp8tune.trials.trial import Trial
 FIRST, COUNT = 720_000, 30
 """Seeds that no tuning used."""
 WORKERS = 8
-STRAGGLERS, FAILURES = 0.05, 0.05
-"""Shares of the trials that take 3 to 10 times as long, and that fail by chance."""
 GOOD = 0.995
 ENOUGH_SETTINGS, RATE_S = 144, 600.0
 """Settings that a landscape must have to count trials of so many seconds on it: eight
 workers would run out of settings on a smaller one."""
+ENOUGH_RATIO = 7
+"""The ratio of trials in the same time that was asked for."""
 ARMS = {
     "estimate wrong by 25 % per cell": ("auto", 0.25),
     "no estimate": ("auto", 0.0),
@@ -47,7 +48,10 @@ HEAD = (
     *("settings tried, one", "eight", "twice", "chosen, one", "eight", "worst"),
     *("answer after [min], one", "eight"),
 )
-RATE_HEAD = ("search", "n", "trials of one", "of eight", "ratio, median", "smallest")
+RATE_HEAD = (
+    *("search", "n", "trials of one", "of eight", "ratio, median", "smallest"),
+    f"at least {ENOUGH_RATIO}",
+)
 
 
 def strained(records: Iterable[Record], seed: int) -> Iterator[Record]:
@@ -147,6 +151,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
                     *(arm, str(len(large))),
                     *(f"{value:.0f}" for value in medians),
                     *(f"{statistics.median(ratios):.1f}", f"{min(ratios):.1f}"),
+                    f"{sum(r >= ENOUGH_RATIO for r in ratios)} of {len(ratios)}",
                 )
             )
     table = machine.table(lines, HEAD)
@@ -217,6 +222,10 @@ the length of such a trial: `length of one trial` is the ratio that a search wou
 that tried the right setting at once, and `within it` counts the searches in which eight
 workers needed at most 1.3 times that. `twice` counts trials of settings that another
 worker ran too.
+
+The aim was a fifth of the time, a ratio of 5. It is missed: the median ratio is 3.4
+with an estimate and 2.1 without. A search that tried the right setting at once would
+reach 4.3, because one trial of it has to end.
 
 A search by the models ends when no setting is worth a trial. It then has tried so few
 that the trials of eight workers in the same time cannot be counted. They are counted in

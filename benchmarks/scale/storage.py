@@ -25,7 +25,7 @@ from typing import Any
 
 import optuna
 
-from benchmarks.scale.herd import Herd, space_of
+from benchmarks.scale.many_workers import ManyWorkers, space_of
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.members import Members
@@ -137,7 +137,7 @@ def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     members.beat_s = options.beat
     pool = TimedWorkers(study, members, NoStarter(), {"beat_s": options.beat})
     log = os.path.join(name, "log")
-    herd = Herd(
+    workers = ManyWorkers(
         url=url,
         folder=name,
         space=space,
@@ -150,7 +150,7 @@ def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     context = multiprocessing.get_context("fork")
     stop = context.Event()
     server = Server(options.server)
-    keeper = context.Process(target=herd.run, args=(stop,))
+    keeper = context.Process(target=workers.run, args=(stop,))
     keeper.start()
     try:
         with members.joined({"role": "coordinator"}):

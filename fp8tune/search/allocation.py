@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -88,6 +89,7 @@ def this_allocation(environment: Mapping[str, str]) -> Allocation | None:
         )
     nodes = max(_number(environment, "SLURM_JOB_NUM_NODES"), 1)
     each = _number(environment, "SLURM_GPUS_ON_NODE")
+    each = each or _number(environment, "SLURM_GPUS_PER_NODE")  # of salloc
     return Allocation(
         job,
         nodes=nodes,
@@ -95,6 +97,26 @@ def this_allocation(environment: Mapping[str, str]) -> Allocation | None:
         cpus=_cpus(environment.get("SLURM_JOB_CPUS_PER_NODE", "")),
         on_a_node="SLURMD_NODENAME" in environment,
     )
+
+
+def with_gpus(allocation: Allocation) -> Allocation:
+    """Return an allocation with the number of its GPUs, if Slurm knows it.
+
+    No variable has it after ``salloc --gres=gpu:4``. A step that does not say how many
+    GPUs it takes would take all of its node, and the next one would wait for its end.
+    """
+    if allocation.gpus:
+        return allocation
+    ask = ["squeue", "--noheader", f"--jobs={allocation.job}", "--format=%b"]
+    try:
+        each = sum(map(int, _GPUS.findall(run(ask))))
+    except Refused:
+        return allocation
+    return allocation._replace(gpus=each * allocation.nodes)
+
+
+_GPUS = re.compile(r"\bgpu(?:[:=][^,:=(]+)*[:=](\d+)")
+"""The number of a node's GPUs in ``gres:gpu:4`` or ``gres/gpu:h100:4``."""
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

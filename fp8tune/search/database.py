@@ -1,6 +1,6 @@
 """A study in a database: which driver it needs, and why it does not answer.
 
-A server's storage waits for the server while that restarts (``patience.py``).
+A server's storage waits for the server while that restarts (``retrying.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from optuna.storages import BaseStorage, RDBStorage, get_storage
 
-from fp8tune.search.patience import TOO_MANY, Patient, raise_outages, sql_state
+from fp8tune.search.retrying import TOO_MANY, RetryingStorage, raise_outages, sql_state
 
 POSTGRESQL = ("psycopg", "psycopg2")
 """Drivers of PostgreSQL, the preferred first."""
@@ -67,7 +67,7 @@ def open_database(url: str, *, caches: bool = True) -> BaseStorage:
     storage = _with_tables(parsed.render_as_string(hide_password=False), POOL)
     raise_outages(storage.engine)
     cached = get_storage(storage) if caches else storage
-    return Patient(cached, without_password(url))
+    return RetryingStorage(cached, without_password(url))
 
 
 def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:

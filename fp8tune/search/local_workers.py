@@ -84,8 +84,8 @@ class LocalWorkers:
             self._name_ended()
             return ""
         last = (self._last_line(number) for number in range(len(self._processes)))
-        said = next(filter(None, last), "they said nothing")
-        return f"all workers ended: {said} (their output is in {self._folder})"
+        reason = next(filter(None, last), "none of them printed why")
+        return f"all workers ended: {reason} (their output is in {self._folder})"
 
     def _name_ended(self) -> None:
         """Say once which workers failed, and why: the search goes on without them."""

@@ -301,7 +301,7 @@ def ended_at_once(workers: str, folder: str, logs: str) -> str:
 
 
 class Refused(Exception):
-    """A program of Slurm's failed; the message is what it said, in one line."""
+    """A program of Slurm's failed; the message is its own, in one line."""
 
 
 def run(words: list[str], more: Mapping[str, str] | None = None) -> str:

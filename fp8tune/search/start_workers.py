@@ -15,7 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import Allocation, Steps, this_allocation
+from fp8tune.search.allocation import (
+    Allocation,
+    Steps,
+    this_allocation,
+    with_gpus,
+)
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
@@ -149,6 +154,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         return NoStarter(how_to_join(place, study.name))
     if allocation := _allocation(options):
         each = 0 if options.device == "cpu" else gpus_of_each
+        allocation = with_gpus(allocation)
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
     named, workers = options.gpus, options.workers

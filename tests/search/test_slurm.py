@@ -1,11 +1,17 @@
 """What ``--slurm`` asks for, and what a job of Slurm still has. Without Slurm."""
 
+import os
 import time
 
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import Allocation, default_budget, this_allocation
+from fp8tune.search.allocation import (
+    Allocation,
+    default_budget,
+    this_allocation,
+    with_gpus,
+)
 from fp8tune.search.slurm import SlurmOptions, States, parse, seconds
 from tests.each import each
 
@@ -94,6 +100,11 @@ BATCH = {
         ({"SLURM_JOB_ID": "7;rm"}, None, None),
         ({"SLURM_JOB_ID": "7"}, Allocation("7", 1, 0, 0, on_a_node=False), True),
         (SALLOC, Allocation("7", 2, 8, 0, on_a_node=False), True),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_NODE": "h100:4"},
+            Allocation("7", 1, 4, 0, on_a_node=False),
+            True,
+        ),
         (BATCH, Allocation("7", 3, 12, 180, on_a_node=True), True),
         (
             BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "72"},
@@ -106,6 +117,27 @@ def test_the_job_of_this_process(environment, allocation, needs_steps):
     read = this_allocation(environment)
     assert read == allocation
     assert (read and read.needs_steps) == needs_steps
+
+
+@each(
+    ("answer", "gpus"),
+    [
+        ("echo gres:gpu:4", 8),
+        ("echo gres/gpu:h100-sxm:4,gres/nic:2", 8),
+        ("echo 'gres:gpu:h100:2,gres:gpu:10(S:0-1)'", 24),
+        ("echo N/A", 0),
+        ("exit 1", 0),
+    ],
+)
+def test_gpus_that_only_squeue_names(tmp_path_factory, answer, gpus):
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "squeue").write_text(f"#!/bin/sh\n{answer}\n")
+    (folder / "squeue").chmod(0o755)
+    allocation = Allocation("7", 2, 0, 0, on_a_node=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        assert with_gpus(allocation) == allocation._replace(gpus=gpus)
+        assert with_gpus(allocation._replace(gpus=1)).gpus == 1
 
 
 def test_one_search_for_each_task_of_srun_is_refused():

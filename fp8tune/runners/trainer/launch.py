@@ -210,20 +210,22 @@ def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
         )
 
 
-def _check_folder(about: About, recipe: Recipe, given: str) -> None:
-    if not given:
+def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
+    if not directory:
         if recipe.needs or any("{dir}" in word for word in recipe.command):
             raise CannotLaunch(
                 f"--trainer-dir PATH names the checkout of {about.title}"
             )
         return
-    if not os.path.isdir(given):
-        raise CannotLaunch(f"--trainer-dir {given}: no such folder")
-    missing = [n for n in recipe.needs if not os.path.exists(os.path.join(given, n))]
+    if not os.path.isdir(directory):
+        raise CannotLaunch(f"--trainer-dir {directory}: no such folder")
+    missing = [
+        n for n in recipe.needs if not os.path.exists(os.path.join(directory, n))
+    ]
     if missing:
         names = ", ".join(missing)
         raise CannotLaunch(
-            f"--trainer-dir {given}: no {names} there: is it a checkout of "
+            f"--trainer-dir {directory}: no {names} there: is it a checkout of "
             f"{about.title}?"
         )
 
