@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from fp8tune.search import CannotSearch
+from fp8tune.search.members import Members
 from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.start_workers import (
     check_workers,
@@ -16,6 +17,7 @@ from fp8tune.search.start_workers import (
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
+from tests.runners import fake_smi
 from tests.sample import SMALL_MODEL
 
 SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "8"}
@@ -134,6 +136,19 @@ def test_a_worker_that_finds_no_study_says_what_is_missing(fp8tune, project, tmp
     study(".fp8tune/a-2", [])
     done = fp8tune("worker", "--study", "a-2")
     assert "study a-2 takes no workers" in done.err
+
+
+def test_a_worker_without_a_gpu_does_not_join(fp8tune, project, tmp_path, monkeypatch):
+    """It would be the first, and every worker with a GPU would be refused after it."""
+    fake_smi.script(tmp_path, monkeypatch, "exit 0")
+    project({})
+    own = Study(plan().space, study(".fp8tune/a-1", []))
+    members = Members(own.storage, own.name, own.place)
+    members.describe({"options": SearchOptions("a.toml", "2h", workers=0)._asdict()})
+    done = fp8tune("worker", "--study", "a-1")
+    why = "no NVIDIA GPU found here; start workers on GPU nodes"
+    assert (done.code, done.err) == (2, f"fp8tune: {why}\n")
+    assert members.others() == []
 
 
 def test_workers_that_cannot_be_started_leave_no_study(
