@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from fp8tune.atomic import no_link
 from fp8tune.lint.wording import counted
-from fp8tune.runners.process import STORAGE
 from fp8tune.search import CannotSearch
+from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.slurm import (
     OF_A_JOB,
     SHORT_S,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fp8tune.lint.wording import counted
-from fp8tune.runners.process import STORAGE, module_command
+from fp8tune.runners.process import STORAGE as STORAGE
+from fp8tune.runners.process import module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
 from fp8tune.search.members import Member

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from fp8tune import atomic
 from fp8tune.lint.wording import counted, plain
-from fp8tune.runners.process import STORAGE
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.search.database import without_password
+from fp8tune.search.local_workers import STORAGE
 from fp8tune.suggest import closest
 
 SCRIPT = "worker.sbatch"
