@@ -155,15 +155,15 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
                     f"{sum(r >= ENOUGH_RATIO for r in ratios)} of {len(ratios)}",
                 )
             )
-    medians = {line[0]: float(line[HEAD.index("ratio, median")]) for line in lines}
+    typical = {line[0]: float(line[HEAD.index("ratio, median")]) for line in lines}
     bound = lines[0][HEAD.index("length of one trial, median ratio")]
-    reached = "reached" if max(medians.values()) >= AIM else "missed"
-    shown = " and ".join(f"{ratio} ({arm})" for arm, ratio in medians.items())
+    reached = "reached" if max(typical.values()) >= AIM else "missed"
+    shown = " and ".join(f"{ratio} ({arm})" for arm, ratio in typical.items())
     return "\n\n".join(
         (
             machine.table(lines, HEAD),
             f"The aim was a ratio of {AIM}, a fifth of the time. It is {reached}: the "
-            f"medians are {shown}. A search that tried the right setting at once would "
+            f"typical are {shown}. A search that tried the right setting at once would "
             f"have {bound}, as one trial of that setting has to end.",
             f"Trials in {RATE_S / 60:.0f} minutes:",
             machine.table(rates, RATE_HEAD),
