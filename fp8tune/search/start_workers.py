@@ -164,12 +164,12 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
 
 def how_to_join(place: str, study: str) -> str:
     """Return what to type to start a worker, without the storage's password."""
-    shown, type_it = without_password(place), "on each machine type, in this folder"
+    shown, where = without_password(place), "start one for each GPU, in this folder"
     if shown != place:
-        type_it += f" and with FP8TUNE_STORAGE={shown}"
-        return f"waits for workers; {type_it}: fp8tune worker --study {study}"
+        where += f" and with FP8TUNE_STORAGE={shown}"
+        return f"waits for workers; {where}: fp8tune worker --study {study}"
     command = f"fp8tune worker --storage {shlex.quote(place)} --study {study}"
-    return f"waits for workers; {type_it}: {command}"
+    return f"waits for workers; {where}: {command}"
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

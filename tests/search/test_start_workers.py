@@ -85,7 +85,7 @@ def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
     ],
 )
 def test_how_a_worker_is_started(place, said):
-    waits = "waits for workers; on each machine type, "
+    waits = "waits for workers; start one for each GPU, "
     assert how_to_join(place, "a-1") == f"{waits}{said}"
 
 
