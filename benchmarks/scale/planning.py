@@ -1,21 +1,24 @@
 """How long planning a trial takes, by the number of trials so far.
 
 ``python -m benchmarks.scale.planning`` measures CPU time: of a sampler's proposal, and
-of all else that the coordinator does, in simulated time and without a storage.
+of all else that the coordinator does, in simulated time and without a storage. NumPy
+has one thread, as in a search.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.scale.herd import space_of
-from benchmarks.scale.storage import InOrder
+from benchmarks import machine
+from benchmarks.scale.many_workers import space_of
+from benchmarks.scale.storage import InOrder, median_and_p95_ms
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.pool import Simulated
@@ -26,9 +29,13 @@ from fp8tune.trials.space import Space
 
 WORKERS = 64
 SETTINGS = 5000
-SAMPLERS = {"auto": (25, 50, 100, 200), "random": (200,), "tpe": (200,)}
+SAMPLERS = {
+    "auto": (25, 50, 100, 200, 500, 1000),
+    "random": (200, 500, 1000),
+    "tpe": (200, 500, 1000),
+}
 """Samplers, and the numbers of trials after which each is measured."""
-PROPOSALS = 2
+PROPOSALS = 10
 
 
 def records(space: Space, count: int) -> list[Record]:
@@ -47,8 +54,8 @@ def records(space: Space, count: int) -> list[Record]:
     return found
 
 
-def proposing_ms(sampler: str, trials: int) -> float:
-    """Return the CPU time of a proposal after some trials [ms]."""
+def proposing_ms(sampler: str, trials: int) -> list[float]:
+    """Return the CPU time of a proposal after some trials, median and p95 [ms]."""
     space = space_of(SETTINGS)
     study = Study(space)
     known = records(space, trials)
@@ -61,7 +68,7 @@ def proposing_ms(sampler: str, trials: int) -> float:
         before = time.process_time()
         strategy.propose(study.trials)
         times.append(time.process_time() - before)
-    return round(1e3 * min(times), 1)
+    return median_and_p95_ms(times)
 
 
 def coordinating_ms(trials: int, parts: int = 5) -> dict[int, float]:
@@ -96,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for sampler, counts in SAMPLERS.items()
     }
     coordinating = coordinating_ms(options.trials)
-    found = {"proposal_ms": proposing, "coordinator_ms": coordinating}
+    about = machine.describe() | {"load": f"{os.getloadavg()[2]:.0f}"}
+    found = {"proposal_ms": proposing, "coordinator_ms": coordinating, "about": about}
     print(json.dumps(found), flush=True)
     return 0
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import optuna
 
-from benchmarks.scale.herd import Herd, space_of
+from benchmarks.scale.many_workers import ManyWorkers, space_of
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.members import Members
@@ -137,7 +137,7 @@ def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     members.beat_s = options.beat
     pool = TimedWorkers(study, members, NoStarter(), {"beat_s": options.beat})
     log = os.path.join(name, "log")
-    herd = Herd(
+    workers = ManyWorkers(
         url=url,
         folder=name,
         space=space,
@@ -150,7 +150,7 @@ def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     context = multiprocessing.get_context("fork")
     stop = context.Event()
     server = Server(options.server)
-    keeper = context.Process(target=herd.run, args=(stop,))
+    keeper = context.Process(target=workers.run, args=(stop,))
     keeper.start()
     try:
         with members.joined({"role": "coordinator"}):
@@ -218,7 +218,7 @@ def _of_worker(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what a trial costs its worker [ms], and how long that was idle [s]."""
     names = ("claim_s", "claim_cpu_s", "tell_s", "tell_cpu_s", "polls_cpu_s")
     figures: dict[str, Any] = {
-        f"{name.removesuffix('_s')}_ms": _ms(line[name] for line in told)
+        f"{name.removesuffix('_s')}_ms": median_and_p95_ms(line[name] for line in told)
         for name in names
     }
     figures["mean_process_cpu_ms"] = [
@@ -235,7 +235,7 @@ def _of_worker(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _of_coordinator(pool: TimedWorkers, cpu: float) -> dict[str, Any]:
     """Return what a trial costs the coordinator [ms]."""
     return {
-        "store_ms": _ms(stored for stored, *_ in pool.times),
+        "store_ms": median_and_p95_ms(stored for stored, *_ in pool.times),
         "cpu_ms": round(1e3 * cpu / len(pool.times), 1),
         "cpu_ms_of_parts": [
             round(1e3 * (part[-1][1] - part[0][1]) / len(part), 1)
@@ -255,7 +255,7 @@ def _parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
     ]
 
 
-def _ms(seconds: Iterable[float]) -> list[float]:
+def median_and_p95_ms(seconds: Iterable[float]) -> list[float]:
     """Return the median and the 95th percentile [ms]."""
     known = sorted(seconds)
     places = (len(known) // 2, int(0.95 * (len(known) - 1)))

@@ -186,7 +186,8 @@ def page(found: Figures) -> str:
         blocks += [
             f"{what} of a step, the median of {min(runs)} runs or more, and how far "
             f"they are apart. Of {every} pairs of settings, both programs decide "
-            f"{both}, {both - len(other)} of them alike.",
+            f"{both}, {both - len(other)} of them alike. Only configs of one rank are "
+            "timed.",
             table(lines, (*columns, "trainer's runs", "trial's runs")),
         ]
     faults = wrong(found)

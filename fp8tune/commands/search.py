@@ -111,22 +111,23 @@ from fp8tune.extras import SEARCH, TRIALS
     envvar="FP8TUNE_STORAGE",
     show_envvar=True,
     metavar="URL",
-    help="Any Optuna storage for the study, e.g. sqlite:///x.db.  [default: "
-    "study.journal in the study's folder]",
+    help="Where the study is stored: sqlite:///x.db, postgresql://..., or the path of "
+    "a journal.  [default: study.journal in the study's folder]",
 )
 @click.option(
     "--workers",
     type=click.IntRange(0),
     default=None,
     metavar="N",
-    help="Run trials at the same time on N workers of this machine, one for each GPU. "
-    "0: wait for `fp8tune worker` processes, here or elsewhere.",
+    help="Run trials at the same time on N workers, one for each GPU of this machine "
+    "or Slurm job. 0: wait for `fp8tune worker` processes, here or elsewhere.",
 )
 @click.option(
     "--gpus",
     default="",
     metavar="LIST",
-    help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3, or all.",
+    help="GPUs for workers, as in CUDA_VISIBLE_DEVICES, e.g. 0,1,2,3. all: those of "
+    "this machine, or of all nodes of the Slurm job.",
 )
 @click.option(
     "--ranks",

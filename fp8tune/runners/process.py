@@ -53,6 +53,10 @@ _BROKEN = {"flood": "printed too much", "mute": "closed its output"}
 SCRATCH = "fp8tune-"
 """Prefix of the folders that hold the files of a running trial."""
 
+STORAGE = "FP8TUNE_STORAGE"
+"""Environment variable of a study's storage. Its URL may hold a password, which trials
+do not get."""
+
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
 
@@ -170,7 +174,7 @@ def supervise(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
-        env={**environment, MARK: mark},
+        env={**without_storage(environment), MARK: mark},
         start_new_session=True,
     )
     try:
@@ -186,6 +190,11 @@ def supervise(
         assert process.stdout is not None
         process.stdout.close()
     return Ended(ended, process.returncode, _now() - start)
+
+
+def without_storage(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a trial, or a trainer, may have."""
+    return {name: value for name, value in environment.items() if name != STORAGE}
 
 
 def _follow(process: subprocess.Popen[bytes], listener: Listener) -> str:

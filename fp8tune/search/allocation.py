@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,13 @@ from typing import NamedTuple
 from fp8tune.atomic import no_link
 from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
+from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.slurm import (
     OF_A_JOB,
     SHORT_S,
-    STORAGE,
     Refused,
-    States,
+    ended_at_once,
+    most_short,
     run,
     seconds,
 )
@@ -88,6 +89,7 @@ def this_allocation(environment: Mapping[str, str]) -> Allocation | None:
         )
     nodes = max(_number(environment, "SLURM_JOB_NUM_NODES"), 1)
     each = _number(environment, "SLURM_GPUS_ON_NODE")
+    each = each or _number(environment, "SLURM_GPUS_PER_NODE")  # of salloc
     return Allocation(
         job,
         nodes=nodes,
@@ -95,6 +97,26 @@ def this_allocation(environment: Mapping[str, str]) -> Allocation | None:
         cpus=_cpus(environment.get("SLURM_JOB_CPUS_PER_NODE", "")),
         on_a_node="SLURMD_NODENAME" in environment,
     )
+
+
+def with_gpus(allocation: Allocation) -> Allocation:
+    """Return an allocation with the number of its GPUs, if Slurm knows it.
+
+    No variable has it after ``salloc --gres=gpu:4``. A step that does not say how many
+    GPUs it takes would take all of its node, and the next one would wait for its end.
+    """
+    if allocation.gpus:
+        return allocation
+    ask = ["squeue", "--noheader", f"--jobs={allocation.job}", "--format=%b"]
+    try:
+        each = sum(map(int, _GPUS.findall(run(ask))))
+    except Refused:
+        return allocation
+    return allocation._replace(gpus=each * allocation.nodes)
+
+
+_GPUS = re.compile(r"\bgpu(?:[:=][^,:=(]+)*[:=](\d+)")
+"""The number of a node's GPUs in ``gres:gpu:4`` or ``gres/gpu:h100:4``."""
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -164,7 +186,6 @@ class Steps:
         storage: str,
         folder: str,
     ) -> None:
-        self.states = States()
         self._folder = os.path.abspath(folder)
         place = os.path.join(self._folder.replace("%", "%%"), LOGS)
         # --exact and --mem=0: a step takes its own GPUs and CPUs, not the whole node's
@@ -190,7 +211,6 @@ class Steps:
                 self._start_one()
         except OSError as error:
             raise CannotSearch(f"srun: {error.strerror}") from None
-        self._count()
 
     def poll(self) -> str:
         """Start workers again that ended; return why no more are started, or ""."""
@@ -199,12 +219,10 @@ class Steps:
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
-        if self._short >= max(3, 2 * self._workers):
-            many = f"the last {self._short} workers ended within a minute"
-            return f"{many}; see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
+        if self._short >= most_short(self._workers):
+            return ended_at_once(f"{self._short} workers", self._folder, LOG_FILES)
         while len(self._running) < self._workers:
             self._start_one()
-        self._count()
         return ""
 
     def stop(self) -> None:
@@ -219,7 +237,6 @@ class Steps:
             process.terminate()  # srun kills its step
             process.wait()
         self._running = {}
-        self._count()
 
     def _start_one(self) -> None:
         with open(os.path.join(self._folder, "srun.log"), "ab", opener=no_link) as log:
@@ -231,6 +248,3 @@ class Steps:
                 start_new_session=True,
             )
         self._running[process] = time.monotonic()
-
-    def _count(self) -> None:
-        self.states = States(running=len(self._running))

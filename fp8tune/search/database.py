@@ -1,6 +1,6 @@
 """A study in a database: which driver it needs, and why it does not answer.
 
-A server's storage waits for the server while that restarts (``patience.py``).
+A server's storage waits for the server while that restarts (``retrying.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from optuna.storages import BaseStorage, RDBStorage, get_storage
 
-from fp8tune.search.patience import TOO_MANY, Patient, raise_outages, sql_state
+from fp8tune.search.retrying import TOO_MANY, RetryingStorage, raise_outages, sql_state
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -42,7 +42,9 @@ PACKAGES = {
     "MySQLdb": "mysqlclient",
 }
 """What to install for a module that SQLAlchemy imports."""
-_PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
+_PASSWORD = re.compile(
+    r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]\w*pass\w*=(?P<query>[^&#]*)"
+)
 HIDDEN = "***"
 """What is shown of a password."""
 _OPENINGS = 5
@@ -74,7 +76,7 @@ def open_database(url: str, *, caches: bool = True) -> BaseStorage:
         _limit_waits(storage.engine, str(parsed.query.get("options", "")))
     raise_outages(storage.engine)
     cached = get_storage(storage) if caches else storage
-    return Patient(cached, without_password(url))
+    return RetryingStorage(cached, without_password(url))
 
 
 def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:
@@ -138,7 +140,7 @@ def reason(error: Exception, url: str) -> str:
     import sqlalchemy
 
     if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
-        return "unknown kind of storage; use sqlite:///FILE, postgresql:// or mysql://"
+        return "unknown kind of storage; use sqlite:///FILE or postgresql://"
     if isinstance(error, sqlalchemy.exc.ArgumentError):
         return "not a storage URL, such as sqlite:///study.db"
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error

@@ -6,15 +6,16 @@ import contextlib
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fp8tune.lint.wording import counted
+from fp8tune.runners.process import STORAGE as STORAGE
 from fp8tune.runners.process import module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
-from fp8tune.search.slurm import STORAGE
+from fp8tune.search.members import Member
 
 LOGS = "workers"
 """Folder of their output, in the study's folder."""
@@ -48,7 +49,8 @@ class LocalWorkers:
         self._folder = Path(folder) / LOGS
         self._visible = visible
         self._say = say
-        self._again = RESTARTS * len(visible)
+        self._restarts_left = RESTARTS * len(visible)
+        self._ended: set[int] = set()  # processes of which the user knows this
         self._processes: list[subprocess.Popen[Any]] = []
 
     def start(self) -> None:
@@ -73,17 +75,29 @@ class LocalWorkers:
         """Start workers again that were killed; return why none is left, or ``""``."""
         for number, process in enumerate(self._processes):
             code = process.poll()
-            if code is not None and code < 0 and self._again > 0:
-                self._again -= 1
+            if code is not None and code < 0 and self._restarts_left > 0:
+                self._restarts_left -= 1
                 name = worker_name(self._visible[number], process.pid)
                 again = self._processes[number] = self._started(number)
                 place = f"process {again.pid} takes its place"
                 self._say(f"{name} was killed (signal {-code}); {place}")
         if any(process.poll() is None for process in self._processes):
+            self._name_ended()
             return ""
         last = (self._last_line(number) for number in range(len(self._processes)))
-        said = next(filter(None, last), "they said nothing")
-        return f"all workers ended: {said} (their output is in {self._folder})"
+        reason = next(filter(None, last), "none of them printed why")
+        return f"all workers ended: {reason} (their output is in {self._folder})"
+
+    def _name_ended(self) -> None:
+        """Say once which workers failed, and why: the search goes on without them."""
+        for number, process in enumerate(self._processes):
+            if process.poll() and process.pid not in self._ended:
+                self._ended.add(process.pid)
+                name = worker_name(self._visible[number], process.pid)
+                last = self._last_line(number) or f"exit code {process.returncode}"
+                self._say(
+                    f"{name} ended: {last} (its output is in {self._log(number)})"
+                )
 
     def stop(self) -> None:
         """Ask the workers to leave, and kill those that do not."""
@@ -111,6 +125,39 @@ def worker_name(gpus: str | None, pid: int) -> str:
     return (
         f"{socket.gethostname()} {f'process {pid}' if gpus is None else f'GPU {gpus}'}"
     )
+
+
+def gpus_of_this_process(environment: Mapping[str, str]) -> str:
+    """Return the numbers of this process's GPUs on its node.
+
+    Where cgroups hide the other GPUs, Slurm numbers those of each step from 0 in
+    ``CUDA_VISIBLE_DEVICES``; ``SLURM_STEP_GPUS`` has the node's numbers (srun(1)).
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES") or "0"
+    of_step = environment.get("SLURM_STEP_GPUS", "")
+    same_count = of_step.count(",") == visible.count(",")
+    return of_step if of_step and same_count else visible
+
+
+def same_gpu_note(name: str, others: Iterable[Member]) -> str:
+    """Return a note if another living worker of this machine has the same name.
+
+    Then both use the same GPU. ``""`` if there is none.
+    """
+    for other in others:
+        is_here = other.host == socket.gethostname() and other.pid != os.getpid()
+        if other.name == name and is_here and _is_fp8tune(other.pid):
+            return (
+                f"process {other.pid} is a worker on this GPU too; start each with its "
+                "own: CUDA_VISIBLE_DEVICES=1 fp8tune worker ..."
+            )
+    return ""
+
+
+def _is_fp8tune(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"fp8tune" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def worker_command(study: str) -> list[str]:

@@ -59,13 +59,24 @@ def target_gpu(
         raise CannotSearch(f"{machine.failure}; fix the driver, {rehearse}")
     if not machine.name:
         node = "run on a GPU node"
-        if shutil.which("sbatch") and "SLURM_JOB_ID" not in os.environ:
+        if job := os.environ.get("SLURM_JOB_ID"):
+            node = "submit the job with --gpus=1"
+            if "SLURMD_NODENAME" not in os.environ:  # salloc on a login node
+                node = f"--gpus all uses those of Slurm job {job}"
+        elif shutil.which("sbatch"):
             node = "run in a job: srun --gpus=1 --pty fp8tune search ..."
         raise CannotSearch(f"no NVIDIA GPU found; {node}, {rehearse}")
     try:
         return resolve(asked or machine.name)
     except UnknownGpu:
         return ""
+
+
+def check_worker_gpu(machine: TrialMachine) -> None:
+    """Raise ``CannotSearch`` if trials need a GPU and a worker's machine has none."""
+    if machine.device != "cpu" and not machine.name:
+        missing = "no NVIDIA GPU found here; start workers on GPU nodes"
+        raise CannotSearch(machine.failure or missing)
 
 
 def check_watts(objective: str, machine: TrialMachine) -> None:

@@ -139,7 +139,7 @@ def _known(folder: str, url: str, most: int) -> optuna.Study | None:
 
 def _is_missing(place: str) -> bool:
     """Return whether a storage is a file that does not exist."""
-    file = place.removeprefix("sqlite:///").partition("?")[0]
+    file = place.removeprefix("sqlite:///").removeprefix("file:").partition("?")[0]
     return "://" not in file and not os.path.lexists(file)
 
 

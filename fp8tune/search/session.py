@@ -74,12 +74,13 @@ from fp8tune.search.stability.loss_runs import (
 from fp8tune.search.start_workers import (
     check_workers,
     is_remote,
+    more_gpus_note,
     new_study_note,
     starter_of,
     with_worker,
 )
 from fp8tune.search.stop import STOPPED, Stop
-from fp8tune.search.storage import BadStudy, errors_of
+from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
@@ -262,6 +263,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
+    if note := more_gpus_note(options, machine.gpus, trials.gpus):
+        say(note)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
@@ -292,6 +295,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
 def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
     """Return the workers of a search; this process coordinates them."""
     options = trials.options
+    check_locks(study.place)
     members = Members(study.storage, study.name, study.place, options.beat_s)
     held.enter_context(members.joined({"role": "coordinator"}))
     run = {

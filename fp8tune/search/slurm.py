@@ -4,8 +4,9 @@ The workers are one job array. Slurm ends jobs before the search does, by their 
 limit or because it has other use for the GPUs, so that this module submits more as long
 as too few are queued or running. Jobs that Slurm requeues come back by themselves.
 
-Every program gets an argument list; no shell sees a word of the user's. The URL of the
-storage, which may hold a password, is only in the environment of the jobs.
+Slurm's programs get an argument list. The batch script is for ``sh``, with every word
+quoted. The URL of the storage, which may hold a password, is only in the environment of
+the jobs.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from fp8tune.lint.wording import counted, plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.search.database import without_password
+from fp8tune.search.local_workers import STORAGE
 from fp8tune.suggest import closest
 
-STORAGE = "FP8TUNE_STORAGE"
-"""The environment variable that a worker reads its storage's URL from."""
 SCRIPT = "worker.sbatch"
 """The batch script, in the study's folder."""
 LOGS = "slurm-%A_%a.log"
@@ -64,14 +64,14 @@ NEVER = "they never start: end the search, and give it a shorter time="
 EXAMPLE = "--slurm partition=gpu,gpus=1,time=30m"
 
 
-class Asked(NamedTuple):
+class SlurmOptions(NamedTuple):
     """What ``--slurm`` says: options of sbatch, and how often to look [s]."""
 
     options: Mapping[str, str]
     poll_s: float = POLL_S
 
 
-def parse(text: str) -> Asked:
+def parse(text: str) -> SlurmOptions:
     """Read ``partition=gpu,gpus=1,time=30m``; raises ``CannotSearch``.
 
     A value may contain commas, as in ``exclude=node1,node2``.
@@ -94,27 +94,43 @@ def parse(text: str) -> Asked:
     if "time" in options:
         options["time"] = _time_limit(options["time"])
     poll_s = parse_duration(options.pop(POLL, f"{POLL_S:.0f}s"))
-    return Asked(options, poll_s)
+    return SlurmOptions(options, poll_s)
 
 
 def _time_limit(text: str) -> str:
-    """Return a time limit as Slurm writes it, from ``30m`` or from Slurm's own form."""
-    if re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text):
-        return text
+    """Return a time limit as Slurm writes it, from ``30m`` or from Slurm's own form.
+
+    0 is Slurm's word for no limit.
+    """
+    is_of_slurm = re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text)
     try:
-        minutes = -(-int(parse_duration(text)) // 60)
+        limit_s = _limit_s(text) if is_of_slurm else parse_duration(text)
     except CannotSearch:
         raise CannotSearch(
             f"--slurm: time={plain(text)} is no time limit; write 30m or 2h30m, or as "
             "sbatch does: minutes (30), minutes:seconds (30:00), hours:minutes:seconds "
             "(2:30:00), days-hours (1-12) or days-hours:minutes:seconds (1-12:00:00)"
         ) from None
-    if minutes * 60 < 4 * NOTICE_S:
+    if 0 < limit_s < 4 * NOTICE_S:
         raise CannotSearch(
             f"--slurm: time={text} is too short for a trial, because Slurm announces "
             f"the end up to {2 * NOTICE_S} s before; at least {4 * NOTICE_S // 60}m"
         )
-    return str(minutes)
+    return text if is_of_slurm else str(-(-int(limit_s) // 60))
+
+
+def _limit_s(text: str) -> float:
+    """Return the seconds of a limit in one of sbatch's forms.
+
+    They are minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+    days-hours:minutes and days-hours:minutes:seconds.
+    """
+    days, dash, clock = text.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if not dash and len(parts) < 3:
+        parts = [0, *parts]
+    hours, minutes, last = (*parts, 0, 0)[:3]
+    return 86400.0 * int(days or 0) + 3600 * hours + 60 * minutes + last
 
 
 class States(NamedTuple):
@@ -142,7 +158,7 @@ class Jobs:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: SlurmOptions,
         workers: int,
         command: Sequence[str],
         storage: str,
@@ -262,10 +278,10 @@ class Jobs:
     @property
     def _hopeless(self) -> str:
         """Why more jobs would end at once as well, if so many did; else ""."""
-        if self._short < max(3, 2 * self._workers):
+        if self._short < most_short(self._workers):
             return ""
-        many = f"the last {self._short} jobs of Slurm ended within a minute"
-        return f"{many}; see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
+        jobs = f"{self._short} jobs of Slurm"
+        return ended_at_once(jobs, self._folder, LOG_FILES)
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
@@ -273,8 +289,19 @@ class Jobs:
             self._say(text)
 
 
+def most_short(workers: int) -> int:
+    """Return after how many workers that ended at once no more are started."""
+    return max(3, 2 * workers)
+
+
+def ended_at_once(workers: str, folder: str, logs: str) -> str:
+    """Return that so many workers ended at once, and what to type to see why."""
+    why = f"see why: tail {shlex.quote(folder)}/{logs}"
+    return f"the last {workers} ended within a minute; {why}"
+
+
 class Refused(Exception):
-    """A program of Slurm's failed; the message is what it said, in one line."""
+    """A program of Slurm's failed; the message is its own, in one line."""
 
 
 def run(words: list[str], more: Mapping[str, str] | None = None) -> str:

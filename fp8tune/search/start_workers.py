@@ -15,12 +15,17 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import Allocation, Steps, this_allocation
+from fp8tune.search.allocation import (
+    Allocation,
+    Steps,
+    this_allocation,
+    with_gpus,
+)
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
 from fp8tune.search.members import BEAT_S, MISSED
-from fp8tune.search.options import SearchOptions
+from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
@@ -56,6 +61,26 @@ def with_worker(options: SearchOptions) -> SearchOptions:
     return options._replace(workers=1)
 
 
+def more_gpus_note(options: SearchOptions, visible: int, gpus_of_each: int) -> str:
+    """Return a note if GPUs of this job or machine stay idle, else ``""``.
+
+    ``visible`` is the number of GPUs that torch sees here. Nothing is said to who gave
+    ``--gpus`` or a number of workers; one is also the number of ``with_worker``.
+    """
+    chosen = options.gpus or options.slurm or options.workers not in (NO_WORKERS, 1)
+    if options.device == "cpu" or chosen:
+        return ""
+    allocation = None
+    with suppress(CannotSearch):  # one of several tasks of srun
+        allocation = this_allocation(os.environ)
+    spans = allocation is not None and allocation.needs_steps
+    count = allocation.gpus if allocation and spans else visible
+    if count < 2 * gpus_of_each:
+        return ""
+    place = "job" if allocation else "machine"
+    return f"this {place} has {count} GPUs; --gpus all uses them"
+
+
 def check_workers(options: SearchOptions) -> None:
     """Raise ``CannotSearch`` for options with which several processes cannot work."""
     most_s = max(BEAT_S, int(options.budget_s * UNNOTICED / MISSED))
@@ -69,7 +94,7 @@ def check_workers(options: SearchOptions) -> None:
     if options.storage.startswith("sqlite"):
         raise CannotSearch(
             "SQLite may give one trial to two workers: leave --storage out, or name a "
-            "PostgreSQL or MySQL database"
+            "PostgreSQL database"
         )
 
 
@@ -129,6 +154,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         return NoStarter(how_to_join(place, study.name))
     if allocation := _allocation(options):
         each = 0 if options.device == "cpu" else gpus_of_each
+        allocation = with_gpus(allocation)
         count = options.workers if options.workers > 0 else allocation.workers(each)
         return Steps(allocation, count, each, command, place, study.folder)
     named, workers = options.gpus, options.workers
@@ -138,12 +164,12 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
 
 def how_to_join(place: str, study: str) -> str:
     """Return what to type to start a worker, without the storage's password."""
-    shown, type_it = without_password(place), "on each machine type, in this folder"
+    shown, where = without_password(place), "start one for each GPU, in this folder"
     if shown != place:
-        type_it += f" and with FP8TUNE_STORAGE={shown}"
-        return f"waits for workers; {type_it}: fp8tune worker --study {study}"
+        where += f" and with FP8TUNE_STORAGE={shown}"
+        return f"waits for workers; {where}: fp8tune worker --study {study}"
     command = f"fp8tune worker --storage {shlex.quote(place)} --study {study}"
-    return f"waits for workers; {type_it}: {command}"
+    return f"waits for workers; {where}: {command}"
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

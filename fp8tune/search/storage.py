@@ -188,7 +188,10 @@ def _keep_aside(path: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _alone(file: IO[bytes]) -> Iterator[None]:
-    """Keep other processes from appending, if the file system has locks."""
+    """Keep other processes from appending, if the file system has locks.
+
+    Without them only one process may write (``check_locks``).
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
     except OSError as error:
@@ -226,14 +229,32 @@ def is_searched(folder: str) -> bool | None:
     return False
 
 
+def check_locks(place: str) -> None:
+    """Raise ``CannotSearch`` if a journal that several processes write has no locks.
+
+    Their lines would mix. A database needs none.
+    """
+    if "://" in place:
+        return
+    try:
+        with open(place, "rb", opener=no_link) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise CannotSearch(
+                f"{place}: this file system has no file locks, and workers need them; "
+                "use --storage postgresql://HOST/DATABASE"
+            ) from None
+
+
 def open_storage(
     url: str, *, create: bool, most: int = MAX_BYTES, caches: bool = True
 ) -> optuna.storages.BaseStorage:
     """Open the storage of a study; raises ``BadStudy``.
 
     ``url`` is the path of a journal file, or an Optuna storage URL: ``sqlite:///x.db``,
-    ``postgresql://...``, ``mysql://...``, ``redis://...``. ``caches`` is as for
-    ``open_database``.
+    ``postgresql://...``. Others, such as ``mysql://...`` and ``redis://...``, were not
+    tried. ``caches`` is as for ``open_database``.
     """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalRedisBackend

@@ -21,7 +21,12 @@ from optuna.exceptions import UpdateFinishedTrialError
 from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.coordinator import Search
-from fp8tune.search.local_workers import worker_name
+from fp8tune.search.local_workers import (
+    gpus_of_this_process,
+    same_gpu_note,
+    worker_name,
+)
+from fp8tune.search.machine import check_worker_gpu
 from fp8tune.search.members import BEAT_S, Members
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
@@ -74,6 +79,7 @@ def work(url: str, name: str) -> int:
     options = options_of(run)
     watts = options.objective == ENERGY
     machine = this_machine(options.device, watts=watts, ranks=options.ranks)
+    check_worker_gpu(machine)
     trials = real_trials(options, saved.plan.config, machine)
     worker = Worker(url, saved, study, members, trials)
     with _signals(worker):
@@ -112,6 +118,8 @@ class Worker:
         """Register, and run orders until the search is over; return the exit code."""
         about = {"role": "worker", "environment": self._trials.environment}
         name = _name(self._trials.options.device)
+        if note := same_gpu_note(name, self._members.others()):
+            _say(note)
         with self._members.joined({**about, "name": name}, self._on_beat):
             self._name = name
             self._wait_for_admission()
@@ -252,7 +260,7 @@ def _name(device: str) -> str:
     """
     array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
     job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
+    gpus = gpus_of_this_process(os.environ)
     name = worker_name(gpus if device == "cuda" else None, os.getpid())
     return name + f" of job {job}" * bool(job)
 

@@ -218,7 +218,7 @@ def test_a_change_is_stored_once_whenever_the_connection_is_lost(database, wire,
 
 def test_a_server_that_stays_away_ends_the_search_with_its_reason(wire):
     storage = open_storage(wire.url, create=True)
-    storage._patience_s = 2.0
+    storage._retry_s = 2.0
     wire.close()
     with pytest.raises(BadStudy, match="Connection refused"), errors_of(wire.url):
         study_in(storage)

@@ -16,6 +16,7 @@ import sys
 import time
 from itertools import chain
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import optuna
 import pytest
@@ -175,6 +176,10 @@ class Rehearsal:
         texts = [file.read_text() for file in files]
         (answer,) = (json.loads(text) for text in texts if text)
         assert answer["trials"] == len(counted)
+        if password := urlsplit(self.url).password:
+            every = [path for path in self.folder.rglob("*") if path.is_file()]
+            shown = [p for p in every if password.encode() in p.read_bytes()]
+            assert not shown, "the password is in a file or an output"
         assert (self.folder / answer["output"]).exists()
         return answer
 

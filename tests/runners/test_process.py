@@ -148,3 +148,11 @@ def _wait(holds):
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_a_trial_does_not_get_the_storage(monkeypatch):
+    monkeypatch.setenv("FP8TUNE_STORAGE", "postgresql://me:secret@db/x")
+    code = "import json, os; print(json.dumps({'got': dict(os.environ)}))"
+    ((got,),) = (event.values() for event in heard(code).events)
+    assert "PATH" in got
+    assert "FP8TUNE_STORAGE" not in got

@@ -3,13 +3,20 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers
+from fp8tune.search.local_workers import (
+    LocalWorkers,
+    gpus_of_this_process,
+    gpus_of_workers,
+    same_gpu_note,
+)
+from fp8tune.search.members import Member
 from tests.each import each
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -50,6 +57,52 @@ def test_workers_that_cannot_take_part_are_not(tmp_path):
     wait_for(lambda: all(process.poll() is not None for process in both._processes))
     assert both.poll().startswith("all workers ended: no GPU here (their output is in ")
     assert said == []
+
+
+def test_a_worker_that_fails_is_named_once_while_others_work(tmp_path):
+    command = "import os, time; os.environ['CUDA_VISIBLE_DEVICES'] == '1' or time.sleep"
+    fails = f"{command}(600); raise SystemExit('no GPU here')"
+    said = []
+    both = workers(tmp_path, [sys.executable, "-c", fails], said)
+    both.start()
+    wait_for(lambda: both._processes[1].poll() is not None)
+    assert [both.poll(), both.poll()] == ["", ""]
+    log = tmp_path / "workers" / "worker-1.log"
+    name = f"{socket.gethostname()} GPU 1"
+    assert said == [f"{name} ended: no GPU here (its output is in {log})"]
+    both.stop()
+
+
+@each(
+    ("environment", "gpus"),
+    [
+        ({}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "2"}, "2"),
+        ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "3"}, "3"),
+        ({"CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_GPUS": "2,3"}, "1"),
+    ],
+)
+def test_the_steps_of_a_node_are_told_apart_by_their_gpus(environment, gpus):
+    assert gpus_of_this_process(environment) == gpus
+
+
+def test_two_workers_on_a_gpu_are_noticed():
+    name, here = f"{socket.gethostname()} GPU 0", socket.gethostname()
+    with subprocess.Popen([*SLEEPS, "fp8tune"]) as running:
+        other = {"name": name, "host": here, "pid": running.pid}
+
+        def note(**about):
+            return same_gpu_note(name, [Member(1, other | about, True, "")])
+
+        assert note().startswith(f"process {running.pid} is a worker on this GPU too;")
+        differing = (
+            {"name": f"{here} GPU 1"},
+            {"host": "elsewhere"},
+            {"pid": os.getpid()},  # of another container with this host name
+        )
+        assert [note(**about) for about in differing] == [""] * len(differing)
+        running.kill()
+    assert note() == ""
 
 
 @each(

@@ -484,3 +484,36 @@ def test_the_runner_up_differs_from_the_chosen_setting(confirmed_last, line):
 def test_few_pairs_of_runs_do_not_contradict_the_choice(value, pairs, ending):
     facts = {"gain": Estimate(value), "pairs": pairs, "objective": SPEED}
     assert behind(facts) == ending
+
+
+def test_the_cost_of_trials_at_the_same_time():
+    """Only settings count that one worker ran beside others and again alone."""
+
+    def by(worker, at_s, point, speed):
+        return ran(point, speed, more={"worker": worker, "at_s": at_s, "process": 0})
+
+    alone = [by("a", 300, GIVEN, 100), by("a", 400, BEST, 200), by("a", 500, OTHER, 80)]
+    past = history(
+        ("baseline", by("a", 0, GIVEN, 90)),  # beside the next one
+        ("search", by("b", 0, OTHER, 40)),  # repeated on another worker
+        ("search", by("a", 70, BEST, 100)),  # beside the next one
+        ("search", by("b", 65, (0, 0, 1, 1), 100)),  # not repeated
+        ("search", by("a", 200, (0, 1, 1, 1), 100)),  # beside none
+        *(("confirm", record) for record in alone),
+        ("confirm", by("a", 600, (0, 1, 1, 1), 100)),
+    )
+    assert past.shares_beside_others == pytest.approx([0.9, 0.5])
+    found = decide(past, 99.0).findings
+    (several,) = (finding for finding in found if finding.code == "several-workers")
+    assert several.facts == {
+        "trials": 2,
+        "settings": 2,
+        "share": pytest.approx(0.7),
+        "least": pytest.approx(0.5),
+        "most": pytest.approx(0.9),
+        "rehearsal": False,
+    }
+    assert message(several) == (
+        "up to 2 trials ran at the same time; they had 70 % (50 to 90) of their speed "
+        "alone (2 settings repeated)"
+    )

@@ -8,7 +8,12 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.search import CannotSearch
-from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
+from fp8tune.search.machine import (
+    TrialMachine,
+    check_worker_gpu,
+    other_gpu_note,
+    target_gpu,
+)
 from fp8tune.search.plan import plan_for_trials, read_config, study_name
 from fp8tune.search.real_trials import this_machine
 from fp8tune.search.recorded import plan_for_records
@@ -196,6 +201,36 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
         target_gpu(this_machine("cuda"), "h100")
     with pytest.raises(CannotSearch, match="or rehearse with --runner builtin --dev"):
         target_gpu(this_machine("cuda"), "", "--runner builtin --device cpu")
+
+
+@each(
+    ("environment", "said"),
+    [
+        ({}, "run in a job: srun --gpus=1 --pty fp8tune search ..., or rehearse"),
+        ({"SLURM_JOB_ID": "7"}, "--gpus all uses those of Slurm job 7, or rehearse"),
+        (
+            {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"},
+            "submit the job with --gpus=1, or rehearse",
+        ),
+    ],
+)
+def test_where_a_cluster_has_gpus(environment, said):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+        for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with pytest.raises(CannotSearch) as error:
+            target_gpu(TrialMachine("cuda"), "")
+    assert str(error.value).startswith(f"no NVIDIA GPU found; {said} with --device cpu")
+
+
+def test_a_worker_needs_a_gpu():
+    check_worker_gpu(TrialMachine("cpu", "EPYC"))
+    check_worker_gpu(TrialMachine("cuda", "NVIDIA H200"))
+    with pytest.raises(CannotSearch, match="no NVIDIA GPU found here; start workers"):
+        check_worker_gpu(TrialMachine("cuda"))
 
 
 @pytest.mark.parametrize(

@@ -157,3 +157,19 @@ def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypa
     assert comparable(answered(replay, records, config=config)) == expected
     assert trials_of(study) == whole
     assert MEASURED_IN.sub("", (tmp_path / "a.tuned.toml").read_text()) == tuned
+
+
+def test_no_file_and_no_output_of_a_search_has_the_password(replay, tmp_path):
+    """SQLite gets a parameter that it ignores; tests/cluster has a real password."""
+    url = "sqlite:///file:x.db?uri=true&sslpassword=hunter2"
+    done = replay(RECORDS, "--storage", url, "--export", "trials.jsonl")
+    again = replay(RECORDS, "--storage", url, "--output-format", "json")
+    wrong = replay(RECORDS, "--storage", url.replace("file:", "file:/none/of/that/"))
+    assert (done.code, again.code, wrong.code) == (0, 0, 2)
+    texts = [run.out + run.err for run in (done, again, wrong)]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"x.db", "report.html", "trials.jsonl", "a.tuned.toml"} <= {
+        path.name for path in files
+    }
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+    assert not [text for text in texts if "hunter2" in text]

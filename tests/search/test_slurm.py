@@ -1,25 +1,37 @@
 """What ``--slurm`` asks for, and what a job of Slurm still has. Without Slurm."""
 
+import os
 import time
 
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import Allocation, default_budget, this_allocation
-from fp8tune.search.slurm import Asked, States, parse, seconds
+from fp8tune.search.allocation import (
+    Allocation,
+    default_budget,
+    this_allocation,
+    with_gpus,
+)
+from fp8tune.search.slurm import SlurmOptions, States, parse, seconds
 from tests.each import each
 
 
 @each(
     ("text", "asked"),
     [
-        ("partition=gpu", Asked({"partition": "gpu"})),
+        ("partition=gpu", SlurmOptions({"partition": "gpu"})),
         (
             " partition = gpu , exclude=n1,n2,time=1h30m,poll=5s",
-            Asked({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
+            SlurmOptions({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
         ),
-        ("time=1-12,gres=gpu:h100:1", Asked({"time": "1-12", "gres": "gpu:h100:1"})),
-        ("time=00:30:00", Asked({"time": "00:30:00"})),
+        (
+            "time=1-12,gres=gpu:h100:1",
+            SlurmOptions({"time": "1-12", "gres": "gpu:h100:1"}),
+        ),
+        *(
+            (f"time={time}", SlurmOptions({"time": time}))
+            for time in ("4", "4:00", "0:04:00", "0-1", "0-0:04", "0-0:04:00", "0")
+        ),
     ],
 )
 def test_slurm_options_are_those_of_sbatch(text, asked):
@@ -36,7 +48,10 @@ def test_slurm_options_are_those_of_sbatch(text, asked):
         ("wrap=rm -rf /", "unknown key 'wrap'; known: partition, gpus, time, account"),
         ("gpus=1,gpus=2", "gpus is given twice"),
         ("comment=a\nb", "comment has a control character"),
-        ("time=90s", "time=90s is too short for a trial"),
+        *(
+            (f"time={time}", f"time={time} is too short for a trial")
+            for time in ("90s", "239s", "1", "3:59", "0:03:59", "0-0:03", "0-0:03:59")
+        ),
         (
             "time=abc",
             "time=abc is no time limit; write 30m or 2h30m, or as sbatch does",
@@ -85,6 +100,11 @@ BATCH = {
         ({"SLURM_JOB_ID": "7;rm"}, None, None),
         ({"SLURM_JOB_ID": "7"}, Allocation("7", 1, 0, 0, on_a_node=False), True),
         (SALLOC, Allocation("7", 2, 8, 0, on_a_node=False), True),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_NODE": "h100:4"},
+            Allocation("7", 1, 4, 0, on_a_node=False),
+            True,
+        ),
         (BATCH, Allocation("7", 3, 12, 180, on_a_node=True), True),
         (
             BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "72"},
@@ -97,6 +117,27 @@ def test_the_job_of_this_process(environment, allocation, needs_steps):
     read = this_allocation(environment)
     assert read == allocation
     assert (read and read.needs_steps) == needs_steps
+
+
+@each(
+    ("answer", "gpus"),
+    [
+        ("echo gres:gpu:4", 8),
+        ("echo gres/gpu:h100-sxm:4,gres/nic:2", 8),
+        ("echo 'gres:gpu:h100:2,gres:gpu:10(S:0-1)'", 24),
+        ("echo N/A", 0),
+        ("exit 1", 0),
+    ],
+)
+def test_gpus_that_only_squeue_names(tmp_path_factory, answer, gpus):
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "squeue").write_text(f"#!/bin/sh\n{answer}\n")
+    (folder / "squeue").chmod(0o755)
+    allocation = Allocation("7", 2, 0, 0, on_a_node=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        assert with_gpus(allocation) == allocation._replace(gpus=gpus)
+        assert with_gpus(allocation._replace(gpus=1)).gpus == 1
 
 
 def test_one_search_for_each_task_of_srun_is_refused():

@@ -1,19 +1,32 @@
 """Who starts the workers of a search, and what is said before they run."""
 
+import errno
+
 import pytest
 
 from fp8tune.search import CannotSearch
+from fp8tune.search.members import Members
 from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.start_workers import (
     check_workers,
     how_to_join,
+    more_gpus_note,
     new_study_note,
     with_worker,
 )
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
+from tests.runners import fake_smi
 from tests.sample import SMALL_MODEL
+
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "8"}
+ONE_NODE = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURMD_NODENAME": "n1",
+    "SLURM_GPUS_ON_NODE": "4",
+}
 
 
 @each(
@@ -72,7 +85,7 @@ def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
     ],
 )
 def test_how_a_worker_is_started(place, said):
-    waits = "waits for workers; on each machine type, "
+    waits = "waits for workers; start one for each GPU, "
     assert how_to_join(place, "a-1") == f"{waits}{said}"
 
 
@@ -125,6 +138,19 @@ def test_a_worker_that_finds_no_study_says_what_is_missing(fp8tune, project, tmp
     assert "study a-2 takes no workers" in done.err
 
 
+def test_a_worker_without_a_gpu_does_not_join(fp8tune, project, tmp_path, monkeypatch):
+    """It would be the first, and every worker with a GPU would be refused after it."""
+    fake_smi.script(tmp_path, monkeypatch, "exit 0")
+    project({})
+    own = Study(plan().space, study(".fp8tune/a-1", []))
+    members = Members(own.storage, own.name, own.place)
+    members.describe({"options": SearchOptions("a.toml", "2h", workers=0)._asdict()})
+    done = fp8tune("worker", "--study", "a-1")
+    why = "no NVIDIA GPU found here; start workers on GPU nodes"
+    assert (done.code, done.err) == (2, f"fp8tune: {why}\n")
+    assert members.others() == []
+
+
 def test_workers_that_cannot_be_started_leave_no_study(
     fp8tune, project, tmp_path, monkeypatch
 ):
@@ -136,3 +162,48 @@ def test_workers_that_cannot_be_started_leave_no_study(
     done = fp8tune(*search, "--storage", "postgresql//db/x")
     assert "there is no folder postgresql//db; create it" in done.err
     assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]
+
+
+@each(
+    ("environment", "asked", "visible", "note"),
+    [
+        ({}, {}, 2, "this machine has 2 GPUs; --gpus all uses them"),
+        ({}, {"workers": 1}, 2, "this machine has 2 GPUs; --gpus all uses them"),
+        (SALLOC, {}, 1, "this job has 8 GPUs; --gpus all uses them"),
+        (ONE_NODE, {}, 4, "this job has 4 GPUs; --gpus all uses them"),
+        (ONE_NODE, {}, 1, ""),  # CUDA_VISIBLE_DEVICES names one
+        ({}, {"gpus": "0"}, 2, ""),
+        ({}, {"workers": 2}, 4, ""),
+        ({}, {"slurm": "gpus=1"}, 4, ""),
+        ({}, {"device": "cpu"}, 2, ""),
+    ],
+)
+def test_gpus_that_stay_idle_are_named(environment, asked, visible, note):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SLURM_JOB_ID", raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        options = SearchOptions("a.toml", "2h", **asked)
+        assert more_gpus_note(options, visible, 1) == note
+    assert more_gpus_note(options, visible, 8) == ""
+
+
+def test_workers_on_a_file_system_without_locks_are_refused(
+    fp8tune, project, tmp_path, monkeypatch
+):
+    def flock(_file, _operation):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    project({"a.toml": f"{SMALL_MODEL}[train]\nseq_len = 32\n"})
+    monkeypatch.setattr("fcntl.flock", flock)
+    search = ("search", "a.toml", "--budget", "3m", "--device", "cpu")
+    done = fp8tune(*search, "--workers", "2")
+    why = (
+        "study.journal: this file system has no file locks, and workers need them; use "
+        "--storage postgresql://HOST/DATABASE\n"
+    )
+    assert (done.code, done.err.endswith(why)) == (2, True)
+    assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]
+    study(".fp8tune/a-2", [])
+    done = fp8tune("worker", "--study", "a-2")
+    assert (done.code, done.err) == (2, f"fp8tune: .fp8tune/a-2/{why}")

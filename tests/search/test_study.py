@@ -387,6 +387,7 @@ def test_a_study_that_another_search_takes_over_ends_this_one_in_one_line(tmp_pa
         ("postgresql://u:a:b@c@h/x", "postgresql://u:***@h/x"),
         ("redis://:p@h:6379", "redis://:***@h:6379"),
         ("mysql://u@h/x?passwd=p&a=b", "mysql://u@h/x?passwd=***&a=b"),
+        ("postgresql://u@h/x?sslpassword=p", "postgresql://u@h/x?sslpassword=***"),
         ("sqlite:///a:b/x.db", "sqlite:///a:b/x.db"),
         ("folder/x.journal", "folder/x.journal"),
     ],

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.runners.orphan import COMMAND as DIES_WITH_PARENT
+from fp8tune.runners.process import without_storage
 from fp8tune.runners.trainer.recipe import (
     BadRecipe,
     Recipe,
@@ -209,20 +210,22 @@ def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
         )
 
 
-def _check_folder(about: About, recipe: Recipe, given: str) -> None:
-    if not given:
+def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
+    if not directory:
         if recipe.needs or any("{dir}" in word for word in recipe.command):
             raise CannotLaunch(
                 f"--trainer-dir PATH names the checkout of {about.title}"
             )
         return
-    if not os.path.isdir(given):
-        raise CannotLaunch(f"--trainer-dir {given}: no such folder")
-    missing = [n for n in recipe.needs if not os.path.exists(os.path.join(given, n))]
+    if not os.path.isdir(directory):
+        raise CannotLaunch(f"--trainer-dir {directory}: no such folder")
+    missing = [
+        n for n in recipe.needs if not os.path.exists(os.path.join(directory, n))
+    ]
     if missing:
         names = ", ".join(missing)
         raise CannotLaunch(
-            f"--trainer-dir {given}: no {names} there: is it a checkout of "
+            f"--trainer-dir {directory}: no {names} there: is it a checkout of "
             f"{about.title}?"
         )
 
@@ -314,7 +317,7 @@ def variables(folder: str, ranks: int) -> dict[str, str]:
     """
     kept = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in without_storage(os.environ).items()
         if not name.startswith(OF_LAUNCHERS) and name not in OF_RANKS
     }
     if folder:

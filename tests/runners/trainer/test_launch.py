@@ -136,3 +136,8 @@ def test_what_the_trainer_runs_on_is_known(ours):
     command = found.command({"config": "/a b/config.toml"})
     assert command[-2:] == [found.python, "/a b/config.toml"]
     assert launch.DIES_WITH_PARENT[0] == sys.executable
+
+
+def test_the_trainer_does_not_get_the_storage(monkeypatch):
+    monkeypatch.setenv("FP8TUNE_STORAGE", "postgresql://me:secret@db/x")
+    assert "FP8TUNE_STORAGE" not in launch.variables("", 1)

@@ -167,7 +167,7 @@ class TimedStudy(Study):
             log.write(f"{json.dumps({'at': time.time(), **what})}\n".encode())
 
 
-class Herd(NamedTuple):
+class ManyWorkers(NamedTuple):
     """How the workers of a search run.
 
     A worker chosen at random is killed every ``kill_s`` seconds (0: never), and a new

@@ -1,7 +1,8 @@
 """A storage that waits while its database server does not answer.
 
 A server that restarts ends every connection for some seconds or minutes. A search that
-has run for hours should wait for it. Optuna's storage raises; ``Patient`` repeats.
+has run for hours should wait for it. Optuna's storage raises, ``RetryingStorage``
+repeats.
 
 When the connection is lost, nobody knows whether the last change was stored. Reading
 and setting an attribute can be repeated as they are. The others:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import ExceptionContext
 
-PATIENCE_S = 300.0
+RETRY_S = 300.0
 """How long a server may be away [s]; after a crash it needs seconds to minutes."""
 LONGEST_WAIT_S = 10.0
 TOKEN = "fp8tune:token"  # noqa: S105
@@ -87,17 +88,17 @@ def _say(text: str) -> None:
 def _repeated(call: F) -> F:
     """Return a method that repeats this call of a storage until the server answers."""
 
-    def method(self: Patient, *values: Any, **named: Any) -> Any:
+    def method(self: RetryingStorage, *values: Any, **named: Any) -> Any:
         name = call.__name__
         return self._repeat(lambda: getattr(self._storage, name)(*values, **named))
 
     return cast("F", method)
 
 
-class Patient(BaseStorage):
+class RetryingStorage(BaseStorage):
     """A storage that repeats each call until the server answers.
 
-    ``name`` is what notes call the storage. After ``patience_s`` a call raises its
+    ``name`` is what notes call the storage. After ``retry_s`` a call raises its
     ``Outage``. Any number of threads may share it.
     """
 
@@ -105,12 +106,12 @@ class Patient(BaseStorage):
         self,
         storage: BaseStorage,
         name: str,
-        patience_s: float = PATIENCE_S,
+        retry_s: float = RETRY_S,
         say: Callable[[str], None] = _say,
     ) -> None:
         self._storage = storage
         self._name = name
-        self._patience_s = patience_s
+        self._retry_s = retry_s
         self._say = say
         self._lock = threading.Lock()
         self._away_since: float | None = None
@@ -123,7 +124,7 @@ class Patient(BaseStorage):
                 result = call()
             except Outage as outage:
                 self._note_outage(outage)
-                if time.monotonic() - start + wait > self._patience_s:
+                if time.monotonic() - start + wait > self._retry_s:
                     raise
                 time.sleep(wait)
                 call, wait = again or call, min(2 * wait, LONGEST_WAIT_S)
@@ -140,7 +141,7 @@ class Patient(BaseStorage):
         reason = str(outage).partition("\n")[0]
         self._say(
             f"{self._name} does not answer ({reason}); "
-            f"trying again for {self._patience_s:.0f} s"
+            f"trying again for {self._retry_s:.0f} s"
         )
 
     def _note_answer(self) -> None:
@@ -208,8 +209,8 @@ class Patient(BaseStorage):
         def again() -> bool:
             now = storage.get_trial(trial_id)
             if state.is_finished():
-                told = now.state == state and now.values == (values and list(values))
-                return told or change()
+                is_set = now.state == state and now.values == (values and list(values))
+                return is_set or change()
             try:
                 return change()
             except UpdateFinishedTrialError:

@@ -3,7 +3,7 @@
 import optuna
 import pytest
 
-from fp8tune.search.patience import Outage, Patient
+from fp8tune.search.retrying import Outage, RetryingStorage
 
 
 class Restarting(optuna.storages.InMemoryStorage):
@@ -28,19 +28,19 @@ class Restarting(optuna.storages.InMemoryStorage):
 @pytest.mark.parametrize("storage", [optuna.storages.InMemoryStorage, Restarting])
 def test_a_study_is_the_same_whether_the_server_goes_away(storage, monkeypatch):
     waits = []
-    monkeypatch.setattr("fp8tune.search.patience.time.sleep", waits.append)
+    monkeypatch.setattr("fp8tune.search.retrying.time.sleep", waits.append)
     notes = []
-    patient = Patient(storage(), "the database", say=notes.append)
+    retrying = RetryingStorage(storage(), "the database", say=notes.append)
     sampler = optuna.samplers.RandomSampler(0)
-    study = optuna.create_study(study_name="s", storage=patient, sampler=sampler)
+    study = optuna.create_study(study_name="s", storage=retrying, sampler=sampler)
     study.set_user_attr("a", 1)
     study.optimize(lambda trial: trial.suggest_int("x", 1, 9), n_trials=3)
     numbers = [(trial.number, trial.state.name) for trial in study.trials]
     assert numbers == [(number, "COMPLETE") for number in range(3)]
     assert study.user_attrs == {"a": 1}
-    assert optuna.get_all_study_names(patient) == ["s"]
-    optuna.delete_study(study_name="s", storage=patient)
-    assert optuna.get_all_study_names(patient) == []
+    assert optuna.get_all_study_names(retrying) == ["s"]
+    optuna.delete_study(study_name="s", storage=retrying)
+    assert optuna.get_all_study_names(retrying) == []
     assert bool(waits) == bool(notes) == (storage is Restarting)
     if notes:
         away = "the database does not answer (connection refused); trying again for"
