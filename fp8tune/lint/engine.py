@@ -15,6 +15,7 @@ from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
+from fp8tune.lint.discover import read
 from fp8tune.lint.mark import speaks
 from fp8tune.lint.places import Places, marked
 from fp8tune.lint.rule_parts import At
@@ -29,6 +30,7 @@ from fp8tune.trainers.recognise import chosen, may_be_config, recognise, release
 from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
+    from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
 _SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
@@ -79,11 +81,11 @@ def check(
         return Report(path, [], skipped=kind.description)
     id_, told_by = released(kind.trainer, names, path)
     known = trainer(id_)
-    alone, files = document, None
+    alone, files, apart = document, None, ()
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 
-        files, directive = whole(path, alone, directive, known, beside)
+        files, directive, apart = whole(path, alone, directive, known, beside, only)
         document = files or alone
     case = partial(_Case, path, document, directive, known, rules, target)
     report = case(others or {}, overrides).report()
@@ -96,7 +98,22 @@ def check(
         from fp8tune.lint.split import split
 
         report = split(report, files)
+    report = _with_others(report, apart, rules, target)
     return _with_owner(report, alone, known) if any(names) else report
+
+
+def _with_others(
+    report: Report, apart: Iterable[Apart], rules: Rules, target: Target
+) -> Report:
+    """Add the reports on files of the job that are configs of other trainers."""
+    reports, notes = [], []
+    for path, title, joined in apart:
+        reports.append(check(path, read(path), rules, target))
+        if not joined:
+            what = f"a config of {title} and is checked as one, not together with"
+            notes.append(f"{path} is {what} {report.path}")
+    beside = (*report.beside, *reports)
+    return report._replace(beside=beside, notes=(*report.notes, *notes))
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:

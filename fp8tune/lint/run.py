@@ -275,6 +275,8 @@ class _Runner:
                 known=rules.known,
                 fail_on=fail_on,
             )
+            beside = (one._replace(fail_on=fail_on) for one in report.beside)
+            report = report._replace(beside=tuple(beside))
             return self._held(report) if baseline else report
 
         data = read(found.path)

@@ -160,7 +160,8 @@ def test_a_trainer_of_one_file(project, fp8tune):
     said = fp8tune("lint", "a.toml", "--with", "b.yaml")
     assert (said.code, said.err) == (
         2,
-        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file\n",
+        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file: "
+        "lint each by itself\n",
     )
 
 

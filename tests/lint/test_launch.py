@@ -124,7 +124,7 @@ def test_the_same_run_in_two_branches_is_one(launch):
             "2: the folder of a `cd` is not known before the run",
         ),
         ("#SBATCH --chdir=sub\n" + PYTHON, "2: no a.toml in "),
-        ("python train.py", "1: the trainer is called without a config"),
+        ("python train.py", "1: KempnerForge is called without a config"),
         (
             PYTHON + " --train.batch_size=$B",
             "1: an override is not known before the run: `.B`",
