@@ -77,7 +77,8 @@ def whole(
         start = document.text.index(word)
         problem = f"{word}: {reason}", (start, start + len(word))
         directive = directive._replace(problems=(*directive.problems, problem))
-    apart = tuple(_of_others(parts, known, only))
+    asked = [part for part in parts[1:] if part.path in (*named, *said)]
+    apart = tuple(_of_others(asked, known, only))
     own = [part for part in parts if part.section is not None]
     alone = len(own) == 1 and own[0].section == ""
     files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
@@ -156,8 +157,8 @@ def _owner(document: ConfigDocument, only: str) -> str:
 
 
 def _of_others(files: Iterable[_File], known: Trainer, only: str) -> Iterator[Apart]:
-    """Yield the files beside the config that are configs of other trainers."""
-    for section, path, document in [*files][1:]:
+    """Yield the files that are configs of other trainers."""
+    for section, path, document in files:
         part = known.about.parts.get(section or "")
         owner = part.trainer if part else ""
         if section is None:

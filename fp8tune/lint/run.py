@@ -225,8 +225,6 @@ class _Runner:
         except Unreadable as error:
             if found.explicit or isinstance(error, NoReader):
                 return None, f"{found.path}: {error}"
-            if format_of(found.path) != "toml":
-                return None, ""
             return Report(found.path, [], skipped=str(error)), ""
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
