@@ -108,6 +108,8 @@ def _parts(
         return [first], dict.fromkeys(named, reason)
     found, strangers = {first.section: first}, []
     for name in named:
+        if os.path.abspath(name) == os.path.abspath(path):
+            continue
         try:
             file = _named(name, known, only)
         except (CannotRead, InvalidText, Unreadable) as error:

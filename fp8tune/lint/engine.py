@@ -82,7 +82,9 @@ def check(
         return Report(path, [], skipped=kind.description)
     id_, told_by = released(kind.trainer, names, path)
     known = trainer(id_)
-    alone, files, apart = document, None, ()
+    alone, files = document, None
+    apart: tuple[Apart, ...] = ()
+    beside = beside if explicit or known.about.parts else ()
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 

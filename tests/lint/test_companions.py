@@ -207,6 +207,21 @@ def test_a_warning_in_the_other_file_fails_the_run_too(project, fp8tune):
 LEVELS = ("error", "warning")
 
 
+def test_an_option_for_a_folder_is_for_jobs_of_several_files(findings):
+    """Files of other trainers are checked as without it, and the file itself."""
+    files = {
+        "a/launch.yaml": LAUNCH,
+        "a/sft.yaml": TRAINING,
+        "a/lf.yaml": LLAMA_FACTORY,
+    }
+    arguments = ("--with", "a/sft.yaml", "--trainer", "")
+    assert findings(files, "a", *arguments) == [
+        ("a/launch.yaml", 5, OFF),
+        ("a/launch.yaml", 6, UNREAD),
+        ("a/lf.yaml", 7, "fp8-in-another-stage"),
+    ]
+
+
 def test_a_trainer_of_one_file(project, fp8tune):
     project({"a.toml": "[train]\ncompile_model = true\n", "b.yaml": TRAINING})
     said = fp8tune("lint", "a.toml", "--with", "b.yaml")
