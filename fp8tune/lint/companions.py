@@ -69,7 +69,9 @@ def whole(
     """
     folder = os.path.dirname(path)
     said = {os.path.normpath(os.path.join(folder, n)): n for n in directive.beside}
-    parts, problems = _parts(path, document, known, [*named, *said], only)
+    itself = os.path.abspath(path)
+    others = [n for n in (*named, *said) if os.path.abspath(n) != itself]
+    parts, problems = _parts(path, document, known, others, only)
     for name, reason in problems.items():
         if name in named:
             raise Unreadable(f"--with {name}: {reason}")
@@ -77,7 +79,7 @@ def whole(
         start = document.text.index(word)
         problem = f"{word}: {reason}", (start, start + len(word))
         directive = directive._replace(problems=(*directive.problems, problem))
-    asked = [part for part in parts[1:] if part.path in (*named, *said)]
+    asked = [part for part in parts[1:] if part.path in others]
     apart = tuple(_of_others(asked, known, only))
     own = [part for part in parts if part.section is not None]
     alone = len(own) == 1 and own[0].section == ""
@@ -108,8 +110,6 @@ def _parts(
         return [first], dict.fromkeys(named, reason)
     found, strangers = {first.section: first}, []
     for name in named:
-        if os.path.abspath(name) == os.path.abspath(path):
-            continue
         try:
             file = _named(name, known, only)
         except (CannotRead, InvalidText, Unreadable) as error:

@@ -41,6 +41,9 @@ NUMBERS = ("num_processes", "num_machines", "machine_rank", "main_process_port")
 FOLLOWED = (*NUMBERS, "main_process_ip", "mixed_precision")
 """Options whose value replaces that of the file."""
 
+OF_ONE_MACHINE = {"machine_rank": 0, "main_process_port": 29500}
+"""Numbers that a job has only when it runs, and those that stand for them."""
+
 NO_MATTER = {"quiet", "q", "debug", "module", "m", "no_python", "same_network"}
 NO_MATTER |= {"role", "tee", "log_dir", "max_restarts", "monitor_interval"}
 NO_MATTER |= {"rdzv_backend", "rdzv_conf", "enable_cpu_affinity"}
@@ -109,6 +112,8 @@ def _converted(name: str, text: str) -> Any:
 
 
 def _number(name: str, value: str) -> int:
+    if value == UNKNOWN and name in OF_ONE_MACHINE:
+        return OF_ONE_MACHINE[name]
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
     raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")

@@ -18,6 +18,7 @@ FILES = {
         ("train.py --bf16=no --save_strategy no", {"training.save_strategy": "no"}),
         ("train.py --max-steps 9 --fp16", {"training.fp16": True}),
         ("train.py --bf16 _", {"training.bf16": None}),
+        ("--machine_rank _ --num_machines 2", {"machine_rank": 0, "num_machines": 2}),
     ],
 )
 def test_arguments(words, values):
