@@ -195,8 +195,9 @@ def _of_script(
         notes = style.notes(sys.stdout, sys.stderr)
         for line in (f"{script}:{launch.line} runs {launch.words}", *launch.notes):
             print(plain(line), file=notes)
-    overrides, target = launch.overrides, launch.target
-    return (launch.config,), options._replace(overrides=overrides, script=target)
+    options = options._replace(overrides=launch.overrides, script=launch.target)
+    beside = (*options.beside, *launch.beside)
+    return (launch.config,), options._replace(beside=beside)
 
 
 def _options(asked: dict[str, Any]) -> Options:

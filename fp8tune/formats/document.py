@@ -56,6 +56,12 @@ class NoReader(Unreadable):
     """The format needs a package that is not installed; says what to type."""
 
 
+class Unresolved(str):
+    """The text of a value that only a run knows: it names a variable outside."""
+
+    __slots__ = ()
+
+
 class Spans(NamedTuple):
     """Spans by path: of the last part of each key, and of each value.
 

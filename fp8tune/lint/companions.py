@@ -7,17 +7,17 @@ which sections of its keys have a file of their own, and which keys name that fi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
-from fp8tune.lint.directive import Directive
+from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.trainers.about import PartAbout
+from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.recognise import section_of
+from fp8tune.trainers.recognise import chosen, section_of
 from fp8tune.trainers.trainer import Trainer
 
 MAX_ABOVE = 6
@@ -29,23 +29,49 @@ MAX_NAME = 1000
 """Longest path that is followed [characters]."""
 
 
+class Apart(NamedTuple):
+    """A file of the job that is a config of another trainer, and is checked as such.
+
+    ``title`` is that trainer's; ``joined`` says that it is read as a part of the job
+    too.
+    """
+
+    path: str
+    title: str
+    joined: bool
+
+
+class Job(NamedTuple):
+    """The files of a job: those that are joined, and those of another trainer.
+
+    ``files`` is ``None`` if the config is alone.
+    """
+
+    files: Joined | None
+    directive: Directive
+    apart: tuple[Apart, ...] = ()
+
+
 def whole(
     path: str,
     document: ConfigDocument,
     directive: Directive,
     known: Trainer,
     named: Sequence[str],
-) -> tuple[Joined | None, Directive]:
-    """Return a config joined with the other files of its job, if these are known.
+    only: str = "",
+) -> Job:
+    """Return a config with the other files of its job, if these are known.
 
-    ``None`` if it is alone. ``named`` are the files that the command line names beside
-    it; raises ``Unreadable`` for one that is no part of the job. For a file that the
-    header comment names, this is a problem of the comment. Files that the config's own
-    keys name are joined where they are found and can be read.
+    ``named`` are the files that the command line names beside it; raises ``Unreadable``
+    for one that is no part of the job. For a file that the header comment names, this
+    is a problem of the comment. Files that the config's own keys name are joined where
+    they are found and can be read. ``only`` is the trainer that the command line names.
     """
     folder = os.path.dirname(path)
     said = {os.path.normpath(os.path.join(folder, n)): n for n in directive.beside}
-    joined, problems = _joined(path, document, known, [*named, *said])
+    itself = os.path.abspath(path)
+    others = [n for n in (*named, *said) if os.path.abspath(n) != itself]
+    parts, problems = _parts(path, document, known, others, only)
     for name, reason in problems.items():
         if name in named:
             raise Unreadable(f"--with {name}: {reason}")
@@ -53,50 +79,97 @@ def whole(
         start = document.text.index(word)
         problem = f"{word}: {reason}", (start, start + len(word))
         directive = directive._replace(problems=(*directive.problems, problem))
-    return joined, directive
+    asked = [part for part in parts[1:] if part.path in others]
+    apart = tuple(_of_others(asked, known, only))
+    own = [part for part in parts if part.section is not None]
+    alone = len(own) == 1 and own[0].section == ""
+    files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
+    return Job(files, directive, apart)
 
 
-def _joined(
-    path: str, document: ConfigDocument, known: Trainer, named: Sequence[str]
-) -> tuple[Joined | None, dict[str, str]]:
-    """Return a config joined with other files, and why named ones are no part of it."""
+class _File(NamedTuple):
+    """A file of the job; ``section`` is ``None`` for one that is no part of it."""
+
+    section: str | None
+    path: str
+    document: ConfigDocument
+
+
+def _parts(
+    path: str,
+    document: ConfigDocument,
+    known: Trainer,
+    named: Sequence[str],
+    only: str,
+) -> tuple[list[_File], dict[str, str]]:
+    """Return the files of a job, the config first, and why named ones are none."""
     parts, problems = known.about.parts, {}
+    first = _File(section_of(document.values, known) if parts else "", path, document)
     if not parts:
-        reason = f"{known.about.title} reads one config file"
-        return None, dict.fromkeys(named, reason)
-    found = {(own := section_of(document.values, known)): Part(own, path, document)}
+        reason = f"{known.about.title} reads one config file: lint each by itself"
+        return [first], dict.fromkeys(named, reason)
+    found, strangers = {first.section: first}, []
     for name in named:
         try:
-            part = _named(name, known)
+            file = _named(name, known, only)
         except (CannotRead, InvalidText, Unreadable) as error:
             problems[name] = str(error).removeprefix(f"{name}: ")
             continue
-        if part.section in found:
-            other = found[part.section].path
+        if file.section is None:
+            strangers.append(file)
+        elif file.section in found:
+            other = found[file.section].path
             problems[name] = f"its keys are of the same kind as those of {other}"
         else:
-            found[part.section] = part
+            found[file.section] = file
     for section, about in parts.items():
         if section not in found:
             for place in _places(about, found):
                 if beside := _readable(place, about.reads or known.about.reads):
-                    found[section] = Part(section, place, beside)
+                    found[section] = _File(section, place, beside)
                     break
-    alone = found.keys() == {""}
-    return None if alone else Joined(found.values()), problems
+    return [*found.values(), *strangers], problems
 
 
-def _named(name: str, known: Trainer) -> Part:
+def _named(name: str, known: Trainer, only: str) -> _File:
     document = parse(read(name), name)
-    if document.format not in known.about.formats:
-        raise Unreadable(f"{known.about.title} reads no {TITLES[document.format]}")
     section = section_of(document.values, known)
     part = known.about.parts.get(section)
+    owner = _owner(document, only)
+    if owner not in ("", known.name, part and part.trainer):
+        return _File(None, name, document)
+    if document.format not in known.about.formats:
+        raise Unreadable(f"{known.about.title} reads no {TITLES[document.format]}")
     document.read_as(part.reads if part and part.reads else known.about.reads)
-    return Part(section, name, document)
+    return _File(section, name, document)
 
 
-def _places(about: PartAbout, found: dict[str, Part]) -> Iterator[str]:
+def is_of_job(path: str, known: Trainer) -> bool:
+    """Whether a file may be one of a trainer's job, or is another trainer's config."""
+    try:
+        return bool(_owner(_named(path, known, "").document, ""))
+    except (CannotRead, InvalidText, Unreadable):
+        return False
+
+
+def _owner(document: ConfigDocument, only: str) -> str:
+    """The trainer whose config a file is by itself; ``""`` if it is none's."""
+    names = (only, directive_of(document).trainer)
+    return chosen(document, names, explicit=True).trainer.partition("==")[0]
+
+
+def _of_others(files: Iterable[_File], known: Trainer, only: str) -> Iterator[Apart]:
+    """Yield the files that are configs of other trainers."""
+    for section, path, document in files:
+        part = known.about.parts.get(section or "")
+        owner = part.trainer if part else ""
+        if section is None:
+            owner = _owner(document, only)
+        if owner:
+            yield Apart(path, trainers()[owner].title, section is not None)
+
+
+def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str]:
     """Yield the paths at which the file of a part may be, by the keys that name it."""
     for key in about.named_by:
         section, _, inner = key.partition(".")

@@ -73,8 +73,12 @@ def read_config(
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 
-        files, directive = whole(path, document, directive, known, beside)
-        document = files or document
+        found = whole(path, document, directive, known, beside, whose)
+        for other in found.apart:
+            if not other.joined and other.path in beside:
+                reason = f"a config of {other.title}, which is read alone"
+                raise NotAConfig(f"--with {other.path}: {reason}")
+        document, directive = found.files or document, found.directive
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     if known.about.packages:

@@ -115,6 +115,7 @@ class Report(NamedTuple):
     - ``told``: the trainer's version, ``torchtitan==0.2.2``, if nobody named it
     - ``told_by``: which packages showed it; empty if the keys did
     - ``beside``: reports on the other files of the job
+    - ``notes``: lines of the summary about this file
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 
@@ -136,3 +137,4 @@ class Report(NamedTuple):
     told: str = ""
     told_by: str = ""
     beside: tuple["Report", ...] = ()
+    notes: tuple[str, ...] = ()

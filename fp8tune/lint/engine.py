@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats import TITLES, format_of, parse
-from fp8tune.formats.document import ConfigDocument, InvalidText
-from fp8tune.job import Job, Prose, Target, Unknown
+from fp8tune.formats.document import ConfigDocument, InvalidText, Path, Unresolved
+from fp8tune.job import Job, Prose, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
+from fp8tune.lint.discover import read
 from fp8tune.lint.mark import speaks
 from fp8tune.lint.places import Places, marked
 from fp8tune.lint.rule_parts import At
@@ -25,10 +26,12 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
+from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
 from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
+    from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
 _SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
@@ -80,10 +83,12 @@ def check(
     id_, told_by = released(kind.trainer, names, path)
     known = trainer(id_)
     alone, files = document, None
+    apart: tuple[Apart, ...] = ()
+    beside = beside if explicit or known.about.parts else ()
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 
-        files, directive = whole(path, alone, directive, known, beside)
+        files, directive, apart = whole(path, alone, directive, known, beside, only)
         document = files or alone
     case = partial(_Case, path, document, directive, known, rules, target)
     report = case(others or {}, overrides).report()
@@ -96,7 +101,22 @@ def check(
         from fp8tune.lint.split import split
 
         report = split(report, files)
+    report = _with_others(report, apart, rules, target)
     return _with_owner(report, alone, known) if any(names) else report
+
+
+def _with_others(
+    report: Report, apart: Iterable[Apart], rules: Rules, target: Target
+) -> Report:
+    """Add the reports on files of the job that are configs of other trainers."""
+    reports, notes = [], []
+    for path, title, joined in apart:
+        reports.append(check(path, read(path), rules, target))
+        if not joined:
+            what = f"a config of {title} and is checked as one, not together with"
+            notes.append(f"{path} is {what} {report.path}")
+    beside = (*report.beside, *reports)
+    return report._replace(beside=beside, notes=(*report.notes, *notes))
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
@@ -141,6 +161,9 @@ def _exactly(value: Any) -> bytes:
     except ValueError:  # a name in a fact, a date
         return repr(value).encode(errors="backslashreplace")
 
+
+MAX_NAMES = 5
+"""Values that only a run knows which are named."""
 
 UNSHARED = 2
 """Version of marshal that writes equal values alike: later ones refer back."""
@@ -228,7 +251,7 @@ class _Case:
         return self.rules.selected - self.unjudged.keys() - passing - alone
 
     def _faults(self) -> Iterator[Diagnostic]:
-        own = _own_faults(self.document, self.directive)
+        own = (*_own_faults(self.document, self.directive), *self._unresolved())
         loaded = (*self._not_read(), *self.loaded.faults)
         return self._findings_of((*own, *loaded, *self._contradictions()))
 
@@ -239,6 +262,16 @@ class _Case:
         from fp8tune.lint.companions import not_read
 
         return not_read(self.known, self.document.values)
+
+    def _unresolved(self) -> Iterable[Fault]:
+        """Return what names the values that only a run knows."""
+        if "+" not in self.known.about.reads or "$" not in self.document.text:
+            return
+        paths = [*_unresolved(self.document.values)]
+        if paths:
+            names = Words(listed([f"`{dotted(path)}`" for path in paths]))
+            facts = {"key": dotted(paths[0]), "names": names}
+            yield Fault("unresolved-values", paths[0], facts)
 
     def _contradictions(self) -> Iterable[Fault]:
         text = self.document.text
@@ -330,6 +363,8 @@ class _Case:
         if labels[0].argument:
             message += " (from the command line)"
         help_line = _filled(rule.help, scope)
+        if fault and (hint := about_template(fault.facts.get("value"))):
+            help_line = f"{hint}; {help_line}".removesuffix("; ")
         if offer and (why := offer.withheld or offer.kept):
             joint = " " if help_line.endswith("?") else "; "
             help_line = f"{help_line}{joint}{why}".removeprefix(joint)
@@ -414,6 +449,21 @@ def _filled(template: Template, scope: Any) -> str:
         return template.fill(scope)
     except Unknown:
         return ""
+
+
+def _unresolved(values: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the places of values that only a run knows."""
+    if isinstance(values, Unresolved):
+        yield path
+    elif isinstance(values, dict):
+        for name, value in values.items():
+            yield from _unresolved(value, (*path, name))
+
+
+def listed(names: list[str]) -> str:
+    """Return the first names in one line, and how many more there are."""
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + f" and {more} more" * (more > 0)
 
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:

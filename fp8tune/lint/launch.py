@@ -10,8 +10,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
+from fp8tune.formats import ENDINGS
 from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
 from fp8tune.formats.bash.slurm import (
     TORCHRUN,
@@ -26,8 +28,8 @@ from fp8tune.formats.bash.words import BadScript
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget, parse_gpu
 from fp8tune.lint.discover import read
-from fp8tune.trainers.about import trainers
-from fp8tune.trainers.call import Call
+from fp8tune.trainers.about import CallAbout, trainers
+from fp8tune.trainers.call import UNKNOWN, Call, calls
 from fp8tune.trainers.trainer import Trainer, trainer
 
 ORIGIN = "--script"
@@ -48,6 +50,7 @@ class Launch(NamedTuple):
     """One run of a trainer: its config, its overrides, and the GPUs it gets.
 
     ``target`` has what is known about the GPUs; ``notes`` say what is odd about them.
+    ``beside`` are the other files of the job.
     """
 
     config: str
@@ -55,6 +58,7 @@ class Launch(NamedTuple):
     target: Target
     line: int
     notes: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -63,7 +67,8 @@ class Launch(NamedTuple):
         count = f"{size or 'an unknown number of'} "
         gpus = f"{gpu} GPU{'s' * (size != 1)}".lstrip()
         kind = "" if gpu else " of unknown type"
-        command = shlex.join((self.config, *self.overrides))
+        others = (word for path in self.beside for word in ("--with", path))
+        command = shlex.join((self.config, *others, *self.overrides))
         return f"{command}, on {count}{gpus}{kind}"
 
 
@@ -83,7 +88,7 @@ def read_launch(
         found = list(script.launches())
     except BadScript as error:
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
-    runs = {(one.config, one.overrides, one.target): one for one in reversed(found)}
+    runs = {one._replace(line=0, notes=()): one for one in reversed(found)}
     if not runs and _is_config(path, data):
         lint = f"fp8tune lint {path}"
         raise CannotLaunch(f"{path}: its flags are the config; check it so: {lint}")
@@ -119,6 +124,43 @@ INSTEAD = "fp8tune lint CONFIG --gpu h100 --world-size 16 -- OVERRIDES"
 """What to type where a script says too little."""
 
 
+class _Start(NamedTuple):
+    """A command that runs a trainer."""
+
+    command: Command
+    trainer: Trainer
+    kind: CallAbout
+    call: Call
+
+    @property
+    def names_config(self) -> bool:
+        """Whether a word of the command is the config."""
+        return 0 <= self.call.config < len(self.command.words)
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """What sorts the calls that a command may be: the most specific is last."""
+        special = not self.kind.is_general
+        size = len(" ".join(self.kind.program))
+        return self.names_config, special, size, -self.call.launcher
+
+
+def _best(command: Command) -> _Start | None:
+    """Return the trainer that a command runs: the most specific of its calls."""
+    words = [word.text for word in command.words]
+    found = [
+        _Start(command, trainer(name), kind, call)
+        for name, about in trainers().items()
+        for kind, call in calls(about, words)
+    ]
+    best = max(found, key=lambda one: one.rank, default=None)
+    if best is None or best.names_config:
+        return best
+    program = best.kind.program
+    script = program[0].endswith(".py") and not best.kind.is_general
+    return best if script or len(program) > 1 else None
+
+
 class _Script:
     def __init__(
         self, path: str, text: str, arguments: list[str], environment: Mapping[str, str]
@@ -132,42 +174,93 @@ class _Script:
         self.shell.folder = Word(self.options.get("chdir", ""))
 
     def launches(self) -> Iterator[Launch]:
-        for command in self.shell.commands(self.text):
-            for inner in self.shell.nested(command):
-                for known in map(trainer, trainers()):
-                    words = [word.text for word in inner.words]
-                    call = known.command_line.find_call(words)
-                    if call:
-                        yield self.launch(inner, call, known)
+        """Yield what the calls of trainers run; of general ones if there is no other.
 
-    def launch(self, command: Command, call: Call, known: Trainer) -> Launch:
+        Raises ``CannotLaunch``.
+        """
+        each = [
+            found
+            for command in self.shell.commands(self.text)
+            for inner in self.shell.nested(command)
+            if (found := _best(inner))
+        ]
+        complete = [one for one in each if one.names_config]
+        own = [one for one in complete if not one.kind.is_general]
+        for one in own or complete or each:
+            yield self.launch(one)
+
+    def launch(self, one: _Start) -> Launch:
         """The run that a command starts; raises ``CannotLaunch``."""
+        command, known, kind, call = one
         words, line = command.words, command.line
-        if call.config >= len(words):
-            raise self.fail(line, "the trainer is called without a config")
+        if not one.names_config:
+            title = known.about.title
+            raise self.fail(line, f"{title} is called without a config")
         self.resolved(words[call.config], line, "the config")
-        free_text = known.command_line.is_free_text
+        config = self.config(words[call.config].text[call.prefix :], command)
         behind = [words[number] for number in call.overrides]
+        beside, absent = list[str](), list[str]()
+        if known.about.parts:
+            script = [words[number] for number in call.script]
+            if not kind.script:
+                program = words[call.launcher + len(kind.program) - 1]
+                behind, script = [], [program, *behind]
+            mine, beside, absent = self.files(script, command, known, config)
+            script = [word for word in script if word not in mine]
+            behind += script if len(script) > 1 else []
+        free_text = known.command_line.is_free_text
         for word in behind:
             if word.unknown and not free_text(known.schema, word.text):
                 self.resolved(word, line, "an override")
-        config = self.config(words[call.config].text[call.prefix :], command)
         launcher = words[: call.launcher]
         options = {**self.options, **options_of([word.text for word in launcher])}
-        target, notes = _target(options, launcher, f"{self.path}:{line}")
-        overrides = tuple(word.text.replace(HOLE, "_") for word in behind)
-        return Launch(config, overrides, target, line, tuple(notes))
+        place = f"{self.path}:{line}"
+        target, notes = _target(options, launcher, kind, call, place)
+        overrides = tuple(word.text.replace(HOLE, UNKNOWN) for word in behind)
+        notes += [f"{place}: no {name} here: it is not checked" for name in absent]
+        return Launch(config, overrides, target, line, tuple(notes), tuple(beside))
+
+    def files(
+        self, words: list[Word], command: Command, known: Trainer, config: str
+    ) -> tuple[list[Word], list[str], list[str]]:
+        """Return the words that name other files of a job, and the paths of these.
+
+        Then the names of files that are not there.
+        """
+        from fp8tune.lint.companions import is_of_job
+
+        mine, paths, absent = list[Word](), list[str](), list[str]()
+        for before, word in pairwise([Word(""), *words]):
+            option, equals, value = word.text.partition("=")
+            name = value if equals and option.startswith("-") else word.text
+            if word.unknown or ENDINGS.get(os.path.splitext(name)[1]) is None:
+                continue
+            path = self.path_of(name, command)
+            if not os.path.exists(path):
+                absent.append(name)
+            if path != config and os.path.isfile(path) and is_of_job(path, known):
+                paths.append(path)
+                named = not equals and before.text.startswith("-")
+                mine += [before, word] if named else [word]
+        return mine, paths, absent
 
     def config(self, name: str, command: Command) -> str:
         """Return the path of the config from this folder; raises ``CannotLaunch``."""
         line, folder = command.line, command.folder
-        path = os.path.relpath(os.path.join(folder.text, os.path.expanduser(name)))
+        path = self.path_of(name, command)
         if folder.unknown and not os.path.isabs(name):
             self.resolved(folder, line, "the folder of a `cd`")
         if not os.path.exists(path):
             place = os.path.normpath(os.path.join(os.getcwd(), folder.text))
             hint = "run fp8tune in the folder in which you start the script"
             raise self.fail(line, f"no {name} in {place}: {hint}", "")
+        return path
+
+    @staticmethod
+    def path_of(name: str, command: Command) -> str:
+        """Return the path of a file from this folder."""
+        whole = os.path.join(command.folder.text, os.path.expanduser(name))
+        path = os.path.relpath(whole)
         return path if path[:3] != "../" else os.path.abspath(path)
 
     def resolved(self, word: Word, line: int, what: str) -> None:
@@ -204,21 +297,36 @@ def _gpu(options: Mapping[str, str]) -> str:
 
 
 def _target(
-    options: Mapping[str, str], words: list[Word], place: str
+    options: Mapping[str, str],
+    words: list[Word],
+    kind: CallAbout,
+    call: Call,
+    place: str,
 ) -> tuple[Target, list[str]]:
     """Return the GPUs that a command gets, and notes on odd numbers."""
     nodes, per_node = number_of(options.get("nodes", "1")), gpus_per_node(options)
     names = [word.text.rpartition("/")[2] for word in words]
+    notes: list[str] = []
     torchrun = not TORCHRUN.isdisjoint(names)
-    size = processes([word.text for word in words], options)
-    asked, notes = nodes * per_node, []
-    if size and asked and size != asked:
-        started = f"{size} process{'es' * (size != 1)} for {asked} GPUs"
-        how = "start one for each GPU, by srun or torchrun"
-        notes.append(f"{place}: starts {started}; {how}")
-    if not torchrun and "srun" not in names and size > 1:
-        how = "which waits for the others; put srun before it"
-        notes.append(f"{place}: starts 1 process of {size}, {how}")
+    if kind.starts == "one" or torchrun:
+        size = processes([word.text for word in words], options)
+        notes = _odd(size, nodes * per_node, place)
+        if not torchrun and "srun" not in names and size > 1:
+            how = "which waits for the others; put srun before it"
+            notes.append(f"{place}: starts 1 process of {size}, {how}")
+    elif kind.starts == "all" and (nodes == 1 or "srun" in names):
+        size = nodes * (number_of(call.processes) if call.processes else per_node)
+    else:
+        size = 0
     gpu = _gpu(options)
     origins = ORIGIN * bool(gpu), ORIGIN * bool(size)
     return Target(gpu, size, *origins, per_node), notes
+
+
+def _odd(size: int, asked: int, place: str) -> list[str]:
+    """Return a note if a job has another number of processes than of GPUs."""
+    if not (size and asked) or size == asked:
+        return []
+    started = f"{size} process{'es' * (size != 1)} for {asked} GPUs"
+    how = "start one for each GPU, by srun or torchrun"
+    return [f"{place}: starts {started}; {how}"]

@@ -225,8 +225,6 @@ class _Runner:
         except Unreadable as error:
             if found.explicit or isinstance(error, NoReader):
                 return None, f"{found.path}: {error}"
-            if format_of(found.path) != "toml":
-                return None, ""
             return Report(found.path, [], skipped=str(error)), ""
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
@@ -275,6 +273,8 @@ class _Runner:
                 known=rules.known,
                 fail_on=fail_on,
             )
+            beside = (one._replace(fail_on=fail_on) for one in report.beside)
+            report = report._replace(beside=tuple(beside))
             return self._held(report) if baseline else report
 
         data = read(found.path)

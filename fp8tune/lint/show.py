@@ -181,6 +181,8 @@ def summary(result: Result) -> Iterator[str]:
     elif not result.unread:
         yield "no train configs found"
     yield from _skipped(result)
+    for note in dict.fromkeys(note for one in result.reports for note in one.notes):
+        yield plain(note)
     yield from _unchecked(result)
 
 

@@ -53,6 +53,7 @@ class PartAbout:
     A file with two of ``keys`` may be such a file alone. The values of the keys
     ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
     it by this name. ``reads`` is what reads the file, if not what reads the others.
+    ``trainer`` is the one whose config the file is by itself, which checks it too.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -60,6 +61,37 @@ class PartAbout:
         self.named_by: list[str] = data.get("named_by", [])
         self.file: str = data.get("file", "")
         self.reads: str = data.get("reads", "")
+        self.trainer: str = data.get("trainer", "")
+
+
+class CallAbout:
+    """What a command that runs a trainer looks like.
+
+    ``program`` are its words in a row, patterns of ``fnmatch``: programs, modules and
+    Python files. The value of the options ``config`` is the config, else the first
+    argument, if ``argument``. With ``script``, options end at the script that the
+    program starts, and ``switches`` are those of them that have no value.
+    ``starts`` is how many processes: ``one``, ``all`` for one on each GPU, as the
+    options ``processes`` say, or ``config`` if the config says it. Options in
+    ``harmless``, with a value, change nothing of the config; without ``overrides``
+    nothing does.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.program: list[str] = data["program"]
+        self.config: list[str] = data.get("config", [])
+        self.argument: bool = data.get("argument", not self.config)
+        self.script: bool = data.get("script", False)
+        self.switches: list[str] = data.get("switches", [])
+        self.starts: str = data.get("starts", "one")
+        self.processes: list[str] = data.get("processes", [])
+        self.harmless: list[str] = data.get("harmless", [])
+        self.overrides: bool = data.get("overrides", True)
+
+    @property
+    def is_general(self) -> bool:
+        """Whether any program may be meant: then it counts where no other call does."""
+        return self.program[0].startswith("*")
 
 
 class About:
@@ -87,6 +119,7 @@ class About:
         self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
+        self.calls = [CallAbout(call) for call in data.get("call", [])]
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
         self.marks: list[str] = data.get("marks", [])

@@ -42,6 +42,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "file-not-read": ("key", "value"),
+    "unresolved-values": ("key", "names"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),

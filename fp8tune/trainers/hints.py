@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,20 @@ from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key, Schema
+
+JINJA = "this looks like a Jinja template: render it first, and lint the result"
+VARIABLE = "nothing expands `{}` here: lint the file in which it is filled in"
+
+_VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
+
+
+def about_template(value: Any) -> str:
+    """Return what to do about a text that somebody has yet to fill in, or ``""``."""
+    if not isinstance(value, str):
+        return ""
+    found = _VARIABLE.search(value)
+    jinja = JINJA if "{{" in value or "{%" in value else ""
+    return jinja or (VARIABLE.format(found[0][:40]) if found else "")
 
 
 class Hints:

@@ -25,6 +25,12 @@ _TABLES = {
 }
 """What may be the name of a table or a key at the root, by the format."""
 
+NO_FLAGS = (
+    "it starts no trainer that is configured by flags; "
+    "fp8tune lint --script FILE checks what it runs"
+)
+"""What a script is that sets no flag of a trainer."""
+
 
 class Kind(NamedTuple):
     """What a file is: ``trainer`` is empty when it is no train config.
@@ -109,6 +115,8 @@ def recognise(
     share = EXPLICIT if explicit else FOUND
     asked = _by_name(only, form)
     ranked = list(_ranked(values, asked, only, form))
+    if form == "bash" and not ranked:
+        return Kind("", False, NO_FLAGS)
     if not ranked:
         return _without_tables(values, asked, explicit=explicit)
     best = max(ranked, key=lambda match: (match.known, match.tables))

@@ -155,12 +155,80 @@ def test_ignore_comments_are_not_written_into_json(project, fp8tune):
     assert json.loads((root / "launch.json").read_text()) == launch
 
 
+LLAMA_FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: dpo
+do_train: true
+dataset: alpaca_en_demo
+cutoff_len: 4096
+bf16: false
+fp8: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "arguments"),
+    [
+        pytest.param("", ["--with", "lf.yaml"], id="option"),
+        pytest.param("# fp8tune: with=lf.yaml\n", [], id="comment"),
+        pytest.param("# fp8tune: with=lf.yaml\n", ["."], id="folder"),
+    ],
+)
+def test_a_config_of_another_trainer_is_checked_as_one(
+    comment, arguments, project, fp8tune
+):
+    project({"launch.yaml": comment + LAUNCH, "lf.yaml": LLAMA_FACTORY})
+    paths = ["launch.yaml"] * ("." not in arguments)
+    said = fp8tune("lint", *paths, *arguments, "--output-format", "concise")
+    rules = [line.partition("[")[2].partition("]")[0] for line in said.out.splitlines()]
+    assert rules == [UNREAD, "fp8-in-another-stage"]
+    assert (
+        "\nlf.yaml is a config of LLaMA-Factory and is checked as one, "
+        "not together with launch.yaml\n"
+    ) in said.err
+    forced = fp8tune("lint", *paths, *arguments, *TRAINER, "--output-format", "concise")
+    assert "fp8-in-another-stage" not in forced.out
+
+
+def test_other_commands_take_no_config_of_another_trainer(project, fp8tune):
+    project({"launch.yaml": LAUNCH, "lf.yaml": LLAMA_FACTORY})
+    said = fp8tune("estimate", "launch.yaml", "--with", "lf.yaml")
+    reason = "a config of LLaMA-Factory, which is read alone"
+    assert (said.code, said.err) == (2, f"fp8tune: --with lf.yaml: {reason}\n")
+
+
+def test_a_warning_in_the_other_file_fails_the_run_too(project, fp8tune):
+    project({"launch.yaml": LAUNCH, "lf.yaml": LLAMA_FACTORY})
+    arguments = ("launch.yaml", "--with", "lf.yaml", "--select", "fp8-in-another-stage")
+    codes = [fp8tune("lint", *arguments, "--fail-on", x).code for x in LEVELS]
+    assert codes == [0, 1]
+
+
+LEVELS = ("error", "warning")
+
+
+def test_an_option_for_a_folder_is_for_jobs_of_several_files(findings):
+    """Files of other trainers are checked as without it, and the file itself."""
+    files = {
+        "a/launch.yaml": LAUNCH,
+        "a/sft.yaml": TRAINING,
+        "a/lf.yaml": LLAMA_FACTORY,
+    }
+    arguments = ("--with", "a/sft.yaml", "--trainer", "")
+    assert findings(files, "a", *arguments) == [
+        ("a/launch.yaml", 5, OFF),
+        ("a/launch.yaml", 6, UNREAD),
+        ("a/lf.yaml", 7, "fp8-in-another-stage"),
+    ]
+
+
 def test_a_trainer_of_one_file(project, fp8tune):
     project({"a.toml": "[train]\ncompile_model = true\n", "b.yaml": TRAINING})
     said = fp8tune("lint", "a.toml", "--with", "b.yaml")
     assert (said.code, said.err) == (
         2,
-        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file\n",
+        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file: "
+        "lint each by itself\n",
     )
 
 

@@ -116,6 +116,90 @@ def test_the_same_run_in_two_branches_is_one(launch):
     assert launch(script).line == 1
 
 
+LAUNCH = "distributed_type: FSDP\nnum_processes: 8\nmixed_precision: fp8\n"
+SFT = "model_name_or_path: a/b\nper_device_train_batch_size: 4\nbf16: true\n"
+CONFIGS = {
+    "l.yaml": LAUNCH,
+    "t.yaml": SFT,
+    "lf.yaml": "stage: dpo\nfp8: true\ncutoff_len: 8\ndataset: a\n",
+    "ax.yaml": "base_model: a/b\nsequence_len: 8\nmicro_batch_size: 1\n",
+    "am.yaml": "recipe: x\nstep_scheduler: {max_steps: 5}\n",
+    "ds.json": '{"train_batch_size": 8}',
+    "data.json": "{}",
+}
+ACCELERATE = "accelerate launch --config_file l.yaml"
+
+
+@each(
+    ("command", "words"),
+    [
+        (f"{ACCELERATE} train.py --config t.yaml", "l.yaml --with t.yaml"),
+        (
+            f"srun uv run {ACCELERATE} -m trl.sft --config=t.yaml --bf16 false",
+            "l.yaml --with t.yaml trl.sft --bf16 false",
+        ),
+        (
+            f"{ACCELERATE} --num_processes 4 src/train.py lf.yaml",
+            "l.yaml --with lf.yaml --num_processes 4",
+        ),
+        (
+            f"{ACCELERATE} train.py --data data.json --deepspeed ds.json --out $OUT",
+            "l.yaml --with ds.json train.py --data data.json --out _",
+        ),
+        ("accelerate launch -m axolotl.cli.train ax.yaml", "ax.yaml"),
+        ("accelerate launch train.py --config t.yaml", "t.yaml"),
+        ("trl sft --config t.yaml --accelerate_config l.yaml", "t.yaml --with l.yaml"),
+        ("axolotl train ax.yaml", "ax.yaml"),
+        ("FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml", "lf.yaml"),
+        ("torchrun src/train.py lf.yaml", "lf.yaml"),
+        ("deepspeed train.py --deepspeed ds.json --bf16", "ds.json"),
+        ("uv run automodel am.yaml --nproc-per-node 8", "am.yaml"),
+        ("automodel finetune llm -c am.yaml", "am.yaml"),
+        ("torchrun -m nemo_automodel.cli.app am.yaml", "am.yaml"),
+        ("python prepare.py --config t.yaml\naxolotl train ax.yaml", "ax.yaml"),
+        ("pip install axolotl trl deepspeed\naxolotl train ax.yaml", "ax.yaml"),
+    ],
+)
+def test_calls_of_each_trainer(launch, project, command, words):
+    project(CONFIGS)
+    found = launch(f"#!/bin/bash\n{command}\n")
+    assert found.words.partition(", on ")[0] == words
+
+
+@each(
+    ("options", "command", "expected"),
+    [
+        ("--gpus-per-node=h100:8", "axolotl train ax.yaml", target("h100-sxm", 8, 8)),
+        ("--gpus-per-node=8", f"{ACCELERATE} train.py", target("", 0, 8)),
+        ("", "automodel am.yaml --nproc-per-node 8", target("", 8)),
+        (
+            "--gpus-per-node=8",
+            "axolotl train ax.yaml -- --nproc_per_node=2",
+            target("", 2, 8),
+        ),
+        (
+            "--nodes=2 --gpus-per-node=8",
+            "srun llamafactory-cli train lf.yaml",
+            target("", 16, 8),
+        ),
+        ("-N 2 --gpus-per-node=8", "axolotl train ax.yaml", target("", 0, 8)),
+        ("", "deepspeed --num_gpus=4 x.py --deepspeed ds.json", target("", 4)),
+    ],
+)
+def test_gpus_of_programs_that_start_processes(
+    launch, project, options, command, expected
+):
+    project(CONFIGS)
+    found = launch(f"#!/bin/bash\n#SBATCH {options}  # why\n{command}\n")
+    assert (found.target, found.notes) == (expected, ())
+
+
+def test_a_file_of_the_script_that_is_not_there(launch, project):
+    project(CONFIGS)
+    found = launch(f"{ACCELERATE} train.py --config gone.yaml")
+    assert found.notes == ("x.sh:1: no gone.yaml here: it is not checked",)
+
+
 @each(
     ("script", "reason"),
     [
@@ -124,7 +208,7 @@ def test_the_same_run_in_two_branches_is_one(launch):
             "2: the folder of a `cd` is not known before the run",
         ),
         ("#SBATCH --chdir=sub\n" + PYTHON, "2: no a.toml in "),
-        ("python train.py", "1: the trainer is called without a config"),
+        ("python train.py", "1: KempnerForge is called without a config"),
         (
             PYTHON + " --train.batch_size=$B",
             "1: an override is not known before the run: `.B`",

@@ -123,6 +123,66 @@ def test_control_characters_are_escaped(project):
         assert not {"\x1b", "\u202e"} & set(out + err)
 
 
+BRIDGE = """\
+model:
+  num_layers: ${oc.env:LAYERS}
+  fp8_recipe: ${mixed_precision.fp8_recipe}
+train: {train_iters: 10, micro_batch_size: 1}
+mixed_precision: bf16_with_fp8_curent_scaling_mixed
+"""
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler: {local_batch_size: 8}
+distributed: {strategy: $STRATEGY}
+dist_env: {backend: nccl}
+fp8: {enabled: "${FP8}", recipe: rowwise}
+"""
+LLAMA_FACTORY = """\
+model_name_or_path: ${oc.env:MODEL}
+stage: dpo
+do_train: true
+dataset: alpaca_en_demo
+fp8: true
+"""
+
+
+def test_values_that_only_a_run_knows(project):
+    """They hide nothing else, in folders and hooks too."""
+    project({"a.yaml": AUTOMODEL, "b.yaml": BRIDGE, "l.yaml": LLAMA_FACTORY})
+    for paths in ((".",), ("a.yaml", "b.yaml", "l.yaml")):
+        result = run(paths, Options(force_exclude=True, ignore=("slow",)))
+        assert names(result) == [
+            ("a.yaml", "unresolved-values"),
+            ("a.yaml", "unknown-key-ignored"),
+            ("b.yaml", "unresolved-values"),
+            ("b.yaml", "value-not-allowed"),
+            ("l.yaml", "reference-kept"),
+            ("l.yaml", "fp8-in-another-stage"),
+        ]
+
+
+def test_a_config_that_is_not_read_is_no_secret(project):
+    project({"train.yaml": CONFIG + f"deep: {'[' * 101}{']' * 101}\n"})
+    (report,) = run((".",), Options()).reports
+    assert report.skipped.startswith("nested more than 100 levels")
+
+
+@each(
+    ("value", "hint"),
+    [
+        ('"{{ p }}"', "this looks like a Jinja template"),
+        ("${P}", "nothing expands `${P}` here"),
+        ("$P-x", "nothing expands `$P` here"),
+        ("fp8x", ""),
+    ],
+)
+def test_what_nobody_has_filled_in(project, value, hint):
+    text = f"distributed_type: NO\nnum_processes: 1\nmixed_precision: {value}\n"
+    project({"launch.yaml": text})
+    (found,) = run((".",), Options(select=("rejected",))).diagnostics
+    assert (found.rule, found.help[: len(hint)]) == ("value-not-allowed", hint)
+
+
 def test_the_trainer_of_another_format(project):
     project({"a.yaml": "model: {}\n"})
     (line,) = run(("a.yaml",), Options(trainer="torchtitan")).unread

@@ -50,7 +50,7 @@ class Document(OneFile):
         self.text = text
         self.bom = bom
         self.root = root
-        self.loader = loader
+        self.loader, self.fills = loader, ""
         self._read_values()
 
     def _read_values(self) -> None:
@@ -58,12 +58,17 @@ class Document(OneFile):
         self.values: dict[str, Any] = {}
         if self.root is not None:
             self.values, _ = reader.read(self.root)
+        if self.fills and "$" in self.text:
+            from fp8tune.formats.yaml.references import filled
+
+            self.values = filled(self.values, self.fills)
         self._repeats = reader.repeats
 
     def read_as(self, loader: str) -> None:
         """Change ``values`` to what a trainer's loader makes of the scalars."""
-        if loader in LOADERS and loader != self.loader:
-            self.loader = loader
+        name, _, fills = loader.partition("+")
+        if name in LOADERS and (name, fills) != (self.loader, self.fills):
+            self.loader, self.fills = name, fills
             self._read_values()
 
     @cached_property
@@ -98,5 +103,5 @@ class Document(OneFile):
     def read(self, text: str) -> dict[str, Any]:
         """The values of another text; raises ``InvalidYaml``."""
         other = parse(text.encode())
-        other.read_as(self.loader)
+        other.read_as(f"{self.loader}+{self.fills}" if self.fills else self.loader)
         return other.values

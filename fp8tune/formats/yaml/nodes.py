@@ -98,9 +98,6 @@ class Reader:
             raise self._invalid(node, str(error)) from None
         except scalars.OddTag:
             raise self._odd_tag(node) from None
-        if self.loader == "omegaconf" and isinstance(value, str) and "${" in value:
-            reason = "what OmegaConf fills in for ${...} is known when the run starts"
-            raise self._unreadable(node, reason)
         return value
 
     def _odd_tag(self, node: Any) -> Exception:

@@ -37,6 +37,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 """The scalars of one value each; what PyYAML makes of them is plain arithmetic."""
 
 LOADERS = ("pyyaml", "omegaconf")
+"""What reads scalars; ``+`` and a name of ``references.FILLED`` may follow."""
 
 
 class OddTag(Exception):

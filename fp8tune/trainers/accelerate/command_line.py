@@ -1,21 +1,25 @@
-"""The command line ``accelerate launch --config_file CONFIG train.py``.
+"""The command line ``accelerate launch --config_file CONFIG train.py --bf16 true``.
 
 Options of the launcher go before the values of the file. Those that only say how many
-processes run where, and in which precision, are followed.
+processes run where, and in which precision, are followed. Arguments of the script are
+training arguments, if two of them have such names or there is a file of those: they go
+before the values of that file.
 
 Source: accelerate 1.15.0, commands/launch.py.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Unreadable
-from fp8tune.trainers.accelerate.loader import Loader
-from fp8tune.trainers.call import Call
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.accelerate.loader import SWITCHES, Loader
+from fp8tune.trainers.call import UNKNOWN, options
 from fp8tune.trainers.described.command_line import CHECKED_FIRST
 from fp8tune.trainers.faults import Argument, Loaded
 from fp8tune.trainers.schema import Schema
@@ -23,49 +27,27 @@ from fp8tune.trainers.schema import Schema
 if TYPE_CHECKING:
     from fp8tune.formats.document import Path
 
-__all__ = ["CHECKED_FIRST", "find_call", "is_free_text", "load"]
+__all__ = ["CHECKED_FIRST", "is_free_text", "load"]
 
-STARTS = ("accelerate", "launch")
-CONFIG = ("--config_file", "--config-file")
+NAME, PART = "accelerate", "training"
+
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+FALSE_WORDS = ("no", "false", "f", "n", "0")
+"""What ``HfArgumentParser`` reads as a switch."""
+
+_OPTION = re.compile("--?[A-Za-z]")
 
 NUMBERS = ("num_processes", "num_machines", "machine_rank", "main_process_port")
 FOLLOWED = (*NUMBERS, "main_process_ip", "mixed_precision")
 """Options whose value replaces that of the file."""
 
+OF_ONE_MACHINE = {"machine_rank": 0, "main_process_port": 29500}
+"""Numbers that a job has only when it runs, and those that stand for them."""
+
 NO_MATTER = {"quiet", "q", "debug", "module", "m", "no_python", "same_network"}
 NO_MATTER |= {"role", "tee", "log_dir", "max_restarts", "monitor_interval"}
 NO_MATTER |= {"rdzv_backend", "rdzv_conf", "enable_cpu_affinity"}
 """Options that change nothing of what the file says."""
-
-SWITCHES = {
-    "cpu",
-    "multi_gpu",
-    "tpu",
-    "use_deepspeed",
-    "use_fsdp",
-    "use_megatron_lm",
-    "use_parallelism_config",
-    "debug",
-    "module",
-    "no_python",
-    "quiet",
-    "enable_cpu_affinity",
-    "same_network",
-    "downcast_bf16",
-    "dynamo_use_fullgraph",
-    "dynamo_use_dynamic",
-    "dynamo_use_regional_compilation",
-    "fp8_use_autocast_during_eval",
-    "tpu_cluster",
-    "no_tpu_cluster",
-    "tpu_use_sudo",
-    "m",
-    "q",
-}
-"""Options without a value."""
-
-MISSING = -1
-"""Stands for a config that no word names."""
 
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
@@ -73,19 +55,65 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     command: dict[str, Any] = {}
     arguments: dict[Path, Argument] = {}
     words = list(words)
-    for name, start, end, value in _options(words):
+    about = trainers()[NAME]
+    script = 0
+    for name, start, script, prefix in options(about.calls[0], words, 0):
+        value = words[script - 1][prefix:] if script - start > 1 or prefix else ""
         if name in FOLLOWED:
             command[name] = _number(name, value) if name in NUMBERS else value
-            text = " ".join(words[start:end])
-            edge = len(text) - len(value)
-            arguments[name,] = Argument(text, (0, edge - 1), (edge, len(text)))
+            text = " ".join(words[start:script])
+            arguments[name,] = _argument(text, value)
         elif name not in NO_MATTER:
             reason = f"fp8tune does not follow `--{name}` of accelerate launch"
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
-    return loader.load(raw, command)._replace(arguments=arguments)
+    given = dict(_of_script(words[script + 1 :]))
+    if PART in raw or len(given.keys() & about.parts[PART].keys) > 1:
+        values = {name: _value(name, texts) for name, (texts, _) in given.items()}
+        raw = {**raw, PART: {**raw.get(PART, {}), **values}}
+        arguments |= {(PART, name): one for name, (_, one) in given.items()}
+    loaded = loader.load(raw, command)
+    for name, (texts, _) in given.items():
+        if any(UNKNOWN in text for text in texts):
+            loaded.values.pop(f"{PART}.{name}", None)
+    return loaded._replace(arguments=arguments)
+
+
+def _argument(text: str, value: str) -> Argument:
+    edge = len(text) - len(value)
+    return Argument(text, (0, max(edge - 1, 0)), (edge if value else 0, len(text)))
+
+
+def _of_script(words: list[str]) -> Iterator[tuple[str, tuple[list[str], Argument]]]:
+    """Yield the options of the script: names, the texts behind them, what they are."""
+    starts = [n for n, word in enumerate(words) if _OPTION.match(word)]
+    for start, end in pairwise([*starts, len(words)]):
+        name, equals, value = words[start].partition("=")
+        texts = [value] * bool(equals) + words[start + 1 : end]
+        whole = _argument(" ".join(words[start:end]), " ".join(texts))
+        yield name.lstrip("-").replace("-", "_"), (texts, whole)
+
+
+def _value(name: str, texts: list[str]) -> Any:
+    """The value of a training argument, as ``HfArgumentParser`` converts most."""
+    values = [_converted(name, text) for text in texts]
+    return True if not values else values[0] if len(values) == 1 else values
+
+
+def _converted(name: str, text: str) -> Any:
+    word = text.lower()
+    if word in (TRUE_WORDS if name in SWITCHES else ("true",)):
+        return True
+    if word in (FALSE_WORDS if name in SWITCHES else ("false",)):
+        return False
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _number(name: str, value: str) -> int:
+    if value == UNKNOWN and name in OF_ONE_MACHINE:
+        return OF_ONE_MACHINE[name]
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
     raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")
@@ -94,35 +122,3 @@ def _number(name: str, value: str) -> int:
 def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001
     """Return whether an option may hold anything: ``load`` refuses what it may not."""
     return True
-
-
-def find_call(words: Sequence[str]) -> Call | None:
-    """Where a command that starts the launcher has its config and other options."""
-    names = [os.path.basename(word) for word in words]
-    pairs = enumerate(pairwise(names))
-    first = next((n for n, pair in pairs if pair == STARTS), None)
-    if first is None:
-        return None
-    config, prefix, overrides = MISSING, 0, list[int]()
-    for _, start, end, _ in _options(words, first + 2):
-        name, equals, _ = words[start].partition("=")
-        if name in CONFIG:
-            config, prefix = end - 1, len(name) + 1 if equals else 0
-        else:
-            overrides += range(start, end)
-    return Call(first, config, tuple(overrides), prefix)
-
-
-def _options(
-    words: Sequence[str], place: int = 0
-) -> Iterator[tuple[str, int, int, str]]:
-    """Yield the launcher's options from a word on: name, first word, end, and value.
-
-    They end at the script.
-    """
-    while place < len(words) and words[place].startswith("-"):
-        name, equals, value = words[place].partition("=")
-        name = name.lstrip("-").replace("-", "_")
-        end = min(place + (1 if equals or name in SWITCHES else 2), len(words))
-        yield name, place, end, value if equals or end == place + 1 else words[end - 1]
-        place = end

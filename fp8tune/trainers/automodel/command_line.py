@@ -1,10 +1,7 @@
-"""Which program reads a recipe is not looked for in scripts."""
+"""The command line of the trainer: overrides behind a config are not read yet."""
 
 from fp8tune.trainers.described.command_line import (
     CHECKED_FIRST as CHECKED_FIRST,
-)
-from fp8tune.trainers.described.command_line import (
-    find_call as find_call,
 )
 from fp8tune.trainers.described.command_line import (
     is_free_text as is_free_text,

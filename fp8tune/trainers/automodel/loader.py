@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from fp8tune.formats.document import Path
+from fp8tune.formats.document import Path, Unresolved
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import Fault, Loaded, dotted
@@ -64,6 +64,8 @@ class Loader:
         """Return the recipe as Automodel holds it, and what it refuses or ignores."""
         run = _Run(self)
         run.file(raw)
+        if run.lost:
+            return run.without_lost()
         return Loaded(run.values, run.written, run.faults[:MAX_FAULTS])
 
 
@@ -84,6 +86,14 @@ class _Run:
         self.written: set[str] = set()
         self.faults: list[Fault] = []
         self.strict = False
+        self.lost: set[str] = set()
+
+    def without_lost(self) -> Loaded:
+        """Return what holds whatever the values are that only a run knows."""
+        certain = ("unknown-key", "ignored-key", "section-not-a-table")
+        faults = [fault for fault in self.faults if fault.kind in certain]
+        values = {name: v for name, v in self.values.items() if name not in self.lost}
+        return Loaded(values, self.written, faults[:MAX_FAULTS])
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load the sections whose keys are known."""
@@ -104,6 +114,8 @@ class _Run:
                 table = {}
             if isinstance(table, dict):
                 self.table(keys, table, (section,))
+            elif isinstance(table, Unresolved):
+                self.lost |= {dotted((section, name)) for name in keys}
             elif section in raw and table is not None:
                 facts = {"key": section, "value": table}
                 self.faults.append(Fault("section-not-a-table", (section,), facts))
@@ -139,6 +151,8 @@ class _Run:
                     self.table(self.schema.classes[spec.base], value, here)
             elif spec is not None:
                 self.written.add(dotted(here))
+                if isinstance(value, Unresolved):
+                    self.lost.add(dotted(here))
                 self.values[dotted(here)] = translated(value)
             elif checked:
                 self.unknown(kind, here, f"`{dotted(path)}`", keys)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fp8tune.trainers.described.command_line import (
     CHECKED_FIRST,
-    find_call,
     is_free_text,
     load,
 )
 
-__all__ = ["CHECKED_FIRST", "find_call", "is_free_text", "load"]
+__all__ = ["CHECKED_FIRST", "is_free_text", "load"]

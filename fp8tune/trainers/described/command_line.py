@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Unreadable
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.described.loader import Loader
 from fp8tune.trainers.schema import Schema
 
@@ -21,11 +20,6 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:  
     """Refuse overrides: raises ``Unreadable``."""
     title = loader.schema.title
     raise Unreadable(f"the command line of {title} is not known: leave out overrides")
-
-
-def find_call(words: Sequence[str]) -> Call | None:  # noqa: ARG001
-    """Return no call: which program reads the config is not known."""
-    return None
 
 
 def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fp8tune.formats.document import Path, Unreadable
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge.loader import Config, Loader
 from fp8tune.trainers.schema import Schema
@@ -58,10 +57,6 @@ _RUNS_ON = frozenset(
     )
 )
 """Faults of a file that do not keep the trainer from applying the overrides."""
-
-
-_LAUNCHERS = ("python", "torchrun", "srun", "uv", "mpirun", "accelerate")
-"""Beginnings of the programs that start the training script."""
 
 
 class Overrides(NamedTuple):
@@ -211,19 +206,6 @@ def _merged(
         elif there is None or isinstance(there, dict):
             whole[key] = _merged(schema, spec.base, there or {}, value)
     return whole
-
-
-def find_call(words: Sequence[str]) -> Call | None:
-    """Return where a command that runs the trainer has its config; else ``None``.
-
-    The command is ``python``, ``torchrun``, ``srun`` or the like before ``train.py``.
-    """
-    names = [word.rpartition("/")[2] for word in words]
-    script = names.index("train.py") if "train.py" in names else -1
-    runs = any(name.startswith(_LAUNCHERS) for name in names[:script])
-    if script == 0 or (script > 0 and runs):
-        return Call(script, script + 1, tuple(range(script + 2, len(words))))
-    return None
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

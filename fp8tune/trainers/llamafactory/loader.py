@@ -86,6 +86,8 @@ class Loader:
             return [Fault(kind, (name,), facts | {"type": spec.kind})]
         if spec.base in ("int", "float") and isinstance(value, (bool, str)):
             return [_no_number(name, spec, value)]
+        if _has_reference(value):
+            return [Fault("reference-kept", (name,), {"key": name})]
         null = value is None and (name not in ENUMS or spec.optional)
         listed = not spec.allowed or null or value in spec.allowed
         if listed or name == "fp8_backend":  # a rule of its own says what follows
@@ -95,6 +97,12 @@ class Loader:
         facts |= value_meant(hint, value)
         kind = "value-not-allowed" if name in ENUMS else "not-listed"
         return [Fault(kind, (name,), facts)]
+
+
+def _has_reference(value: Any) -> bool:
+    """Whether a text has ``${...}``: OmegaConf is not asked to fill it in."""
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and "${" in text for text in texts)
 
 
 def _refused(values: dict[str, Any], raw: dict[str, Any]) -> list[Fault]:

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable
 from typing import Any
 
-from fp8tune.formats.document import Path
+from fp8tune.formats.document import Path, Unresolved
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
@@ -94,7 +94,8 @@ class _Run:
             here: Path = (section, str(name))
             if name in keys:
                 self.written.add(dotted(here))
-                self.values[dotted(here)] = value
+                if not isinstance(value, Unresolved):
+                    self.values[dotted(here)] = value
             elif keys and name != TARGET:
                 near = closest(str(name), keys)
                 if section == PRECISION or (near and near not in table):
@@ -113,6 +114,8 @@ class _Run:
         said = raw.get(PRECISION)
         keys = self.schema.classes[self.schema.section_class(PRECISION)]
         defaults = {name: spec.default for name, spec in keys.items()}
+        if isinstance(said, Unresolved):
+            return
         if isinstance(said, str):
             name = said.replace("-", "_")
             if name not in self.recipes:
@@ -150,7 +153,7 @@ class _Run:
         for section in COPIED:
             table = raw.get(section)
             for name, value in table.items() if isinstance(table, dict) else ():
-                if name not in keys or not value:
+                if name not in keys or not value or isinstance(value, Unresolved):
                     continue
                 if fixed and fixed[name] != value and name[-5:] != "dtype":
                     becomes = fixed[name]

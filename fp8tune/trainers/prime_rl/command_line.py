@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Loaded, dotted
 from fp8tune.trainers.prime_rl.loader import Loader
 from fp8tune.trainers.schema import Key, Schema
 
 CHECKED_FIRST: frozenset[str] = frozenset()
 """Nothing is checked before the overrides."""
-
-COMMANDS = ("sft", "rl", "trainer")
-"""Programs that read the configs."""
 
 SIGN = "@"
 SWITCHES = {"true": True, "True": True, "1": True}
@@ -102,17 +98,6 @@ def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
     old = table.get(str(path[-1]))
     merged = isinstance(old, dict) and isinstance(value, dict)
     table[str(path[-1])] = {**old, **value} if merged and old else value
-
-
-def find_call(words: Sequence[str]) -> Call | None:
-    """Where a command runs prime-rl, and which word names the config."""
-    signs = [number for number, word in enumerate(words) if word == SIGN]
-    starts = [n for n, word in enumerate(words) if word.split("/")[-1] in COMMANDS]
-    if not signs or not starts or starts[0] > signs[0]:
-        return None
-    mine = {signs[0], signs[0] + 1}
-    rest = (n for n in range(starts[0] + 1, len(words)) if n not in mine)
-    return Call(starts[0], signs[0] + 1, tuple(rest))
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

@@ -9,23 +9,16 @@ else ends the program, in 0.1.0 too.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
 
 CHECKED_FIRST: frozenset[str] = frozenset()
 """Nothing is checked before the overrides."""
-
-OPTIONS = ("--job.config_file", "--job.config-file")
-"""Options that name the config."""
-
-PROGRAMS = ("torchtitan.train", "torchtitan/train.py")
-"""The trainer's program, as torchrun is given it."""
 
 MAX_LENGTH = 10_000
 """Longest argument that is read [characters]."""
@@ -116,23 +109,6 @@ def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
         if not isinstance(table, dict):
             raise Unreadable(f"the file has no table to set {dotted(path)} in")
     table[str(path[-1])] = value
-
-
-def find_call(words: Sequence[str]) -> Call | None:
-    """Where a command runs torchtitan, and which word names the config."""
-    starts = (i for i, word in enumerate(words) if word.endswith(PROGRAMS))
-    start = next(starts, None)
-    if start is None:
-        return None
-    config, prefix = len(words), 0
-    for index in range(start + 1, len(words)):
-        option, equals, _ = words[index].partition("=")
-        if option in OPTIONS:
-            config = index if equals else index + 1
-            prefix = len(option) + 1 if equals else 0
-    mine = {config} if prefix else {config - 1, config}
-    rest = (i for i in range(start + 1, len(words)) if i not in mine)
-    return Call(start, config, tuple(rest), prefix)
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

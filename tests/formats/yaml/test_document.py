@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fp8tune.formats import format_of, parse
-from fp8tune.formats.document import InvalidText, NoReader, Unreadable
+from fp8tune.formats.document import InvalidText, NoReader, Unreadable, Unresolved
 from tests.each import each
 
 TEXT = """\
@@ -186,10 +186,59 @@ def test_what_is_not_read(text, reason):
     assert str(error.value) == reason
 
 
-def test_what_only_a_run_can_tell():
-    document = doc("a: 1\nb: ${oc.env:HOME}\n")
-    with pytest.raises(Unreadable, match="line 2: what OmegaConf fills in"):
-        document.read_as("omegaconf")
+REFERENCES = """\
+a: true
+f: 5e-5
+whole: ${a}
+part: x/${r.l[1]}/${f}
+again: ${ whole }
+r: {l: [1, 2], far: "${r.l.1}", near: "${.l}", items: [1, "${nosuch}"]}
+env: ${oc.env:HOME,x}/$USER
+text: $USER
+round: ${round}
+"""
+LEFT = {"far": "${r.l.1}", "near": "${.l}", "items": [1, "${nosuch}"]}
+
+
+@each(
+    ("loader", "values", "unresolved"),
+    [
+        (
+            "omegaconf",
+            {"whole": "${a}", "part": "x/${r.l[1]}/${f}", "r": {"l": [1, 2], **LEFT}},
+            [],
+        ),
+        (  # as OmegaConf 2.3.0 resolves it
+            "omegaconf+references",
+            {"whole": True, "again": True, "part": "x/2/5e-05", "text": "$USER"},
+            ["env", "r.items", "r.near", "round"],
+        ),
+        (
+            "pyyaml+environment",
+            {"a": True, "f": "5e-5"},
+            [
+                "again",
+                "env",
+                "part",
+                "r.far",
+                "r.items",
+                "r.near",
+                "round",
+                "text",
+                "whole",
+            ],
+        ),
+    ],
+)
+def test_what_a_loader_fills_in(loader, values, unresolved):
+    document = doc(REFERENCES)
+    document.read_as(loader)
+    found = document.values
+    assert {key: found[key] for key in values} == values
+    flat = {**found, **{f"r.{key}": value for key, value in found["r"].items()}}
+    lost = (key for key, value in flat.items() if isinstance(value, Unresolved))
+    assert sorted(lost) == unresolved
+    assert document.read(REFERENCES) == found
 
 
 def test_without_pyyaml(monkeypatch):

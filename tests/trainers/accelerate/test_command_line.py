@@ -1,24 +1,35 @@
-"""Commands that start the launcher, and which of their words names the config."""
+"""The launcher's options and the script's arguments go before the values of files."""
 
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
+FILES = {
+    "distributed_type": "FSDP",
+    "num_processes": 8,
+    "training": {"bf16": True, "output_dir": "out"},
+}
+
 
 @each(
-    ("command", "call"),
+    ("words", "values"),
     [
-        ("accelerate launch --config_file a.yaml train.py --bf16", Call(0, 3, ())),
-        ("accelerate launch --config_file=a.yaml train.py", Call(0, 2, (), 14)),
-        (
-            "srun /venv/bin/accelerate launch --use_fsdp --config_file a.yaml "
-            "--num_processes 8 train.py",
-            Call(1, 5, (3, 6, 7)),
-        ),
-        ("accelerate launch train.py", Call(0, -1, ())),
-        ("accelerate config", None),
-        ("python train.py a.yaml", None),
+        ("--num_processes 4 train.py", {"num_processes": 4, "training.bf16": True}),
+        ("-m trl.sft --bf16 false", {"num_processes": 8, "training.bf16": False}),
+        ("train.py --bf16=no --save_strategy no", {"training.save_strategy": "no"}),
+        ("train.py --max-steps 9 --fp16", {"training.fp16": True}),
+        ("train.py --bf16 _", {"training.bf16": None}),
+        ("--machine_rank _ --num_machines 2", {"machine_rank": 0, "num_machines": 2}),
     ],
 )
-def test_calls(command, call):
-    assert trainer("accelerate").command_line.find_call(command.split()) == call
+def test_arguments(words, values):
+    loaded = trainer("accelerate").load(FILES, tuple(words.split()))
+    assert {key: loaded.values.get(key) for key in values} == values
+
+
+@each(
+    ("words", "known"),
+    [("train.py --bf16 true --max_steps 5", True), ("train.py --bf16 true", False)],
+)
+def test_two_names_show_training_arguments(words, known):
+    loaded = trainer("accelerate").load({"num_processes": 8}, tuple(words.split()))
+    assert (loaded.values.get("training.bf16") is True) is known

@@ -6,7 +6,6 @@
 import pytest
 
 from fp8tune.formats.document import Unreadable
-from fp8tune.trainers.call import Call
 from tests.each import each
 
 FILE = {"train": {"batch_size": 4, "compile_model": True}, "model": {"dim": 256}}
@@ -84,18 +83,3 @@ def test_the_file_is_checked_before_the_overrides(kempnerforge):
 def test_what_is_not_checked_is_refused(kempnerforge, word, reason):
     with pytest.raises(Unreadable, match=reason):
         kempnerforge.load(FILE | VLM, (word,))
-
-
-@each(
-    ("command", "call"),
-    [
-        ("python scripts/train.py a.toml", Call(1, 2, ())),
-        ("srun -N 2 uv run python x/train.py a.toml --x.y=1", Call(6, 7, (8,))),
-        ("uv run torchrun --standalone scripts/train.py a.toml", Call(4, 5, ())),
-        ("./train.py a.toml", Call(0, 1, ())),
-        ("cat scripts/train.py a.toml", None),
-        ("python scripts/eval.py a.toml", None),
-    ],
-)
-def test_a_command_that_runs_the_trainer(kempnerforge, command, call):
-    assert kempnerforge.command_line.find_call(command.split()) == call

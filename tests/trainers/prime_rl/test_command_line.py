@@ -3,9 +3,7 @@
 import pytest
 
 from fp8tune.formats.document import Unreadable
-from fp8tune.trainers.call import Call
 from fp8tune.trainers.faults import dotted
-from fp8tune.trainers.prime_rl.command_line import find_call
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -47,16 +45,3 @@ def test_what_is_wrong_points_at_its_argument():
 def test_what_is_not_followed(words):
     with pytest.raises(Unreadable):
         SFT.load({}, tuple(words.split()))
-
-
-@each(
-    ("command", "call"),
-    [
-        ("uv run sft @ a.toml", Call(2, 4, ())),
-        ("uv run rl --clean @ a.toml --max-steps 5", Call(2, 5, (3, 6, 7))),
-        ("python train.py a.toml", None),
-        ("uv run inference @ a.toml", None),
-    ],
-)
-def test_where_a_command_has_its_config(command, call):
-    assert find_call(command.split()) == call

@@ -1,0 +1,56 @@
+"""Commands that run a trainer, and which of their words names the config."""
+
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.call import Call, calls
+from tests.each import each
+
+RUN = "torchrun --nproc_per_node=8 -m"
+ACCELERATE = "accelerate launch --config_file"
+TITAN = "--job.config_file"
+
+CALLS = [
+    ("kempnerforge", "python scripts/train.py a.toml", Call(1, 2)),
+    ("kempnerforge", "srun -N 2 python x/train.py a.toml --x.y=1", Call(4, 5, (6,))),
+    ("kempnerforge", "./train.py a.toml", Call(0, 1)),
+    ("kempnerforge", "cat scripts/train.py a.toml", None),
+    ("kempnerforge", "python train.py --config a.yaml", None),
+    ("kempnerforge", "python train.py a.yaml", None),
+    ("torchtitan", f"{RUN} torchtitan.train {TITAN}=a.toml", Call(3, 4, (), 18)),
+    ("torchtitan", f"{RUN} torchtitan.train {TITAN} a.toml --x=1", Call(3, 5, (6,))),
+    ("prime_rl", "uv run sft @ a.toml", Call(2, 4)),
+    ("prime_rl", "uv run rl --clean @ a.toml --steps 5", Call(2, 5, (3, 6, 7))),
+    ("prime_rl", "trl sft --config a.yaml", None),
+    ("accelerate", f"{ACCELERATE}=a.yaml train.py", Call(0, 2, (), 14, (3,))),
+    (
+        "accelerate",
+        f"srun /venv/bin/{ACCELERATE} a.yaml --use_fsdp --num_processes 8 -m b.c --d",
+        Call(1, 4, (5, 6, 7), 0, (9, 10)),
+    ),
+    ("accelerate", "trl sft --config a.yaml --lr 1", Call(0, 3, (4, 5))),
+    ("accelerate", "torchrun train.py --config a.yaml", Call(1, 3)),
+    ("accelerate", "python train.py a.json", Call(1, 2)),
+    ("axolotl", "axolotl train a.yaml --fp8", Call(0, 2, (3,))),
+    (
+        "axolotl",
+        "axolotl train a.yaml --launcher torchrun -- --nproc_per_node=2",
+        Call(0, 2, processes="2"),
+    ),
+    ("axolotl", f"{RUN} axolotl.cli.train a.yaml", Call(3, 4)),
+    ("llamafactory", "uv run llamafactory-cli train a.yaml b=1", Call(2, 4, (5,))),
+    (
+        "deepspeed",
+        "deepspeed --num_gpus 8 train.py --deepspeed a.json --bf16",
+        Call(0, 5, processes="8"),
+    ),
+    ("automodel", "automodel a.yaml --nproc-per-node 8", Call(0, 1, processes="8")),
+    ("automodel", "automodel --nproc-per-node=8 a.yaml", Call(0, 2, processes="8")),
+    ("automodel", "automodel finetune llm -c a.yaml", Call(0, 4)),
+    ("automodel", f"{RUN} nemo_automodel.cli.app a.yaml", Call(3, 4)),
+]
+
+
+@each(("name", "command", "call"), CALLS)
+def test_calls(name, command, call):
+    words = command.split()
+    found = [each for _, each in calls(trainers()[name], words) if each.config >= 0]
+    assert found[-1:] == [call] * (call is not None)
