@@ -1,7 +1,7 @@
 """The command line ``accelerate launch --config_file CONFIG train.py``.
 
 Options of the launcher go before the values of the file. Those that only say how many
-processes run where, and in which precision, are followed.
+processes run where, in which precision, and what FP8 is, are followed.
 
 Source: accelerate 1.15.0, commands/launch.py.
 """
@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Unreadable
+from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
+from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.loader import Loader
 from fp8tune.trainers.call import Call
 from fp8tune.trainers.described.command_line import CHECKED_FIRST
@@ -64,6 +66,16 @@ SWITCHES = {
 }
 """Options without a value."""
 
+WHOLE = ("margin", "interval", "amax_history_len")
+CHOICES = {
+    "backend": ("ao", "te", "msamp"),
+    "format": ("HYBRID", "E4M3", "E5M2"),
+    "amax_compute_algo": ("max", "most_recent"),
+    "opt_level": ("O1", "O2"),
+}
+TRUTHS = ("enable_fsdp_float8_all_gather", "pad_inner_dim")
+"""Options of FP8 behind ``--fp8_``, by the values that they take."""
+
 MISSING = -1
 """Stands for a config that no word names."""
 
@@ -74,11 +86,17 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     arguments: dict[Path, Argument] = {}
     words = list(words)
     for name, start, end, value in _options(words):
-        if name in FOLLOWED:
-            command[name] = _number(name, value) if name in NUMBERS else value
+        option = name in arguments_of(loader.schema) and name.startswith("fp8_")
+        if name in FOLLOWED or option:
+            if option:
+                command[name] = _fp8(name, value)
+            else:
+                command[name] = _number(name, value) if name in NUMBERS else value
             text = " ".join(words[start:end])
             edge = len(text) - len(value)
-            arguments[name,] = Argument(text, (0, edge - 1), (edge, len(text)))
+            key = arguments_of(loader.schema)[name][0] if option else name
+            mark = Argument(text, (0, max(edge - 1, 0)), (edge, len(text)))
+            arguments[tuple(key.split("."))] = mark
         elif name not in NO_MATTER:
             reason = f"fp8tune does not follow `--{name}` of accelerate launch"
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
@@ -89,6 +107,23 @@ def _number(name: str, value: str) -> int:
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
     raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")
+
+
+def _fp8(name: str, value: str) -> Any:
+    """Return the value of an option of FP8, as the launcher's parser reads it."""
+    own = name.removeprefix("fp8_")
+    words = value.lower().split(",")
+    if own == "use_autocast_during_eval":
+        return True
+    if own in WHOLE:
+        return _number(name, value)
+    if own in TRUTHS and value.lower() in WORDS_OF_TRUTH:
+        return value
+    if own == "override_linear_precision" and {*words} <= {*WORDS_OF_TRUTH}:
+        return [word in WORDS_OF_TRUTH[:6] for word in words]
+    if value not in CHOICES.get(own, ()):
+        raise Unreadable(f"`accelerate launch` does not take `--{name} {value}`")
+    return value
 
 
 def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001
