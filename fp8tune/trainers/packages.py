@@ -130,7 +130,8 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. ``environment_known`` is true if the environment of the run was looked at:
-    it has the trainer itself. Faults that say which ``package`` and ``release`` they are not of go.
+    it has the trainer itself. Faults that say which ``package`` and ``release`` they
+    are not of go.
     """
     found = {name: each.version for name, each in releases(path).items()}
     mine = (name for name in known.about.packages if name in found)

@@ -259,8 +259,8 @@ def fp8_without_units(
 ) -> str:
     """What FP8 does on a GPU without it: ``ends``, ``fp16``, or ``either`` of these.
 
-    ``open`` if the training arguments may turn it off, and empty if they do. Accelerate takes fp16 in its place (state.py),
-    but converts the model all the same if a backend is named, or if the Trainer hands
+    ``open`` if the training arguments may turn it off, and empty if they do.
+    Accelerate takes fp16 in its place (state.py), but converts the model all the same if a backend is named, or if the Trainer hands
     it the precision, as that of transformers 5 does.
     """
     if not starts_fp8 or (forced_precision and fp8_backend != "TE"):
@@ -363,8 +363,8 @@ def fp8_converts_head(
 ) -> bool:
     """Whether the output head runs in FP8.
 
-    Of torchao's linears Accelerate leaves the first and the last as they are; Transformer
-    Engine gets all whose sizes 16 divides (utils/transformer_engine.py).
+    Of torchao's linears Accelerate leaves the first and the last as they are;
+    Transformer Engine gets all whose sizes 16 divides (utils/transformer_engine.py).
     """
     if fp8_backend != "TE":
         return False
@@ -638,7 +638,9 @@ It also compares the betas, the batch of a step, ``bf16.enabled`` and ``fp16.ena
 """
 
 
-def deepspeed_mismatch(job: Job, deepspeed_file_by: str, deepspeed: bool = False) -> str:
+def deepspeed_mismatch(
+    job: Job, deepspeed_file_by: str, deepspeed: bool = False
+) -> str:
     """The first key of the DeepSpeed file that differs from the training arguments.
 
     Of what the arguments leave out nothing is compared: scripts have other defaults.
@@ -684,6 +686,9 @@ def _in_deepspeed(job: Job, key: str) -> Any:
     value = job.given.get(f"deepspeed.{first}")
     for name in inner:
         value = value.get(name) if isinstance(value, dict) else None
+    if value is None and key == "gradient_accumulation_steps":
+        own = job["deepspeed_file_by"] == "training.deepspeed"
+        return None if own else 1  # DeepSpeedPlugin's, before the Trainer compares
     return value
 
 
@@ -774,7 +779,9 @@ def length_help(trainer_version: str) -> str:
     new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 13)
     padded = "leave `pad_inner_dim` on" if new else "use Accelerate 1.13 or later"
     why = "" if new else ", which pads them in each GEMM"
-    return Words(f"set `pad_to_multiple_of: 16` in the training arguments, or {padded}{why}")
+    return Words(
+        f"set `pad_to_multiple_of: 16` in the training arguments, or {padded}{why}"
+    )
 
 
 def fp8_leaves_odd_sizes() -> bool:

@@ -121,8 +121,8 @@ def fp8_converts_head(
 ) -> bool:
     """Whether the output head runs in FP8.
 
-    Of torchao's linears Accelerate leaves the first and the last as they are; Transformer
-    Engine gets all whose sizes 16 divides.
+    Of torchao's linears Accelerate leaves the first and the last as they are;
+    Transformer Engine gets all whose sizes 16 divides.
     """
     if fp8_engine != "te":
         return False
@@ -168,7 +168,9 @@ def float8_any_length(
 def length_help(stage: Any) -> str:
     """What to do against it, in words."""
     batch = "an even `per_device_train_batch_size`"
-    return Words(f"use {batch}" if stage == "sft" else "leave `packing` out: pt packs then")
+    return Words(
+        f"use {batch}" if stage == "sft" else "leave `packing` out: pt packs then"
+    )
 
 
 def fp8_leaves_odd_sizes() -> bool:

@@ -63,7 +63,11 @@ TE = FILE.format("MULTI_GPU", "fp8", "{backend: TE, margin: 2}")
             "bf16",
             False,
         ),
-        (TE.replace("MULTI_GPU", "DEEPSPEED") + "training: {bf16: true}\n", None, False),
+        (
+            TE.replace("MULTI_GPU", "DEEPSPEED") + "training: {bf16: true}\n",
+            None,
+            False,
+        ),
     ],
 )
 def test_transformer_engine_stays_on_without_its_options(job, text, precision, read):
@@ -196,6 +200,15 @@ def test_a_deepspeed_file_and_the_training_arguments(job, arguments, file, words
     found = job(text)
     differs = found["deepspeed_mismatch"]
     assert (found["deepspeed_mismatch_words"] if differs else "") == words
+
+
+def test_accelerate_accumulates_nothing_where_its_file_says_nothing(job):
+    """It writes 1 into the launch file's own one, and the Trainer compares."""
+    arguments = "training: {gradient_accumulation_steps: 2%s}\n"
+    launched = DEEPSPEED + OWN + "}\n" + arguments % "" + ZERO + "}\n"
+    named = arguments % ", deepspeed: ds.json" + ZERO + "}\n"
+    found = [job(text)["deepspeed_mismatch"] for text in (launched, named)]
+    assert found == ["deepspeed.gradient_accumulation_steps", ""]
 
 
 TRL = "training: {bf16: false, packing: false, per_device_train_batch_size: %s}\n"
