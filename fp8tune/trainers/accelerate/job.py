@@ -260,8 +260,9 @@ def fp8_without_units(
     """What FP8 does on a GPU without it: ``ends``, ``fp16``, or ``either`` of these.
 
     ``open`` if the training arguments may turn it off, and empty if they do.
-    Accelerate takes fp16 in its place (state.py), but converts the model all the same if a backend is named, or if the Trainer hands
-    it the precision, as that of transformers 5 does.
+    Accelerate takes fp16 in its place (state.py), but converts the model all the same
+    if a backend is named, or if the Trainer hands it the precision, as that of
+    transformers 5 does.
     """
     if not starts_fp8 or (forced_precision and fp8_backend != "TE"):
         return Words("")
