@@ -311,6 +311,13 @@ DEEPSPEED_FILE: dict[str, list[Any]] = {
     "gradient_clipping": [None, None, 1.0, 0.5],
 }
 
+COMPARED: dict[str, Any] = {
+    "bf16": False,
+    "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "max_grad_norm": 1.0,
+}
+
 TRL_ARGUMENTS: dict[str, list[Any]] = {
     "max_length": [None, 16],
     "packing": [None, False],
@@ -335,6 +342,8 @@ def fp8_configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
         if training and draw.random() < 0.06:
             training["deepspeed"] = "ds.json"
         named = "ds.json" in text or (training and "deepspeed" in training)
+        if named and training:  # fp8tune compares only what both files set
+            training = COMPARED | training
         yield {
             "id": f"fp8.{seed}.{number}",
             "text": text,

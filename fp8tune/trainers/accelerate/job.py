@@ -143,6 +143,7 @@ def precision(
     fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
+    training_deepspeed: Any = None,
 ) -> str:
     """Precision of the linears: what the training arguments leave of the launcher's.
 
@@ -154,15 +155,15 @@ def precision(
     """
     te = launched_precision == "fp8" and fp8_backend == "TE"
     if forced_precision and te and not trainer_version.startswith("1.8"):
-        if distributed_type not in ("NO", "MULTI_GPU", "FSDP"):
-            raise Unknown("precision.backend")
+        if training_deepspeed or distributed_type not in ("NO", "MULTI_GPU", "FSDP"):
+            raise Unknown("precision.deepspeed")
         off = distributed_type == "FSDP" and known("sharded", fsdp2)
         return Words(forced_precision if off else "fp8")
     if forced_precision:
         return Words(forced_precision)
     if not launched_precision:
         raise Unknown(LAUNCH)
-    if distributed_type == "DEEPSPEED":
+    if distributed_type == "DEEPSPEED" or training_deepspeed:
         raise Unknown("precision.deepspeed")
     if launched_precision != "fp8":
         names = {"bf16": "bf16", "fp16": "fp16"}
