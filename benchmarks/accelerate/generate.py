@@ -260,7 +260,7 @@ def mutate(draw: random.Random, values: dict[str, Any]) -> None:
             values[table][key] = value
 
 
-BACKENDS = [None, "AO", "AO", "ao", "te", "torchao", "msamp"]
+BACKENDS = [None, "AO", "AO", "TE", "ao", "te", "torchao", "msamp"]
 """Backends of files whose set-up is run; those that are not installed end it."""
 
 FP8_TABLE: dict[str, list[Any]] = {
@@ -270,7 +270,7 @@ FP8_TABLE: dict[str, list[Any]] = {
     "amax_history_length": [None, 16],
 }
 SOUND_TABLE: dict[str, list[Any]] = {
-    "backend": ["AO"],
+    "backend": ["AO", "AO", "TE"],
     "enable_fsdp_float8_all_gather": [None, True, False],
     "pad_inner_dim": [None, True, False],
     "fp8_format": [None, None, "HYBRID"],
@@ -289,8 +289,35 @@ OTHER_ARGUMENTS: dict[str, list[Any]] = {
     "torch_compile": [None, False],
     "gradient_checkpointing": [None, True],
     "per_device_train_batch_size": [None, 1, 2],
+    "gradient_accumulation_steps": [None, None, 1, 2],
     "save_strategy": [None, "no", "epoch"],
 }
+DEEPSPEED_TABLES: list[dict[str, Any]] = [
+    {"zero_stage": 1},
+    {"zero_stage": 2},
+    {"deepspeed_config_file": "ds.json"},
+    {"deepspeed_config_file": "ds.json"},
+    {"deepspeed_config_file": "ds.json", "zero3_init_flag": False},
+    {"deepspeed_config_file": "ds.json", "zero_stage": 2},
+    {"deepspeed_config_file": "ds.json", "gradient_clipping": 1.0},
+]
+"""What launch files say of DeepSpeed; ``ds.json`` is drawn too."""
+
+DEEPSPEED_FILE: dict[str, list[Any]] = {
+    "zero_optimization": [{"stage": 2}] * 4 + [None],
+    "train_micro_batch_size_per_gpu": [1, 1, "auto", 2],
+    "gradient_accumulation_steps": [1, "auto", None, 2],
+    "bf16": [{"enabled": "auto"}, None, {"enabled": True}, {"enabled": False}],
+    "gradient_clipping": [None, None, 1.0, 0.5],
+}
+
+COMPARED: dict[str, Any] = {
+    "bf16": False,
+    "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "max_grad_norm": 1.0,
+}
+
 TRL_ARGUMENTS: dict[str, list[Any]] = {
     "max_length": [None, 16],
     "packing": [None, False],
@@ -311,11 +338,18 @@ def fp8_configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
             training |= {"output_dir": "out"} | _drawn(draw, OTHER_ARGUMENTS)
         if training and program == "trl":
             training |= _drawn(draw, TRL_ARGUMENTS)
+        text = yaml.safe_dump(values)
+        if training and draw.random() < 0.06:
+            training["deepspeed"] = "ds.json"
+        named = "ds.json" in text or (training and "deepspeed" in training)
+        if named and training:  # fp8tune compares only what both files set
+            training = COMPARED | training
         yield {
             "id": f"fp8.{seed}.{number}",
-            "text": yaml.safe_dump(values),
+            "text": text,
             "program": program,
             "training": training,
+            "deepspeed": _drawn(draw, DEEPSPEED_FILE) if named else None,
         }
 
 
@@ -334,7 +368,9 @@ def _launch_file(draw: random.Random, *, sound: bool) -> dict[str, Any]:
         drawn = _drawn(draw, {name: loading})
         values["fsdp_config"] = {"fsdp_version": 2} | drawn
     elif values["distributed_type"] == "DEEPSPEED":
-        values["deepspeed_config"] = {"zero_stage": draw.choice((1, 2))}
+        values["deepspeed_config"] = dict(draw.choice(DEEPSPEED_TABLES))
+        if draw.random() < 0.4:
+            del values["mixed_precision"]
     return values
 
 

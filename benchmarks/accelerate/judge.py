@@ -5,15 +5,21 @@ torchao, accelerate, transformers and trl. An input line holds ``text``, the YAM
 ``accelerate launch --config_file`` reads, and for what comes after the launcher
 ``training``, the training arguments or null, and ``program``: ``trainer``, ``trl``,
 ``accelerator`` for a script that calls ``Accelerator()``, or ``""`` to look at the
-launcher alone. An output line adds:
+launcher alone. ``deepspeed`` is the DeepSpeed file that the others call ``ds.json``. An
+output line adds:
 
 - ``error``: what the launcher ends with before the script starts, ``""`` if it starts;
 - ``failure``: what the script's set-up ends with up to the first step;
-- ``linears``: how many modules of a tiny decoder are torchao's ``Float8Linear`` then.
+- ``linears``: how many modules of a tiny decoder compute in FP8 then: torchao's
+  ``Float8Linear``, and Transformer Engine's if a forward pass enters its FP8 autocast;
+- ``te``: with ``backend: TE``, what becomes of the model: how many linears are
+  converted, whether the head is, whether the FP8 autocast is entered, and the options
+  of its recipe.
 
 The launcher sees 8 GPUs and starts nothing. The set-up runs in one process on the CPU,
 with the environment that the launcher made; to reach FSDP, the process group says that
-it is one of GPUs. Transformer Engine is taken to be absent.
+it is one of GPUs. Of Transformer Engine, which needs a GPU, there is a stand-in with
+linears of torch (``benchmarks/llamafactory/te_stand_in.py``).
 """
 
 from __future__ import annotations
@@ -23,11 +29,13 @@ import io
 import json
 import multiprocessing
 import os
+import runpy
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 SECONDS, TRIES = 90, 2
@@ -46,8 +54,16 @@ SIZES = {
 """A decoder of 15 linears; Accelerate leaves the first and the last as they are."""
 
 
+FILE = "ds.json"
+"""What configs call the DeepSpeed file."""
+
+STAND_IN = Path(__file__).parents[1] / "llamafactory" / "te_stand_in.py"
+
+
 def main() -> int:
     """Judge the configs on standard input."""
+    package = tempfile.TemporaryDirectory()
+    runpy.run_path(str(STAND_IN))["install"](package.name)
     for name in ("accelerate.commands.launch", "torchao.float8", "transformers"):
         import_module(name)
     context = multiprocessing.get_context("fork")
@@ -83,6 +99,10 @@ def _judge(config: dict[str, Any], pipe: Any) -> None:
     warnings.simplefilter("ignore")
     verdict: dict[str, Any] = {"error": "", "failure": "", "linears": None}
     environment: dict[str, str] = {}
+    folder = tempfile.TemporaryDirectory()
+    os.chdir(folder.name)
+    if config.get("deepspeed") is not None:
+        Path(FILE).write_text(json.dumps(config["deepspeed"]), encoding="utf-8")
     try:
         environment = _launched(config["text"])
     except BaseException as error:
@@ -93,7 +113,7 @@ def _judge(config: dict[str, Any], pipe: Any) -> None:
             if wrong:  # subprocess refuses it
                 raise TypeError(f"expected str, not {environment[wrong[0]]!r}")
             os.environ.update(environment)
-            verdict["linears"] = _converted(config)
+            verdict |= _converted(config)
         except BaseException as error:
             verdict["failure"] = _said(error)
     pipe.send(verdict)
@@ -112,9 +132,9 @@ def _launched(text: str) -> dict[str, str]:
         words = ["--config_file", path, "train.py"]
         args = command.launch_command_parser().parse_args(words)
         try:
-            args, defaults, _ = command._validate_launch_command(args)
+            args, defaults, own = command._validate_launch_command(args)
             if args.use_deepspeed:
-                fields = list(defaults.deepspeed_config.keys())
+                fields = [*defaults.deepspeed_config, *["mixed_precision"] * own]
                 args.deepspeed_fields_from_accelerate_config = ",".join(fields)
                 return dict(launch.prepare_deepspeed_cmd_env(args)[1])
             if args.use_fsdp or args.multi_gpu or args.use_megatron_lm:
@@ -148,13 +168,13 @@ def _gpus(count: int) -> Iterator[None]:
         torch.cuda.is_available, torch.cuda.device_count = kept
 
 
-def _converted(config: dict[str, Any]) -> int:
-    """Return how many FP8 linears the model has when training would begin."""
+def _converted(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what of the model is in FP8 when training would begin."""
     torch, transformers = import_module("torch"), import_module("transformers")
     linear = import_module("torchao.float8.float8_linear").Float8Linear
-    if "true" in map(
-        os.environ.get, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    ):
+    asked = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    own = (config["training"] or {}).get("deepspeed")
+    if own or "true" in map(os.environ.get, asked):
         _one_gpu()
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
     if config["program"] == "accelerator":
@@ -163,7 +183,23 @@ def _converted(config: dict[str, Any]) -> int:
         model, _ = accelerator.prepare(model, optimizer)
     else:
         model = _with_trainer(config, model)
-    return sum(isinstance(module, linear) for module in model.modules())
+    if os.environ.get("ACCELERATE_FP8_BACKEND") == "TE":
+        return _with_te(torch, model)
+    return {"linears": sum(isinstance(module, linear) for module in model.modules())}
+
+
+def _with_te(torch: Any, model: Any) -> dict[str, Any]:
+    """Return what Transformer Engine computes: linears, head, autocast and options."""
+    te = import_module("transformer_engine.pytorch")
+    tokens = torch.arange(16)[None]
+    model.train()
+    with contextlib.suppress(Exception):
+        model(input_ids=tokens, labels=tokens)
+    found = [n for n, each in model.named_modules() if isinstance(each, te.Linear)]
+    entered = [options for enabled, options in te.entered if enabled]
+    said = {"linears": len(found), "head": any("lm_head" in name for name in found)}
+    said |= {"autocast": bool(entered), "options": entered[0] if entered else {}}
+    return {"linears": len(found) if entered else 0, "te": said}
 
 
 def _one_gpu() -> None:

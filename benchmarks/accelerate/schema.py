@@ -45,6 +45,14 @@ DEEPSPEED = ("deepspeed_", "zero", "offload_", "gradient_")
 READ = r'\bargs\.(\w+)|getattr\(args, "(\w+)"'
 """How the launcher's code reads an argument."""
 
+BATCH = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+)
+"""Keys of a DeepSpeed file that the Trainer compares with its arguments."""
+
 ANY = {"type": "Any"}
 """A key of which the launcher takes any value."""
 
@@ -111,10 +119,10 @@ def lines(version: str, words: dict[str, Any]) -> Iterator[str]:
             yield f"{key} = {toml(spec | ({'doc': doc} if doc else {}))}"
     yield ""
     yield "[classes.DeepSpeed]"
-    for key in ("bf16", "fp16", "zero_optimization"):
+    for key in ("bf16", "fp16", "zero_optimization", "optimizer", "scheduler"):
         yield f'{key} = {{ type = "dict[str, Any]" }}'
-    yield 'train_micro_batch_size_per_gpu = { type = "Any" }'
-    yield 'gradient_accumulation_steps = { type = "Any" }'
+    for key in BATCH:
+        yield f'{key} = {{ type = "Any" }}'
 
 
 def launch_keys() -> dict[str, dict[str, Any]]:

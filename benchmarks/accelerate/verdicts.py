@@ -5,8 +5,9 @@
 (``judge.py``), and compares: fp8tune refuses a file when a rule of the category
 ``rejected`` fires as an error. ``--fp8`` draws launch files with training arguments
 instead, and compares what fp8tune says of FP8 with what the set-up of a script on a
-tiny model ends with: ``Float8Linear`` modules or none, or an error. There fp8tune may
-say nothing; that is counted apart. Transformer Engine and MS-AMP are not installed.
+tiny model ends with: FP8 linears or none, or an error. There fp8tune may say nothing;
+that is counted apart. Of Transformer Engine there is a stand-in, MS-AMP is not
+installed.
 
 ``--installed torchao=0.18.0`` stands for what fp8tune reads with ``--installed``.
 ``--output FILE`` adds the verdicts to a file of JSON lines (gzip), and ``--verdicts
@@ -37,6 +38,9 @@ from fp8tune.trainers.trainer import trainer
 
 DEVICE = ("is not supported on your device", "No module named", "timeout")
 """Words of errors that a busy CPU without these packages ends with, not the config."""
+
+LATER = ("fp8-weights-not-saved", "float8-with-any-length", "te-with-any-length")
+"""Rules on what ends a run behind its set-up."""
 
 JUDGE = Path(__file__).with_name("judge.py")
 
@@ -122,6 +126,8 @@ def outcomes(rules: Rules, verdict: dict[str, Any]) -> tuple[str, str, str]:
     launch = verdict["text"]
     training = verdict.get("training")
     joined = launch + (f"training: {json.dumps(training)}\n" if training else "")
+    if (file := verdict.get("deepspeed")) is not None:
+        joined += f"deepspeed: {json.dumps(file)}\n"
     name = f"accelerate=={verdict['release']}"
     command = ("--quiet",)  # changes nothing, so that the whole command is known
     found = check(
@@ -139,7 +145,7 @@ def outcomes(rules: Rules, verdict: dict[str, Any]) -> tuple[str, str, str]:
         each
         for each in (found.diagnostics if found else [])
         if (each.category, each.severity) == ("crash", "error")
-        and each.rule != "fp8-weights-not-saved"
+        and each.rule not in LATER
     ]
     failing = [each.rule for each in (*refused, *crashes)]
     if failing:

@@ -1,7 +1,8 @@
 """A stand-in for Transformer Engine, which needs a GPU to be built.
 
 It has the names that Accelerate and LLaMA-Factory look up. Its layers are torch's, so
-that it shows whether linears are replaced, and nothing about FP8 itself.
+that it shows whether linears are replaced, and nothing about FP8 itself. ``entered`` of
+its ``pytorch`` lists the FP8 autocasts that a run entered, with the recipe's options.
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ FILES = {
 class Format:
     HYBRID = E4M3 = E5M2 = None
 class DelayedScaling:
-    def __init__(self, **options): pass
+    def __init__(self, **options): self.options = options
 class MXFP8BlockScaling(DelayedScaling): pass
 """,
     "transformer_engine/pytorch/__init__.py": """
-import contextlib, torch, types
+import contextlib, torch
+from . import fp8
 class Linear(torch.nn.Linear):
     def __init__(self, *sizes, params_dtype=None, **options):
         super().__init__(*sizes, dtype=params_dtype, **options)
 class LayerNorm(torch.nn.LayerNorm): pass
+entered = []
 @contextlib.contextmanager
-def fp8_autocast(**options): yield
-no = lambda: (False, "")
-fp8 = types.SimpleNamespace(check_mxfp8_support=no, check_fp8_support=no)
+def fp8_autocast(enabled=True, fp8_recipe=None):
+    entered.append((enabled, {k: str(v) for k, v in fp8_recipe.options.items()}))
+    yield
+""",
+    "transformer_engine/pytorch/fp8.py": """
+def check_fp8_support(): return False, ""
+check_mxfp8_support = check_fp8_support
 """,
     "transformer_engine-2.9.0.dist-info/METADATA": (
         "Metadata-Version: 2.1\nName: transformer-engine\nVersion: 2.9.0\n"

@@ -54,6 +54,11 @@ def leaves_odd_sizes() -> bool:
     return False
 
 
+def judged_apart() -> bool:
+    """Whether rules of a trainer's own say what FP8 does on GPUs without it."""
+    return False
+
+
 def tokens_vary() -> bool:
     """Whether micro-batches have fewer tokens than the longest: here all are full."""
     return False

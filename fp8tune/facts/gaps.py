@@ -122,8 +122,9 @@ GAPS = {
     "because no published run shows their communication",
     "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
     "rowwise_with_gw_hp",
-    "precision.backend": "FP8 of a backend that the file does not name, of MS-AMP, or "
-    "of Transformer Engine where the training arguments force bf16",
+    "fp8_backend": "FP8 of a backend that the file does not name: name one, or add "
+    "--installed in the environment of the run",
+    "precision.backend": "FP8 of MS-AMP, or in a release that does not launch it",
     "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",

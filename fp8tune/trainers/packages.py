@@ -129,11 +129,14 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
-    left out. Faults that say which ``package`` and ``release`` they are not of go.
+    left out. ``environment_known`` is true if the environment of the run was looked at:
+    it has the trainer itself. Faults that say which ``package`` and ``release`` they
+    are not of go.
     """
     found = {name: each.version for name, each in releases(path).items()}
     mine = (name for name in known.about.packages if name in found)
     loaded.values.update({f"{name}_release": found[name] for name in mine})
+    loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
 

@@ -1,7 +1,7 @@
 """The command line ``accelerate launch --config_file CONFIG train.py --bf16 true``.
 
 Options of the launcher go before the values of the file. Those that only say how many
-processes run where, and in which precision, are followed. Arguments of the script are
+processes run where, in which precision, and what FP8 is, are followed. Arguments of the script are
 training arguments, if two of them have such names or there is a file of those: they go
 before the values of that file.
 
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Unreadable
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
+from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.loader import SWITCHES, Loader
 from fp8tune.trainers.call import UNKNOWN, options
 from fp8tune.trainers.described.command_line import CHECKED_FIRST
@@ -49,6 +51,16 @@ NO_MATTER |= {"role", "tee", "log_dir", "max_restarts", "monitor_interval"}
 NO_MATTER |= {"rdzv_backend", "rdzv_conf", "enable_cpu_affinity"}
 """Options that change nothing of what the file says."""
 
+WHOLE = ("margin", "interval", "amax_history_len")
+CHOICES = {
+    "backend": ("ao", "te", "msamp"),
+    "format": ("HYBRID", "E4M3", "E5M2"),
+    "amax_compute_algo": ("max", "most_recent"),
+    "opt_level": ("O1", "O2"),
+}
+TRUTHS = ("enable_fsdp_float8_all_gather", "pad_inner_dim")
+"""Options of FP8 behind ``--fp8_``, by the values that they take."""
+
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     """Load a file with the launcher's options; raises ``Unreadable`` for others."""
@@ -56,13 +68,18 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     arguments: dict[Path, Argument] = {}
     words = list(words)
     about = trainers()[NAME]
+    keys = arguments_of(loader.schema)
     script = 0
     for name, start, script, prefix in options(about.calls[0], words, 0):
         value = words[script - 1][prefix:] if script - start > 1 or prefix else ""
+        text = " ".join(words[start:script])
         if name in FOLLOWED:
             command[name] = _number(name, value) if name in NUMBERS else value
-            text = " ".join(words[start:script])
             arguments[name,] = _argument(text, value)
+        elif name in keys and name.startswith("fp8_"):
+            command[name] = _fp8(name, value)
+            key = keys[name][0]
+            arguments[tuple(key.split("."))] = _argument(text, value)
         elif name not in NO_MATTER:
             reason = f"fp8tune does not follow `--{name}` of accelerate launch"
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
@@ -117,6 +134,23 @@ def _number(name: str, value: str) -> int:
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
     raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")
+
+
+def _fp8(name: str, value: str) -> Any:
+    """Return the value of an option of FP8, as the launcher's parser reads it."""
+    own = name.removeprefix("fp8_")
+    words = value.lower().split(",")
+    if own == "use_autocast_during_eval":
+        return True
+    if own in WHOLE:
+        return _number(name, value)
+    if own in TRUTHS and value.lower() in WORDS_OF_TRUTH:
+        return value
+    if own == "override_linear_precision" and {*words} <= {*WORDS_OF_TRUTH}:
+        return [word in WORDS_OF_TRUTH[:6] for word in words]
+    if value not in CHOICES.get(own, ()):
+        raise Unreadable(f"`accelerate launch` does not take `--{name} {value}`")
+    return value
 
 
 def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001

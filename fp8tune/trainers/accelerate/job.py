@@ -35,7 +35,7 @@ def asks_fp8(mixed_precision: str) -> bool:
 
 
 def forced_precision(
-    training: bool | None = None,
+    arguments_known: bool | None = None,
     training_bf16: Any = None,
     training_fp16: Any = None,
     trl_arguments: bool = False,
@@ -45,7 +45,7 @@ def forced_precision(
     transformers has ``bf16`` off unless it is set, TRL has it on. Without a key that is
     TRL's own, and without ``bf16``, it is not known which of them reads the file.
     """
-    if training is None:
+    if arguments_known is None:
         raise Unknown(ARGUMENTS)
     if training_fp16 and not _quoted_false(training_fp16):
         return Words("fp16")
@@ -130,34 +130,46 @@ def loads_on_one_rank(
     return _is_true(fsdp_config_fsdp_cpu_ram_efficient_loading)
 
 
+def launched_precision(mixed_precision: str | None = None) -> str:
+    """The launcher's precision, ``""`` if its file is not known."""
+    return Words(mixed_precision or "")
+
+
 def precision(
+    launched_precision: str,
     trainer_version: str,
     forced_precision: str,
-    mixed_precision: str | None = None,
     fp8_backend: str = "",
     fp8_engine: str = "",
     fsdp2: bool | None = None,
     distributed_type: Any = "",
+    training_deepspeed: Any = None,
 ) -> str:
     """Precision of the linears: what the training arguments leave of the launcher's.
 
     Unknown with DeepSpeed, whose precision the Trainer compares with its own.
 
     Transformer Engine's layers stay out of FP8 under FSDP2, whose path never enters
-    ``fp8_autocast`` (_prepare_fsdp2).
+    ``fp8_autocast`` (_prepare_fsdp2). Elsewhere they stay in FP8 if the arguments force
+    another precision: the backend comes from the environment (prepare_model).
     """
-    if forced_precision and mixed_precision == "fp8" and fp8_backend == "TE":
-        raise Unknown("precision.backend")  # its autocast may still be entered
+    te = launched_precision == "fp8" and fp8_backend == "TE"
+    if forced_precision and te and not trainer_version.startswith("1.8"):
+        if training_deepspeed or distributed_type not in ("NO", "MULTI_GPU", "FSDP"):
+            raise Unknown("precision.deepspeed")
+        off = distributed_type == "FSDP" and known("sharded", fsdp2)
+        return Words(forced_precision if off else "fp8")
     if forced_precision:
         return Words(forced_precision)
-    if mixed_precision is None:
+    if not launched_precision:
         raise Unknown(LAUNCH)
-    if distributed_type == "DEEPSPEED":
+    if distributed_type == "DEEPSPEED" or training_deepspeed:
         raise Unknown("precision.deepspeed")
-    if mixed_precision != "fp8":
-        return Words(
-            known("precision", {"bf16": "bf16", "fp16": "fp16"}.get(mixed_precision))
-        )
+    if launched_precision != "fp8":
+        names = {"bf16": "bf16", "fp16": "fp16"}
+        return Words(known("precision", names.get(launched_precision)))
+    if fp8_backend in ("", "NO") and not fp8_engine:
+        raise Unknown("fp8_backend")
     if fp8_engine not in ("AO", "TE") or trainer_version.startswith("1.8"):
         raise Unknown("precision.backend")
     if fp8_engine == "TE":
@@ -172,12 +184,99 @@ def fp8_recipe(torchao: bool, fp8_backend: str = "") -> str:
 
 
 def te_recipe(
-    fp8_backend: str, starts_fp8: bool, fp8_config_use_mxfp8_block_scaling: Any = None
+    fp8_backend: str,
+    starts_fp8: bool,
+    te_options_read: bool,
+    fp8_config_use_mxfp8_block_scaling: Any = None,
 ) -> str:
     """Transformer Engine's recipe, ``""`` without it: delayed scaling, or MXFP8."""
     if not starts_fp8 or fp8_backend != "TE":
         return Words("")
-    return Words("mxfp8" if _is_true(fp8_config_use_mxfp8_block_scaling) else "delayed")
+    blocks = te_options_read and _is_true(fp8_config_use_mxfp8_block_scaling)
+    return Words("mxfp8" if blocks else "delayed")
+
+
+def te_converts(
+    te_recipe: str, distributed_type: Any, fsdp2: bool | None = None
+) -> bool:
+    """Whether Transformer Engine's linears compute in FP8: not with FSDP2."""
+    if not te_recipe:
+        return False
+    return distributed_type != "FSDP" or not known("sharded", fsdp2)
+
+
+def te_head_apart(
+    te_converts: bool,
+    tied_embeddings: bool,
+    fp8_converts_head: bool,
+    distributed_type: Any,
+) -> bool:
+    """Whether the head of tied embeddings gets a weight that no optimizer has.
+
+    The conversion makes a new layer of it, and the optimizer keeps the parameters that
+    it had. Known for DDP and one GPU.
+    """
+    if distributed_type not in ("NO", "MULTI_GPU"):
+        raise Unknown("sharded")
+    return te_converts and tied_embeddings and fp8_converts_head
+
+
+def transformers(transformers_release: str | None = None) -> float:
+    """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
+    first, _, rest = known("transformers", transformers_release).partition(".")
+    return int(first) + int(rest.partition(".")[0] or 0) / 100
+
+
+def torch_from_2_13(torch_release: str | None = None) -> bool:
+    """Whether torch is 2.13 or later, which refuses a weight in two FSDP groups."""
+    first, second = known("torch", torch_release).split(".")[:2]
+    return (int(first), int(second)) >= (2, 13)
+
+
+LIBRARIES = {"AO": "torchao", "TE": "transformer_engine"}
+
+
+def fp8_library_missing(
+    job: Job, fp8_backend: str, environment_known: bool = False
+) -> str:
+    """The library of the backend that is named, if the environment does not have it."""
+    name = LIBRARIES.get(fp8_backend, "")
+    there = not name or f"{name}_release" in job.given
+    return Words("" if there or not environment_known else name)
+
+
+def fp8_judged_apart() -> bool:
+    """Whether rules of its own say what FP8 does on a GPU without it: so here."""
+    return True
+
+
+def fp8_without_units(
+    starts_fp8: bool,
+    fp8_backend: str,
+    arguments_known: bool | None = None,
+    forced_precision: str | None = None,
+    transformers: float | None = None,
+    te_converts: bool | None = None,
+) -> str:
+    """What FP8 does on a GPU without it: ``ends``, ``fp16``, or ``either`` of these.
+
+    ``open`` if the training arguments may turn it off, and empty if they do.
+    Accelerate takes fp16 in its place (state.py), but converts the model all the same
+    if a backend is named, or if the Trainer hands it the precision, as that of
+    transformers 5 does.
+    """
+    if not starts_fp8 or (forced_precision and fp8_backend != "TE"):
+        return Words("")
+    if fp8_backend in ("AO", "TE"):
+        converts = fp8_backend == "AO" or known("sharded", te_converts)
+        return Words("ends" if converts else "")
+    if fp8_backend not in ("", "NO"):
+        return Words("")
+    if not arguments_known or forced_precision is None:
+        return Words("open")
+    if transformers is None:
+        return Words("either")
+    return Words("ends" if transformers >= 5 else "fp16")
 
 
 def gathers_fp8(
@@ -227,12 +326,12 @@ def compile(  # noqa: A001
     training_torch_compile: Any = None,
     training_torch_compile_backend: Any = None,
     dynamo_backend_used: bool = False,
-    training: bool | None = None,
+    arguments_known: bool | None = None,
 ) -> bool:
     """Whether the model is compiled, by the Trainer or by the launcher."""
     if dynamo_backend_used:
         return True
-    known(ARGUMENTS, training)
+    known(ARGUMENTS, arguments_known)
     return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
@@ -261,9 +360,18 @@ def ac(
     return Words("full" if on else "none")
 
 
-def fp8_converts_head() -> bool:
-    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
-    return False
+def fp8_converts_head(
+    fp8_backend: str = "", vocab_size: int = 0, hidden_size: int = 0
+) -> bool:
+    """Whether the output head runs in FP8.
+
+    Of torchao's linears Accelerate leaves the first and the last as they are;
+    Transformer Engine gets all whose sizes 16 divides (utils/transformer_engine.py).
+    """
+    if fp8_backend != "TE":
+        return False
+    sizes = known("vocab_size", vocab_size or None), hidden_size
+    return not any(size % 16 for size in sizes)
 
 
 def seq_len(
@@ -319,11 +427,12 @@ NEW = 9.0
 
 def options_of_others(job: Job, fp8_backend: str) -> str:
     """Options of ``fp8_config`` that this backend does not read."""
-    own = OPTIONS.get(fp8_backend)
-    if own is None:
-        raise Unknown("fp8_backend")
     every = (option for options in OPTIONS.values() for option in options)
-    names = [o for o in every if o not in own and _writes(job, o)]
+    written = [option for option in every if _writes(job, option)]
+    if written and fp8_backend in ("", "NO"):
+        raise Unknown("fp8_backend")
+    own = OPTIONS.get(fp8_backend, tuple(written))
+    names = [option for option in written if option not in own]
     return Words(", ".join(f"`{name}`" for name in names))
 
 
@@ -332,8 +441,20 @@ def te_options(job: Job) -> bool:
     return any(_differs(job, name) for name in TE_OPTIONS)
 
 
-def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
+def te_options_read(forced_precision: str = "") -> bool:
+    """Whether options of Transformer Engine are read: unless the arguments force bf16.
+
+    Then no recipe is made of them, and the autocast takes delayed scaling as it is.
+    """
+    return not forced_precision
+
+
+def history_option(
+    job: Job, te_options_read: bool, fp8_config_amax_compute_algo: Any = None
+) -> str:
     """The option that asks for a history of maxima as delayed scaling has it."""
+    if not te_options_read:
+        return Words("")
     if fp8_config_amax_compute_algo == "max":
         return Words("fp8_config.amax_compute_algo")
     longer = _differs(job, "amax_history_len")
@@ -341,12 +462,17 @@ def history_option(job: Job, fp8_config_amax_compute_algo: Any = None) -> str:
 
 
 def te_option_gone(
-    job: Job, overrides_unreadable: bool, te_version: float = NEW
+    job: Job,
+    overrides_unreadable: bool,
+    te_options_read: bool,
+    te_version: float = NEW,
 ) -> str:
     """The option that the recipes of this release of Transformer Engine lack.
 
     Without a known release those of a new installation.
     """
+    if not te_options_read:
+        return Words("")
     for name, (_, first) in GONE.items():
         readable = name != OVERRIDE or not overrides_unreadable
         if readable and _differs(job, name) and te_version >= first:
@@ -359,8 +485,12 @@ def te_option_until(te_option_gone: str) -> str:
     return Words(GONE[te_option_gone.removeprefix("fp8_config.")][0])
 
 
-def overrides_unreadable(fp8_config_override_linear_precision: Any = None) -> bool:
+def overrides_unreadable(
+    te_options_read: bool, fp8_config_override_linear_precision: Any = None
+) -> bool:
     """Whether one of the three switches of the GEMMs is neither true nor false."""
+    if not te_options_read:
+        return False
     value = fp8_config_override_linear_precision
     three = value[:3] if isinstance(value, (str, list)) else ()
     return any(str(part).lower() not in TRUE_WORDS + FALSE_WORDS for part in three)
@@ -375,13 +505,17 @@ def unreadable_switch(job: Job) -> str:
     return Words("")
 
 
-def te_format(fp8_config_fp8_format: Any = "HYBRID") -> str:
+def te_format(te_options_read: bool, fp8_config_fp8_format: Any = "HYBRID") -> str:
     """Format of Transformer Engine's recipe."""
-    return Words(str(fp8_config_fp8_format).upper())
+    return Words(str(fp8_config_fp8_format).upper() if te_options_read else "HYBRID")
 
 
-def te_option_refused(te_format: str, fp8_config_amax_compute_algo: Any = None) -> str:
+def te_option_refused(
+    te_options_read: bool, te_format: str, fp8_config_amax_compute_algo: Any = None
+) -> str:
     """The key of Transformer Engine's option whose value Accelerate refuses."""
+    if not te_options_read:
+        return Words("")
     if te_format not in ("HYBRID", "E4M3", "E5M2", "NONE"):
         return Words("fp8_config.fp8_format")
     algorithm = str(fp8_config_amax_compute_algo).lower()
@@ -423,6 +557,166 @@ def _differs(job: Job, option: str) -> bool:
     return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
 
 
+BESIDE_FILE = (
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "zero_stage",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "offload_param_nvme_path",
+    "offload_optimizer_nvme_path",
+    "zero3_save_16bit_model",
+)
+"""Keys of ``deepspeed_config`` that may not stand beside a DeepSpeed file."""
+
+
+def deepspeed_file_by(
+    distributed_type: Any = "",
+    deepspeed_config_deepspeed_config_file: Any = None,
+    training_deepspeed: Any = None,
+) -> str:
+    """The key whose DeepSpeed file the run reads, ``""`` without one.
+
+    The training arguments go before the launch file.
+    """
+    if training_deepspeed:
+        return Words("training.deepspeed")
+    named = deepspeed_config_deepspeed_config_file not in (None, "none")
+    launched = distributed_type == "DEEPSPEED" and named
+    return Words("deepspeed_config.deepspeed_config_file" if launched else "")
+
+
+def key_beside_deepspeed_file(
+    job: Job,
+    distributed_type: Any,
+    deepspeed_file_by: str,
+    trainer_version: str,
+    asks_fp8: bool = False,
+    precision_in_file: bool = False,
+) -> str:
+    """The key of the launch file that may not stand beside a DeepSpeed file.
+
+    The launcher exports which keys its file has, the precision among them, and
+    DeepSpeedPlugin refuses these (_deepspeed_config_checks).
+    """
+    ends_before = asks_fp8 and trainer_version.startswith("1.8")
+    if distributed_type != "DEEPSPEED" or not deepspeed_file_by or ends_before:
+        return Words("")
+    for name in BESIDE_FILE:
+        if f"deepspeed_config.{name}" in job.written:
+            return Words(f"deepspeed_config.{name}")
+    return Words("mixed_precision" if precision_in_file else "")
+
+
+def deepspeed_file_without_zero(
+    job: Job, deepspeed_file_by: str, deepspeed: bool = False
+) -> bool:
+    """Whether the DeepSpeed file has no ``zero_optimization``, if it is read."""
+    read = _reads_deepspeed(job, deepspeed_file_by, deepspeed)
+    return read and "deepspeed.zero_optimization" not in job.written
+
+
+def _reads_deepspeed(job: Job, named_by: str, read: bool) -> bool:
+    """Whether the DeepSpeed file is known: one key names it."""
+    both = job.given.get("training.deepspeed") and job.given.get(
+        "deepspeed_config.deepspeed_config_file"
+    )
+    return bool(named_by and read and not both)
+
+
+COMPARED = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "max_grad_norm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.eps": "adam_epsilon",
+    "optimizer.params.weight_decay": "weight_decay",
+    "scheduler.params.warmup_max_lr": "learning_rate",
+}
+"""Keys of a DeepSpeed file that the Trainer compares, each with its argument.
+
+It also compares the betas, the batch of a step, ``bf16.enabled`` and ``fp16.enabled``
+(integrations/deepspeed.py, trainer_config_process).
+"""
+
+
+def deepspeed_mismatch(
+    job: Job, deepspeed_file_by: str, deepspeed: bool = False
+) -> str:
+    """The first key of the DeepSpeed file that differs from the training arguments.
+
+    Of what the arguments leave out nothing is compared: scripts have other defaults.
+    """
+    if not _reads_deepspeed(job, deepspeed_file_by, deepspeed):
+        return Words("")
+    for key, argument in COMPARED.items():
+        value, own = _in_deepspeed(job, key), job.given.get(f"training.{argument}")
+        tried = key.startswith("train_") and job.given.get(
+            "training.auto_find_batch_size"
+        )
+        written = f"training.{argument}" in job.written
+        if written and not tried and _numbers(value, own) and value != own:
+            return Words(f"deepspeed.{key}")
+    for name in ("bf16", "fp16"):
+        value, on = _in_deepspeed(job, f"{name}.enabled"), _argument_of(job, name)
+        if isinstance(value, bool) and on is not None and value != on:
+            return Words(f"deepspeed.{name}.enabled")
+    return Words("")
+
+
+def deepspeed_mismatch_argument(deepspeed_mismatch: str) -> str:
+    """The training argument that it differs from."""
+    key = deepspeed_mismatch.removeprefix("deepspeed.")
+    return Words(f"training.{COMPARED.get(key, key.removesuffix('.enabled'))}")
+
+
+def deepspeed_mismatch_words(
+    job: Job, deepspeed_mismatch: str, deepspeed_mismatch_argument: str
+) -> str:
+    """Both values."""
+    key = deepspeed_mismatch.removeprefix("deepspeed.")
+    name = deepspeed_mismatch_argument.removeprefix("training.")
+    own = job.given.get(deepspeed_mismatch_argument)
+    own = _argument_of(job, name) if key.endswith(".enabled") else own
+    value = _in_deepspeed(job, key)
+    return Words(f"`{key}` is {_json(value)}, and `{name}` is {_json(own)}")
+
+
+def _in_deepspeed(job: Job, key: str) -> Any:
+    """A value of the DeepSpeed file, ``None`` if it is not there."""
+    first, *inner = key.split(".")
+    value = job.given.get(f"deepspeed.{first}")
+    for name in inner:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None and key == "gradient_accumulation_steps":
+        own = job["deepspeed_file_by"] == "training.deepspeed"
+        return None if own else 1  # DeepSpeedPlugin's, before the Trainer compares
+    return value
+
+
+def _argument_of(job: Job, name: str) -> bool | None:
+    """What the Trainer expects of ``bf16.enabled`` or fp16's; ``None`` if unknown."""
+    own, full = job.given.get(f"training.{name}"), f"training.{name}_full_eval"
+    other = job.given.get("training.fp16")
+    if name == "bf16" and own is None and job.given.get("trl_arguments"):
+        own = None if other else True  # TRL's own default
+    given = f"training.{name}" in job.written or own
+    whole = job.given.get(full) or False
+    if not given or not isinstance(own, bool) or not isinstance(whole, bool):
+        return None
+    return own or whole
+
+
+def _numbers(*values: Any) -> bool:
+    return all(
+        isinstance(each, (int, float)) and not isinstance(each, bool) for each in values
+    )
+
+
+def _json(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
 def not_taken(
     job: Job, rdzv_backend: Any = "static", enable_cpu_affinity: Any = False
 ) -> str:
@@ -461,6 +755,35 @@ def any_length(
         raise Unknown("seq_len")
     rows = 1 if training_padding_free else int(micro_batch)
     return rows * int(training_pad_to_multiple_of or 1) % 16 != 0
+
+
+def float8_any_length(
+    precision: str,
+    torchao: bool,
+    any_length: bool,
+    fp8_config_pad_inner_dim: Any = False,
+) -> bool:
+    """Whether torchao's linears get any number of tokens, and do not pad them.
+
+    ``pad_inner_dim`` pads the dimension over which a GEMM sums: of the weight
+    gradient's, the tokens. Accelerate has it on since 1.13, and off before.
+    """
+    return (
+        precision == "fp8"
+        and torchao
+        and not _is_true(fp8_config_pad_inner_dim)
+        and any_length
+    )
+
+
+def length_help(trainer_version: str) -> str:
+    """What to do against it, in words."""
+    new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 13)
+    padded = "leave `pad_inner_dim` on" if new else "use Accelerate 1.13 or later"
+    why = "" if new else ", which pads them in each GEMM"
+    return Words(
+        f"set `pad_to_multiple_of: 16` in the training arguments, or {padded}{why}"
+    )
 
 
 def fp8_leaves_odd_sizes() -> bool:

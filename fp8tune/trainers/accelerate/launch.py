@@ -94,7 +94,9 @@ class Launch:
         self, schema: Schema, raw: dict[str, Any], command: dict[str, Any] | None
     ) -> None:
         self.schema = schema
-        self.raw = raw | (command or {})
+        options = command or {}
+        self.fp8 = {k: v for k, v in options.items() if k.startswith("fp8_")}
+        self.raw = raw | {k: v for k, v in options.items() if k not in self.fp8}
         self.command_is_known = command is not None
         known = arguments(schema)
         self.arguments: dict[str, Any] = {k: v for k, (_, v) in known.items()} | KEPT
@@ -163,6 +165,10 @@ class Launch:
                 if name != "config_file":
                     self.arguments[name] = value
                     self.places[name] = (table, key)
+        for name, value in self.fp8.items():
+            table, _, key = arguments(self.schema)[name][0].partition(".")
+            self.arguments[name] = value
+            self.places[name] = (table, key)
 
     def gpus(self) -> None:
         """Check the GPUs of this machine."""

@@ -58,6 +58,9 @@ FALSE_WORDS = ("false", "no", "off", "0", "none")
 SWITCHES = ("bf16", "fp16", "torch_compile", "gradient_checkpointing", "use_cpu")
 """Training arguments of which text is true, whatever it says."""
 
+FP8_ARGUMENTS = ("fp8", "fp8_backend", "fp8_config", "mixed_precision")
+"""Keys by which other trainers and launch files ask for FP8."""
+
 
 class Loader:
     """Loads the files of one release."""
@@ -100,7 +103,8 @@ class _Run(Loading):
             self.sagemaker(raw)
             return
         known = {*self.schema.top_keys, *self.schema.sections}.difference(OTHER_FILES)
-        self.written |= {dotted((key,)) for key in (*raw, *(self.command or ()))}
+        options = [k for k in self.command or () if not k.startswith("fp8_")]
+        self.written |= {dotted((key,)) for key in (*raw, *options)}
         unknown = [key for key in raw if key not in known]
         for key in unknown:
             self.unknown((key,))
@@ -196,6 +200,11 @@ class _Run(Loading):
             "mixed_precision"
         )
         self.values["mixed_precision"] = str(precision or "no").lower()
+        own = raw.get("mixed_precision", "fp16" if raw.get("fp16") else None)
+        options = self.command or {}
+        self.values["precision_in_file"] = own is not None and (
+            not options.get("mixed_precision")
+        )
         for name, (key, _) in arguments(self.schema).items():
             self.values[key] = launch.arguments[name]
             if name in launch.places:
@@ -208,7 +217,9 @@ class _Run(Loading):
         """Load training arguments or a DeepSpeed file; other keys are the script's."""
         self.values[name] = True
         if name == "training":
+            self.values["arguments_known"] = True
             self.values["trl_arguments"] = not trl_keys().isdisjoint(raw)
+            self.fp8_arguments(raw)
         for key, spec in self.schema.classes[self.schema.section_class(name)].items():
             value = raw.get(key, spec.default)
             self.values[f"{name}.{key}"] = value
@@ -218,6 +229,13 @@ class _Run(Loading):
             for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
                 if _quoted_false(raw[key]):
                     self.fault("text-read-as-true", (name, key), value=raw[key])
+
+    def fp8_arguments(self, raw: dict[str, Any]) -> None:
+        """Note keys that ask for FP8; neither transformers nor TRL has one."""
+        for key in filter(raw.__contains__, FP8_ARGUMENTS):
+            value = raw[key]
+            if value and (key != "mixed_precision" or str(value).lower() == "fp8"):
+                self.fault("fp8-argument", ("training", key), value=value)
 
 
 def _quoted_false(value: Any) -> bool:

@@ -25,6 +25,8 @@ def _number(value: Any) -> Any:
     """A batch size; ``None`` if it is left out. Unknown where it is no number."""
     if value is None:
         return None
+    if value == AUTO:
+        raise Unknown("auto")
     if not isinstance(value, (int, float)) or value <= 0:
         raise Unknown("train_batch_size")
     return value
@@ -130,8 +132,10 @@ def precision(job: Job) -> str:
 
     Unknown where the Trainer fills it in, and with ``torch_autocast``.
     """
-    if job["torch_autocast"] or job["uses_auto"]:
+    if job["torch_autocast"]:
         raise Unknown("precision")
+    if job["uses_auto"]:
+        raise Unknown("auto")
     for name in ("bf16", "bfloat16", "fp16"):
         if job[name] and job[f"{name}.enabled"]:
             return Words(name.replace("bfloat16", "bf16"))

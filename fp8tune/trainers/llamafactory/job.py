@@ -116,9 +116,18 @@ def fp8_all_gather() -> bool:
     return False
 
 
-def fp8_converts_head() -> bool:
-    """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
-    return False
+def fp8_converts_head(
+    fp8_engine: str, vocab_size: int = 0, hidden_size: int = 0
+) -> bool:
+    """Whether the output head runs in FP8.
+
+    Of torchao's linears Accelerate leaves the first and the last as they are;
+    Transformer Engine gets all whose sizes 16 divides.
+    """
+    if fp8_engine != "te":
+        return False
+    sizes = known("vocab_size", vocab_size or None), hidden_size
+    return not any(size % 16 for size in sizes)
 
 
 def ac(disable_gradient_checkpointing: Any, gradient_checkpointing: Any) -> str:
@@ -133,6 +142,35 @@ def compile(  # noqa: A001
     """Whether the model is compiled; a backend or mode turns it on too."""
     chosen = (torch_compile_backend, torch_compile_mode)
     return bool(torch_compile) or any(each is not None for each in chosen)
+
+
+def float8_any_length(
+    fp8_on: bool,
+    fp8_engine: str,
+    stage: Any,
+    per_device_train_batch_size: Any,
+    packing: Any,
+    neat_packing: Any,
+) -> bool:
+    """Whether torchao's linears get any number of tokens, and do not pad them.
+
+    The collator of sft pads each sample to a multiple of 8; pt has none, and packs
+    unless the file says no (train/sft/workflow.py, train/pt/workflow.py).
+    """
+    if not fp8_on or fp8_engine != "torchao" or packing or neat_packing:
+        return False
+    if stage == "pt" and packing is None:
+        return False
+    padded = 8 if stage == "sft" else 1
+    return int(per_device_train_batch_size) * padded % 16 != 0
+
+
+def length_help(stage: Any) -> str:
+    """What to do against it, in words."""
+    batch = "an even `per_device_train_batch_size`"
+    return Words(
+        f"use {batch}" if stage == "sft" else "leave `packing` out: pt packs then"
+    )
 
 
 def fp8_leaves_odd_sizes() -> bool:

@@ -49,6 +49,186 @@ def test_precision(job, text, precision):
     assert job(text).find("precision") == precision
 
 
+TE = FILE.format("MULTI_GPU", "fp8", "{backend: TE, margin: 2}")
+
+
+@each(
+    ("text", "precision", "read"),
+    [
+        (TE + "training: {bf16: false}\n", "fp8", True),
+        (TE + "training: {bf16: true}\n", "fp8", False),  # its options are lost
+        (TE + "training: {packing: true}\n", "fp8", False),
+        (
+            TE.replace("MULTI_GPU", "FSDP") + FSDP2 + "training: {bf16: true}\n",
+            "bf16",
+            False,
+        ),
+        (
+            TE.replace("MULTI_GPU", "DEEPSPEED") + "training: {bf16: true}\n",
+            None,
+            False,
+        ),
+    ],
+)
+def test_transformer_engine_stays_on_without_its_options(job, text, precision, read):
+    """Accelerate's own switch is off, and the backend still comes from the launcher."""
+    found = job(text)
+    assert (found.find("precision"), found["te_options_read"]) == (precision, read)
+
+
+@each(
+    ("text", "head", "apart"),
+    [
+        (TE + "training: {model_name_or_path: Qwen/Qwen2.5-0.5B}\n", True, True),
+        (TE + "training: {model_name_or_path: Qwen/Qwen2.5-7B}\n", True, False),
+        (DDP + "training: {model_name_or_path: Qwen/Qwen2.5-0.5B}\n", False, False),
+    ],
+)
+def test_the_head_of_transformer_engine(job, text, head, apart):
+    """It is converted, and one that was tied is not trained."""
+    found = job(text)
+    assert (found["fp8_converts_head"], found["te_head_apart"]) == (head, apart)
+
+
+NO_BACKEND = FILE.format("MULTI_GPU", "fp8", "{}")
+
+
+@each(
+    ("text", "transformers", "outcome"),
+    [
+        (NO_BACKEND, "", "open"),
+        (NO_BACKEND + "training: {bf16: false}\n", "", "either"),
+        (NO_BACKEND + "training: {bf16: false}\n", "4.57.6", "fp16"),
+        (NO_BACKEND + "training: {bf16: false}\n", "5.23.0", "ends"),
+        (NO_BACKEND + "training: {bf16: true}\n", "5.23.0", ""),  # FP8 is off
+        (DDP, "", "ends"),
+        (DDP + "training: {bf16: false}\n", "4.57.6", "ends"),
+        (TE + "training: {bf16: true}\n", "", "ends"),
+        (TE.replace("MULTI_GPU", "FSDP") + FSDP2, "", ""),
+        (NO_BACKEND.replace("fp8", "bf16", 1), "", ""),
+    ],
+)
+def test_fp8_on_a_gpu_without_it(load, text, transformers, outcome):
+    loaded = load(text)
+    if transformers:
+        loaded.values["transformers_release"] = transformers
+    job = trainer("accelerate==1.15.0").job(loaded, Target("a100"))
+    assert job["fp8_without_units"] == outcome
+
+
+DEEPSPEED = "distributed_type: DEEPSPEED\nnum_processes: 8\n"
+OWN = "deepspeed_config: {deepspeed_config_file: ds.json"
+ZERO = "deepspeed: {zero_optimization: {stage: 2}"
+NAMED = "training: {deepspeed: ds.json}\n"
+
+
+@each(
+    ("text", "key", "without_zero"),
+    [
+        (DEEPSPEED + OWN + "}\n", "", False),  # the file is not known
+        (DEEPSPEED + OWN + "}\n" + ZERO + "}\n", "", False),
+        (DEEPSPEED + OWN + ", zero3_init_flag: true}\n", "", False),
+        (DEEPSPEED + OWN + "}\ndeepspeed: {bf16: {enabled: true}}\n", "", True),
+        (
+            DEEPSPEED + OWN + ", zero_stage: null}\n",
+            "deepspeed_config.zero_stage",
+            False,
+        ),
+        (DEEPSPEED + OWN + "}\nmixed_precision: 'no'\n", "mixed_precision", False),
+        (DEEPSPEED + OWN + "}\nmixed_precision: null\n", "", False),
+        (DEEPSPEED + OWN + "}\nfp16: true\n", "mixed_precision", False),
+        (
+            DEEPSPEED + "deepspeed_config: {zero_stage: 2}\n" + NAMED,
+            "deepspeed_config.zero_stage",
+            False,
+        ),
+        (DEEPSPEED + "deepspeed_config: {zero_stage: 2}\n", "", False),
+        (FILE.format("MULTI_GPU", "bf16", "{}") + NAMED, "", False),
+        (NAMED + "deepspeed: {bf16: {enabled: true}}\n", "", True),
+    ],
+)
+def test_a_deepspeed_file_and_the_launch_file(job, text, key, without_zero):
+    found = job(text)
+    beside = found.find("key_beside_deepspeed_file") or ""
+    assert (beside, found["deepspeed_file_without_zero"]) == (key, without_zero)
+
+
+def test_a_precision_of_the_command_may_stand_beside_a_deepspeed_file(load):
+    loaded = load(DEEPSPEED + OWN + "}\n", command="--mixed_precision bf16")
+    job = trainer("accelerate==1.15.0").job(loaded, Target())
+    assert job["key_beside_deepspeed_file"] == ""
+
+
+@each(
+    ("arguments", "file", "words"),
+    [
+        (
+            "per_device_train_batch_size: 1",
+            "train_micro_batch_size_per_gpu: 4",
+            "`train_micro_batch_size_per_gpu` is 4, and "
+            "`per_device_train_batch_size` is 1",
+        ),
+        ("per_device_train_batch_size: 1", "train_micro_batch_size_per_gpu: auto", ""),
+        ("bf16: true", "train_micro_batch_size_per_gpu: 4", ""),  # a script's default
+        (
+            "per_device_train_batch_size: 1, auto_find_batch_size: true",
+            "train_micro_batch_size_per_gpu: 4",
+            "",
+        ),
+        (
+            "learning_rate: 0.1",
+            "optimizer: {params: {lr: 0.2}}",
+            "`optimizer.params.lr` is 0.2, and `learning_rate` is 0.1",
+        ),
+        ("learning_rate: '0.1'", "optimizer: {params: {lr: 0.2}}", ""),
+        (
+            "packing: true",  # TRL turns bf16 on
+            "bf16: {enabled: false}",
+            "`bf16.enabled` is false, and `bf16` is true",
+        ),
+        ("output_dir: out", "bf16: {enabled: true}", ""),  # or TRL's
+        ("bf16: false, bf16_full_eval: true", "bf16: {enabled: true}", ""),
+        (
+            "fp16: false",
+            "fp16: {enabled: true}",
+            "`fp16.enabled` is true, and `fp16` is false",
+        ),
+    ],
+)
+def test_a_deepspeed_file_and_the_training_arguments(job, arguments, file, words):
+    text = f"training: {{{arguments}, deepspeed: ds.json}}\n{ZERO}, {file}}}\n"
+    found = job(text)
+    differs = found["deepspeed_mismatch"]
+    assert (found["deepspeed_mismatch_words"] if differs else "") == words
+
+
+def test_accelerate_accumulates_nothing_where_its_file_says_nothing(job):
+    """It writes 1 into the launch file's own one, and the Trainer compares."""
+    arguments = "training: {gradient_accumulation_steps: 2%s}\n"
+    launched = DEEPSPEED + OWN + "}\n" + arguments % "" + ZERO + "}\n"
+    named = arguments % ", deepspeed: ds.json" + ZERO + "}\n"
+    found = [job(text)["deepspeed_mismatch"] for text in (launched, named)]
+    assert found == ["deepspeed.gradient_accumulation_steps", ""]
+
+
+TRL = "training: {bf16: false, packing: false, per_device_train_batch_size: %s}\n"
+
+
+@each(
+    ("version", "table", "batch", "any_length"),
+    [
+        ("1.12.0", "{backend: AO}", 1, True),
+        ("1.12.0", "{backend: AO}", 16, False),
+        ("1.13.0", "{backend: AO}", 1, False),  # pads by default
+        ("1.13.0", "{backend: AO, pad_inner_dim: false}", 1, True),
+        ("1.12.0", "{backend: TE}", 1, False),  # has a rule of its own
+    ],
+)
+def test_torchao_pads_the_tokens_since_1_13(job, version, table, batch, any_length):
+    text = FILE.format("MULTI_GPU", "fp8", table) + TRL % batch
+    assert job(text, version)["float8_any_length"] == any_length
+
+
 def test_fields_of_a_run(job):
     found = job(
         FILE.format("FSDP", "fp8", "{backend: AO}")

@@ -88,10 +88,33 @@ def test_options_of_the_command(load, words, text, faults, processes):
 
 
 @each(
+    ("words", "values"),
+    [
+        ("--fp8_backend te", {"backend": "te"}),
+        ("--fp8_backend=ao --fp8-margin 2", {"backend": "ao", "margin": 2}),
+        ("--fp8_pad_inner_dim 0 --fp8_format E4M3 t.py", {"pad_inner_dim": "0"}),
+        ("--fp8_use_autocast_during_eval t.py", {"use_autocast_during_eval": True}),
+        (
+            "--fp8_override_linear_precision true,no,0",
+            {"override_linear_precision": [True, False, False]},
+        ),
+    ],
+)
+def test_options_of_fp8(load, words, values):
+    """They go before the file's, and a finding points at the word."""
+    loaded = load(FILE + "fp8_config: {backend: AO, margin: 1}\n", command=words)
+    for name, value in values.items():
+        assert loaded.values[f"fp8_config.{name}"] == value
+        assert loaded.argument(("fp8_config", name)).text.startswith("--fp8")
+
+
+@each(
     ("words", "error"),
     [
         ("--num_processes _", "`--num_processes _` is not a number"),
         ("--use_fsdp", "fp8tune does not follow `--use_fsdp`"),
+        ("--fp8_backend AO", "`accelerate launch` does not take `--fp8_backend AO`"),
+        ("--fp8_margin x", "`--fp8_margin x` is not a number"),
     ],
 )
 def test_options_that_are_not_followed(load, words, error):

@@ -34,7 +34,8 @@ def test_a_prefix_makes_no_difference(load, key):
 
 def test_of_a_file_that_is_not_known_nothing_has_a_value(load):
     values = load("training:\n  bf16: true\n").values
-    assert {name.partition(".")[0] for name in values} == {"training", "trl_arguments"}
+    names = {"training", "trl_arguments", "arguments_known"}
+    assert {name.partition(".")[0] for name in values} == names
     assert not any(name.startswith("training") for name in load(FILE).values)
 
 
@@ -46,6 +47,9 @@ def test_of_a_file_that_is_not_known_nothing_has_a_value(load):
         ("bf16: false", []),
         ('torch_compile: "no"', ["text-read-as-true"]),
         ("anything: of the script", []),
+        ("fp8: true", ["fp8-argument"]),
+        ("mixed_precision: fp8", ["fp8-argument"]),
+        ("mixed_precision: bf16", []),
     ],
 )
 def test_text_in_training_arguments(load, arguments, faults):

@@ -104,6 +104,14 @@ def test_fields_of_the_job(text, fields, tmp_path):
     assert tuple(job.find(name) for name in names) == fields
 
 
+def test_auto_is_for_other_programs():
+    """What it becomes without them is no finding, and the summary says so."""
+    text = f'{{{AUTO}, "bf16": {{"enabled": "auto"}}}}'
+    rules = Rules(read_builtin(), {})
+    report = check("ds.json", text.encode(), rules, Target("h100", 8))
+    assert (report.diagnostics, {*report.unjudged.values()}) == ([], {"auto"})
+
+
 @each("mark", ["#", "//"])
 def test_comments_of_hjson(mark):
     """``#`` and ``//`` begin ignore comments, and the header comment."""
