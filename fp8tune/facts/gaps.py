@@ -122,6 +122,8 @@ GAPS = {
     "because no published run shows their communication",
     "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
     "rowwise_with_gw_hp",
+    "fp8_backend": "FP8 of a backend that the file does not name: set `backend: AO` or "
+    "`backend: TE` in `fp8_config`",
     "precision.backend": "FP8 of a backend that the file does not name, of MS-AMP, or "
     "of Transformer Engine where the training arguments force bf16",
     "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
@@ -173,6 +175,11 @@ def _gap(name: str) -> str:
         field, _, value = name.removeprefix(FEW).partition("=")
         return f"`{field}` is {value} here, and it is at least 1 in a run"
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
+
+
+def unmeasured(recipe: str) -> str:
+    """The gap of an FP8 recipe of whose speed nothing is published."""
+    return "speed.te" if recipe == "delayed" else "speed.recipe"
 
 
 def why(missing: dict[str, str], fact: str, gpu: str) -> str:

@@ -74,6 +74,17 @@ def fp8_set_up_only(job: Job) -> bool:
     return bool(mine) and "fp8.enabled" not in mine
 
 
+ADAPTERS = ("peft", "quantization", "freeze_config")
+"""Sections that freeze or quantize weights."""
+
+
+def whole_model(job: Job) -> bool:
+    """True unless the model gets adapters, is quantized, or parts of it are frozen."""
+    if any(section in job.written for section in ADAPTERS):
+        raise Unknown("model.adapter")
+    return True
+
+
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
     """Whether the file says how batches are put together."""
     return dataloader_collate_fn

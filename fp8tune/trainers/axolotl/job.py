@@ -88,14 +88,15 @@ def precision(fp8_on: bool, other_precision: str) -> str:
 
 def fp8_recipe(job: Job) -> str:
     """Recipe of torchao: tensorwise unless ``fp8_config`` says another."""
-    if not job["fp8_on"]:
+    if job["precision"] != "fp8":
         return ""
     return Words(job.find("fp8_config.recipe") or "tensorwise")
 
 
 def fp8_all_gather(job: Job) -> bool:
     """Whether FSDP2 gathers weights in FP8."""
-    return bool(job["fp8_on"] and job["fp8_enable_fsdp_float8_all_gather"])
+    fp8 = job["precision"] == "fp8"
+    return bool(fp8 and job["fp8_enable_fsdp_float8_all_gather"])
 
 
 def fp8_converts_head() -> bool:
@@ -168,11 +169,10 @@ def fp8_tokens_vary() -> bool:
 OFF: tuple[Any, ...] = (None, False, "", [], {})
 """What a key that is off holds."""
 
+ADAPTERS = ("adapter", "load_in_4bit", "load_in_8bit", "unfrozen_parameters")
+"""Keys that train a part of the model, or quantize its weights."""
+
 PLAIN = {
-    "adapter": "model.adapter",
-    "load_in_4bit": "model.adapter",
-    "load_in_8bit": "model.adapter",
-    "unfrozen_parameters": "model.adapter",
     "rl": "model.other",
     "reward_model": "model.other",
     "process_reward_model": "model.other",
@@ -207,8 +207,15 @@ FSDP_PLAIN = {
 """The values of FSDP's keys with which its memory is known."""
 
 
-def covered(job: Job) -> bool:
-    """True unless something is on that no estimate covers."""
+def whole_model(job: Job) -> bool:
+    """True unless the model gets adapters, is quantized, or parts of it are frozen."""
+    if any(job.find(key) not in OFF for key in ADAPTERS):
+        raise Unknown("model.adapter")
+    return True
+
+
+def covered(job: Job, whole_model: bool) -> bool:
+    """True unless something else is on that no estimate covers."""
     for key, gap in PLAIN.items():
         if job.find(key) not in OFF:
             raise Unknown(gap)
@@ -217,7 +224,7 @@ def covered(job: Job) -> bool:
     for key, (values, gap) in FSDP_PLAIN.items() if job["fsdp_asked"] else ():
         if job.find(f"fsdp_config.{key}") not in values:
             raise Unknown(gap)
-    return True
+    return whole_model
 
 
 def parallel(fsdp_asked: bool, fsdp2: bool) -> str:
