@@ -106,7 +106,7 @@ def fp8_recipe(precision: str, fp8_engine: str) -> str:
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
-def te_recipe(precision: str, fp8_engine: str) -> str:
+def te_recipe(fp8_engine: str, precision: str) -> str:
     """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
     return Words("delayed" if precision == "fp8" and fp8_engine == "te" else "")
 
