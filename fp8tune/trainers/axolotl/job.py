@@ -26,6 +26,17 @@ def is_run() -> bool:
     return True
 
 
+def torch_release() -> str:
+    """Release of torch; unknown if no file beside the config pins it."""
+    raise Unknown("torch")
+
+
+def torch_before_2_11(torch_release: str) -> bool:
+    """Whether torch is older than 2.11."""
+    first, second = torch_release.split(".")[:2]
+    return (int(first), int(second)) < (2, 11)
+
+
 def preference_trainer(
     rl: Any,
     reward_model: Any,
@@ -102,6 +113,21 @@ def fp8_all_gather(job: Job) -> bool:
 def fp8_converts_head() -> bool:
     """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
     return False
+
+
+DDP = {
+    "ddp_bucket_cap_mb": 25,
+    "ddp_broadcast_buffers": True,
+    "ddp_find_unused_parameters": False,
+}
+"""Settings that the Trainer hands to DDP, and DDP's own defaults."""
+
+
+def ddp_setting(job: Job) -> str:
+    """The first setting of DDP in the file that differs from DDP's default."""
+    given = ((key, job.find(key)) for key in DDP if key in job.written)
+    other = (key for key, value in given if value not in (None, DDP[key]))
+    return Words(next(other, ""))
 
 
 def grad_accum(
