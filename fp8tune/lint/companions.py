@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats import TITLES, parse
@@ -106,6 +107,23 @@ def _places(about: PartAbout, found: dict[str, Part]) -> Iterator[str]:
         value = part and _value(part.document.values, name)
         if part and isinstance(value, str) and 0 < len(value) <= MAX_NAME:
             yield from _above(part.path, os.path.join(value, about.file))
+
+
+def of_others(
+    path: str, values: dict[str, Any], known: Trainer
+) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the files of other trainers that a config names, where they are found.
+
+    Each with the other trainer's name, its path and its bytes.
+    """
+    for name, keys in known.about.named.items():
+        given = (_value(values, key) for key in keys)
+        texts = (v for v in given if isinstance(v, str) and 0 < len(v) <= MAX_NAME)
+        places = (place for text in texts for place in _above(path, text))
+        place = next(filter(os.path.isfile, places), "")
+        if place:
+            with suppress(CannotRead):
+                yield name, place, read(place)
 
 
 def not_read(known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats import TITLES, format_of, parse
-from fp8tune.formats.document import ConfigDocument, InvalidText
+from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.job import Job, Prose, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
@@ -96,7 +96,22 @@ def check(
         from fp8tune.lint.split import split
 
         report = split(report, files)
+    named = _of_others(path, document, known, rules, target)
+    report = report._replace(beside=(*report.beside, *named))
     return _with_owner(report, alone, known) if any(names) else report
+
+
+def _of_others(
+    path: str, document: ConfigDocument, known: Trainer, rules: Rules, target: Target
+) -> Iterator[Report]:
+    """Yield the reports of files that a config names and another trainer reads."""
+    if not known.about.named:
+        return
+    from fp8tune.lint.companions import of_others
+
+    for name, place, data in of_others(path, document.values, known):
+        with suppress(Unreadable):
+            yield check(place, data, rules, target, only=name)
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:

@@ -180,3 +180,47 @@ def test_other_commands_take_the_other_file_too(words, project, fp8tune):
         )
     )
     assert joined == said.replace("said.yaml", "launch.yaml") != alone
+
+
+AXOLOTL = """\
+base_model: NousResearch/Meta-Llama-3-8B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 4096
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+learning_rate: 0.0002
+deepspeed: ds.json
+"""
+LLAMA_FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+dataset: alpaca_en_demo
+cutoff_len: 4096
+deepspeed: ds.json
+"""
+DEEPSPEED = """\
+distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_processes: 8
+deepspeed_config:
+  deepspeed_config_file: ds.json
+"""
+
+
+@pytest.mark.parametrize("config", [AXOLOTL, LLAMA_FACTORY, DEEPSPEED])
+def test_a_deepspeed_file_is_checked_where_a_config_names_it(config, project, fp8tune):
+    """Its findings stand in it once, whether or not it is named too."""
+    text = '{"bf16": {"enable": true},\n "fp8": {"enabled": true},\n'
+    text += ' "train_micro_batch_size_per_gpu": "auto"}\n'
+    project({"run/a.yaml": config, "ds.json": text})
+    for files in (["run/a.yaml"], ["run/a.yaml", "ds.json"]):
+        found = json.loads(fp8tune("lint", *files, "--output-format", "json").out)
+        assert [
+            (one["path"], one["line"], one["rule"])
+            for one in found["diagnostics"]
+            if one["category"] != "hygiene"
+        ] == [
+            ("ds.json", 1, "unknown-key"),
+            ("ds.json", 2, "fp8-table-of-deepspeed"),
+        ]
