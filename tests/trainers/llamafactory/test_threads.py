@@ -28,9 +28,7 @@ overwrite_output_dir: true
 
 def test_llama_factory_9500(found):
     assert found(SILENT_BF16, "0.9.4") == {"fp8-never-read": "fp8"}
-    assert found(SILENT_BF16) == {
-        "fp8-lost-on-transformers-5": "fp8"
-    }
+    assert found(SILENT_BF16) == {"fp8-lost-on-transformers-5": "fp8"}
     assert found(SILENT_BF16.replace("te\n", "torchao\n", 1)) == found(SILENT_BF16)
 
 
