@@ -96,8 +96,8 @@ def check(
         from fp8tune.lint.split import split
 
         report = split(report, files)
-    named = _of_others(path, document, known, rules, target)
-    report = report._replace(beside=(*report.beside, *named))
+    theirs = _of_others(path, document, known, rules, target)
+    report = report._replace(beside=(*report.beside, *theirs))
     return _with_owner(report, alone, known) if any(names) else report
 
 
