@@ -11,6 +11,7 @@ import math
 import os.path
 from functools import cache
 
+from fp8tune.facts.gaps import unmeasured
 from fp8tune.job import Unknown
 
 SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
@@ -80,7 +81,7 @@ def speedup(recipe: str, m: int, k: int, n: int) -> float:
     if recipe == "rowwise":
         return rowwise(m, k, n)
     if recipe not in ("", "tensorwise"):
-        raise Unknown("speed.recipe")
+        raise Unknown(unmeasured(recipe))
     return tensorwise(m, k, n)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.facts.gaps import unmeasured
 from fp8tune.facts.on_gpu import SWITCHED, is_hopper, seconds_on
 from fp8tune.job import Job, Unknown
 
@@ -116,7 +117,7 @@ def fp8_seconds(
     fp8 = job.with_values({"precision": "fp8"})
     recipe = fp8["fp8_recipe"]
     if recipe not in ("tensorwise", "rowwise"):
-        raise Unknown("speed.recipe")
+        raise Unknown(unmeasured(recipe))
     gather = bool(fp8["fp8_all_gather"]) if speed_step.shards > 1 else True
     return seconds_on(gpu, speed_step, recipe, gather=gather)
 

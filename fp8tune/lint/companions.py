@@ -32,13 +32,13 @@ MAX_NAME = 1000
 class Apart(NamedTuple):
     """A file of the job that is a config of another trainer, and is checked as such.
 
-    ``title`` is that trainer's; ``joined`` says that it is read as a part of the job
-    too.
+    ``title`` is that trainer's. ``only`` is its name where the job says it, which then
+    reads the file too; empty where the file's own keys say it.
     """
 
     path: str
     title: str
-    joined: bool
+    only: str = ""
 
 
 class Job(NamedTuple):
@@ -79,8 +79,10 @@ def whole(
         start = document.text.index(word)
         problem = f"{word}: {reason}", (start, start + len(word))
         directive = directive._replace(problems=(*directive.problems, problem))
-    asked = [part for part in parts[1:] if part.path in others]
-    apart = tuple(_of_others(asked, known, only))
+    apart = (
+        *_of_others(parts[1:], known, only),
+        *_named_by_keys(path, document, known),
+    )
     own = [part for part in parts if part.section is not None]
     alone = len(own) == 1 and own[0].section == ""
     files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
@@ -161,12 +163,23 @@ def _owner(document: ConfigDocument, only: str) -> str:
 def _of_others(files: Iterable[_File], known: Trainer, only: str) -> Iterator[Apart]:
     """Yield the files that are configs of other trainers."""
     for section, path, document in files:
-        part = known.about.parts.get(section or "")
-        owner = part.trainer if part else ""
         if section is None:
-            owner = _owner(document, only)
-        if owner:
-            yield Apart(path, trainers()[owner].title, section is not None)
+            yield Apart(path, trainers()[_owner(document, only)].title)
+        elif section and (owner := known.about.parts[section].trainer):
+            yield Apart(path, trainers()[owner].title, owner)
+
+
+def _named_by_keys(
+    path: str, document: ConfigDocument, known: Trainer
+) -> Iterator[Apart]:
+    """Yield the files of other trainers that a config's keys name, where they are."""
+    for name, keys in known.about.named.items():
+        given = (_value(document.values, key) for key in keys)
+        texts = (v for v in given if isinstance(v, str) and 0 < len(v) <= MAX_NAME)
+        places = (place for text in texts for place in _above(path, text))
+        place = next(filter(os.path.isfile, places), "")
+        if place:
+            yield Apart(place, trainers()[name].title, name)
 
 
 def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def read_config(
 
         found = whole(path, document, directive, known, beside, whose)
         for other in found.apart:
-            if not other.joined and other.path in beside:
+            if not other.only and other.path in beside:
                 reason = f"a config of {other.title}, which is read alone"
                 raise NotAConfig(f"--with {other.path}: {reason}")
         document, directive = found.files or document, found.directive

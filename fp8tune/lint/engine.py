@@ -11,11 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats import TITLES, format_of, parse
-from fp8tune.formats.document import ConfigDocument, InvalidText, Path, Unresolved
+from fp8tune.formats.document import (
+    ConfigDocument,
+    InvalidText,
+    Path,
+    Unreadable,
+    Unresolved,
+)
 from fp8tune.job import Job, Prose, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
-from fp8tune.lint.discover import read
+from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.mark import speaks
 from fp8tune.lint.places import Places, marked
 from fp8tune.lint.rule_parts import At
@@ -85,7 +91,7 @@ def check(
     alone, files = document, None
     apart: tuple[Apart, ...] = ()
     beside = beside if explicit or known.about.parts else ()
-    if known.about.parts or directive.beside or beside:
+    if any((known.about.parts, known.about.named, directive.beside, beside)):
         from fp8tune.lint.companions import whole
 
         files, directive, apart = whole(path, alone, directive, known, beside, only)
@@ -110,9 +116,10 @@ def _with_others(
 ) -> Report:
     """Add the reports on files of the job that are configs of other trainers."""
     reports, notes = [], []
-    for path, title, joined in apart:
-        reports.append(check(path, read(path), rules, target))
-        if not joined:
+    for path, title, only in apart:
+        with suppress(CannotRead, Unreadable):
+            reports.append(check(path, read(path), rules, target, only=only))
+        if not only:
             what = f"a config of {title} and is checked as one, not together with"
             notes.append(f"{path} is {what} {report.path}")
     beside = (*report.beside, *reports)

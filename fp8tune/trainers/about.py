@@ -105,6 +105,7 @@ class About:
     ``missing`` are names that a user can give, and what to say where one is needed.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
+    ``named`` has the keys that name a file of another trainer, by that trainer's name.
     ``distribution`` is the trainer's own package, whose release is its version.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
@@ -140,6 +141,7 @@ class About:
         self.missing: dict[str, str] = data.get("missing", {})
         self.phases: dict[str, Any] = data.get("phases", {})
         parts: dict[str, dict[str, Any]] = data.get("part", {})
+        self.named: dict[str, list[str]] = data.get("named", {})
         self.parts = {name: PartAbout(part) for name, part in parts.items()}
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]

@@ -97,12 +97,13 @@ def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
 
 def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     launch = (
-        "distributed_type: DEEPSPEED\nmixed_precision: fp8\nnum_processes: 8\n"
+        "distributed_type: DEEPSPEED\nnum_processes: 8\n"
         "deepspeed_config:\n  deepspeed_config_file: ds/zero.json\n"
     )
     files = {
         "runs/a/launch.yaml": launch,
-        "ds/zero.json": "{train_batch_size: 8  # in all\n fp16: {enabled: true}}\n",
+        "ds/zero.json": "{train_batch_size: 8  # in all\n fp16: {enabled: true}, "
+        "zero_optimization: {stage: 2}}\n",
     }
     root = project(files)
     assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
@@ -111,7 +112,7 @@ def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     (root / "ds/zero.json").unlink()
     ended = fp8tune("lint", "runs/a/launch.yaml", "--output-format", "concise")
     assert ended.code == 0
-    assert ended.out.startswith("runs/a/launch.yaml:5:26: note[named-file-not-checked]")
+    assert ended.out.startswith("runs/a/launch.yaml:4:26: note[named-file-not-checked]")
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,11 @@ def test_other_commands_take_no_config_of_another_trainer(project, fp8tune):
 
 
 def test_a_warning_in_the_other_file_fails_the_run_too(project, fp8tune):
-    project({"launch.yaml": LAUNCH, "lf.yaml": LLAMA_FACTORY})
-    arguments = ("launch.yaml", "--with", "lf.yaml", "--select", "fp8-in-another-stage")
+    other = LLAMA_FACTORY.replace("stage: dpo", "stage: sft").replace("fp8: true", "")
+    other += "fp8_enable_fsdp_float8_all_gather: true\n"
+    project({"launch.yaml": LAUNCH, "lf.yaml": other})
+    rule = "fp8-all-gather-not-read"
+    arguments = ("launch.yaml", "--with", "lf.yaml", "--select", rule)
     codes = [fp8tune("lint", *arguments, "--fail-on", x).code for x in LEVELS]
     assert codes == [0, 1]
 
@@ -248,3 +252,47 @@ def test_other_commands_take_the_other_file_too(words, project, fp8tune):
         )
     )
     assert joined == said.replace("said.yaml", "launch.yaml") != alone
+
+
+AXOLOTL = """\
+base_model: NousResearch/Meta-Llama-3-8B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 4096
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+learning_rate: 0.0002
+deepspeed: ds.json
+"""
+SUPERVISED = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+dataset: alpaca_en_demo
+cutoff_len: 4096
+deepspeed: ds.json
+"""
+DEEPSPEED = """\
+distributed_type: DEEPSPEED
+num_processes: 8
+deepspeed_config:
+  deepspeed_config_file: ds.json
+"""
+
+
+@pytest.mark.parametrize("config", [AXOLOTL, SUPERVISED, DEEPSPEED])
+def test_a_deepspeed_file_is_checked_where_a_config_names_it(config, project, fp8tune):
+    """Its findings stand in it once, whether or not it is named too."""
+    text = '{"bf16": {"enable": true},\n "fp8": {"enabled": true},\n'
+    text += ' "zero_optimization": {"stage": 2},\n'
+    text += ' "train_micro_batch_size_per_gpu": "auto"}\n'
+    project({"run/a.yaml": config, "ds.json": text})
+    for files in (["run/a.yaml"], ["run/a.yaml", "ds.json"]):
+        found = json.loads(fp8tune("lint", *files, "--output-format", "json").out)
+        assert [
+            (one["path"], one["line"], one["rule"])
+            for one in found["diagnostics"]
+            if one["category"] != "hygiene"
+        ] == [
+            ("ds.json", 1, "unknown-key"),
+            ("ds.json", 2, "fp8-table-of-deepspeed"),
+        ]

@@ -109,6 +109,33 @@ def test_rejected_and_only_consequences_that_stop_a_run_are_errors(rule):
         assert rule.severity in ("warning", "note")
 
 
+SPOILED = {
+    # FP8 is switched on, and surely no linear computes in it
+    "fp8-converts-nothing",
+    "fp8-filters-skip-every-linear",
+    "fp8-in-another-stage",
+    "fp8-lost-in-preference-training",
+    "fp8-never-read",
+    "fp8-off-by-arguments",
+    "fp8-with-local-layers",
+    "fp8-with-transformers-5",
+    "linears-too-odd-for-blocks",
+    "te-with-fsdp2",
+    # FP8 damages the weights
+    "fp8-drops-biases",
+    "fp8-weights-lost-between-checkpoints",
+    "fp8-weights-lost-in-async-checkpoint",
+    # prime-rl starts another run than the one that is checked
+    "gpus-contradict-deployment",
+}
+
+
+def test_a_run_that_fp8_spoils_is_an_error():
+    """The other silent rules are warnings: the run trains (docs/guides/lint.md)."""
+    silent = [rule for rule in PACK if rule.category == "silent"]
+    assert {rule.name for rule in silent if rule.severity == "error"} == SPOILED
+
+
 @each_rule
 def test_rejected_is_certain(rule):
     assert rule.category != "rejected" or rule.confidence == "certain"

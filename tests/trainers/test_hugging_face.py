@@ -37,9 +37,10 @@ training:
 
 
 def job(text, name="accelerate==1.15.0", gpu="h100", ranks=8):
-    """The job of a config."""
+    """The job of a config, with the newest transformers that keep FP8 on."""
     known = trainer(name)
     loaded = known.load(parse(text.encode(), "x.yaml").values)
+    loaded.values["transformers_release"] = "4.57.6"
     return known.job(loaded, Target(gpu, ranks))
 
 
@@ -176,6 +177,57 @@ def test_what_no_estimate_covers_is_named(name, text, missing):
     with pytest.raises(Unknown) as error:
         _ = job(text, name)["memory.peak_gib"]
     assert error.value.args[0] == missing
+
+
+PEFT = LLAMA.format(mode="MULTI_GPU", precision="fp8", engine="AO", model=QWEN)
+TE = "fp8: true\nfp8_backend: te\n"
+COMPILED = "torch_compile: true\n"
+ADAPTED = [
+    ("accelerate==1.15.0", f"{PEFT}  {COMPILED}", "  use_peft: true\n"),
+    ("axolotl==0.19.0", AXOLOTL, "adapter: qlora\nload_in_4bit: true\n"),
+    (
+        "llamafactory==0.9.5",
+        LLAMA_FACTORY.format(model=QWEN, kind="full")
+        + "fsdp: full_shard auto_wrap\n"
+        + COMPILED,
+        "quantization_bit: 4\n",
+    ),
+]
+
+
+@each(("name", "text", "more"), ADAPTED)
+def test_the_gain_of_fp8_with_adapters_is_unknown(name, text, more):
+    facts = "speed.fp8_gain", "fp8.pays"
+    whole, part = job(text, name), job(text + more, name)
+    with pytest.raises(Unknown) as error:
+        _ = part["speed.fp8_gain"]
+    assert error.value.args[0] == "model.adapter"
+    assert [part.find(fact) for fact in facts] == [None, None]
+    assert None not in [whole.find(fact) for fact in facts]
+
+
+SHARDED = LLAMA_FACTORY.format(model=QWEN, kind="full") + (
+    "fsdp: full_shard auto_wrap\ntorch_compile: true\n"
+)
+BF16 = LLAMA.split("fp8_config:")[0].format(mode="MULTI_GPU", precision="bf16") + (
+    "training:" + LLAMA.split("training:")[1].format(model=QWEN) + f"  {COMPILED}"
+)
+
+
+@each(
+    ("name", "text", "missing"),
+    [
+        ("llamafactory==0.9.5", SHARDED, None),
+        ("axolotl==0.19.0", AXOLOTL.replace("fp8: true\n", ""), None),
+        ("llamafactory==0.9.5", SHARDED + TE, "speed.te"),
+        ("accelerate==1.15.0", BF16, "fp8_backend"),
+    ],
+)
+def test_why_a_gain_is_unknown(name, text, missing):
+    """A bf16 run gets the gain of FP8 as its trainer would run it."""
+    found = job(text, name)
+    assert (found.find("speed.fp8_gain") is None) == bool(missing)
+    assert found.lacking.get("speed.fp8_gain") == missing
 
 
 FSDP2 = LLAMA.format(mode="FSDP", precision="bf16", engine="AO", model=QWEN) + (

@@ -1,9 +1,9 @@
 """The command line ``accelerate launch --config_file CONFIG train.py --bf16 true``.
 
 Options of the launcher go before the values of the file. Those that only say how many
-processes run where, in which precision, and what FP8 is, are followed. Arguments of the script are
-training arguments, if two of them have such names or there is a file of those: they go
-before the values of that file.
+processes run where, in which precision, and what FP8 is, are followed. Arguments of the
+script are training arguments, if two of them have such names or there is a file of
+those: they go before the values of that file.
 
 Source: accelerate 1.15.0, commands/launch.py.
 """

@@ -95,24 +95,31 @@ def fsdp_plain(job: Job, distributed_type: Any) -> bool:
     return True
 
 
-def covered(
-    fsdp_plain: bool,
-    parallelism_config: Any = None,
+def whole_model(
     training_use_peft: Any = None,
     training_load_in_4bit: Any = None,
     training_load_in_8bit: Any = None,
+) -> bool:
+    """True unless the model gets adapters, or its weights are quantized."""
+    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
+        raise Unknown("model.adapter")
+    return True
+
+
+def covered(
+    whole_model: bool,
+    fsdp_plain: bool,
+    parallelism_config: Any = None,
     training_fsdp: Any = None,
     training_deepspeed: Any = None,
     training_use_liger_kernel: Any = None,
 ) -> bool:
     """True unless something else that no estimate covers is on."""
-    if training_use_peft or training_load_in_4bit or training_load_in_8bit:
-        raise Unknown("model.adapter")
     if parallelism_config or training_fsdp or training_deepspeed:
         raise Unknown("memory.parallel")
     if training_use_liger_kernel:
         raise Unknown("logit_bytes.fused")
-    return fsdp_plain
+    return whole_model and fsdp_plain
 
 
 def loaded_bytes(training_dtype: Any = None, training_torch_dtype: Any = None) -> int:

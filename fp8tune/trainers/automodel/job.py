@@ -41,6 +41,19 @@ def float8_linears(fp8_enabled: bool, fp8_skips: tuple[str, ...]) -> bool:
     return fp8_enabled and not all(skipped)
 
 
+def converts_nothing(
+    fp8_enabled: bool, float8_linears: bool, recipe: str, fp8_filter_fqns: Any
+) -> bool:
+    """Whether a list of filters keeps every linear of a text model in bf16."""
+    text = not recipe.endswith("VLM") and not isinstance(fp8_filter_fqns, str)
+    return fp8_enabled and not float8_linears and text
+
+
+def fp8_recomputes(fp8_force_recompute_fp8_weight_in_bwd: Any) -> bool:
+    """Whether the file asks to compute FP8 weights again in the backward pass."""
+    return bool(fp8_force_recompute_fp8_weight_in_bwd)
+
+
 def emulated(fp8_emulate: bool) -> bool:
     """Whether emulation is asked for."""
     return fp8_emulate
@@ -74,6 +87,17 @@ def fp8_set_up_only(job: Job) -> bool:
     return bool(mine) and "fp8.enabled" not in mine
 
 
+ADAPTERS = ("peft", "quantization", "freeze_config")
+"""Sections that freeze or quantize weights."""
+
+
+def whole_model(job: Job) -> bool:
+    """True unless the model gets adapters, is quantized, or parts of it are frozen."""
+    if any(section in job.written for section in ADAPTERS):
+        raise Unknown("model.adapter")
+    return True
+
+
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
     """Whether the file says how batches are put together."""
     return dataloader_collate_fn
@@ -94,11 +118,17 @@ def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:
 
 def precision(
     float8_linears: bool,
+    emulates: bool,
     model_backend_te_fp8: bool = False,
     model_torch_dtype: Any = None,
     distributed_mp_policy: Any = None,
 ) -> str:
-    """Precision of the linears; FSDP2 computes in bf16 unless its policy is given."""
+    """Precision of the linears; FSDP2 computes in bf16 unless its policy is given.
+
+    Unknown with emulation, which needs no GPU with FP8.
+    """
+    if emulates:
+        raise Unknown("precision")
     if float8_linears or model_backend_te_fp8:
         return Words("fp8")
     if distributed_mp_policy is None:

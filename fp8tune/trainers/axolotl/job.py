@@ -26,6 +26,17 @@ def is_run() -> bool:
     return True
 
 
+def torch_release() -> str:
+    """Release of torch; unknown if no file beside the config pins it."""
+    raise Unknown("torch")
+
+
+def torch_before_2_11(torch_release: str) -> bool:
+    """Whether torch is older than 2.11."""
+    first, second = torch_release.split(".")[:2]
+    return (int(first), int(second)) < (2, 11)
+
+
 def preference_trainer(
     rl: Any,
     reward_model: Any,
@@ -88,19 +99,35 @@ def precision(fp8_on: bool, other_precision: str) -> str:
 
 def fp8_recipe(job: Job) -> str:
     """Recipe of torchao: tensorwise unless ``fp8_config`` says another."""
-    if not job["fp8_on"]:
+    if job["precision"] != "fp8":
         return ""
     return Words(job.find("fp8_config.recipe") or "tensorwise")
 
 
 def fp8_all_gather(job: Job) -> bool:
     """Whether FSDP2 gathers weights in FP8."""
-    return bool(job["fp8_on"] and job["fp8_enable_fsdp_float8_all_gather"])
+    fp8 = job["precision"] == "fp8"
+    return bool(fp8 and job["fp8_enable_fsdp_float8_all_gather"])
 
 
 def fp8_converts_head() -> bool:
     """Whether the output head runs in FP8: Accelerate leaves first and last linear."""
     return False
+
+
+DDP = {
+    "ddp_bucket_cap_mb": 25,
+    "ddp_broadcast_buffers": True,
+    "ddp_find_unused_parameters": False,
+}
+"""Settings that the Trainer hands to DDP, and DDP's own defaults."""
+
+
+def ddp_setting(job: Job) -> str:
+    """The first setting of DDP in the file that differs from DDP's default."""
+    given = ((key, job.find(key)) for key in DDP if key in job.written)
+    other = (key for key, value in given if value not in (None, DDP[key]))
+    return Words(next(other, ""))
 
 
 def grad_accum(
@@ -168,11 +195,10 @@ def fp8_tokens_vary() -> bool:
 OFF: tuple[Any, ...] = (None, False, "", [], {})
 """What a key that is off holds."""
 
+ADAPTERS = ("adapter", "load_in_4bit", "load_in_8bit", "unfrozen_parameters")
+"""Keys that train a part of the model, or quantize its weights."""
+
 PLAIN = {
-    "adapter": "model.adapter",
-    "load_in_4bit": "model.adapter",
-    "load_in_8bit": "model.adapter",
-    "unfrozen_parameters": "model.adapter",
     "rl": "model.other",
     "reward_model": "model.other",
     "process_reward_model": "model.other",
@@ -207,8 +233,15 @@ FSDP_PLAIN = {
 """The values of FSDP's keys with which its memory is known."""
 
 
-def covered(job: Job) -> bool:
-    """True unless something is on that no estimate covers."""
+def whole_model(job: Job) -> bool:
+    """True unless the model gets adapters, is quantized, or parts of it are frozen."""
+    if any(job.find(key) not in OFF for key in ADAPTERS):
+        raise Unknown("model.adapter")
+    return True
+
+
+def covered(job: Job, whole_model: bool) -> bool:
+    """True unless something else is on that no estimate covers."""
     for key, gap in PLAIN.items():
         if job.find(key) not in OFF:
             raise Unknown(gap)
@@ -217,7 +250,7 @@ def covered(job: Job) -> bool:
     for key, (values, gap) in FSDP_PLAIN.items() if job["fsdp_asked"] else ():
         if job.find(f"fsdp_config.{key}") not in values:
             raise Unknown(gap)
-    return True
+    return whole_model
 
 
 def parallel(fsdp_asked: bool, fsdp2: bool) -> str:

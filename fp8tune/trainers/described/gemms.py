@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fp8tune.facts.gaps import unmeasured
 from fp8tune.job import Job, Unknown, known
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ ALIGNMENT = 16
 
 MEASURED = ("tensorwise", "rowwise")
 """The recipes with published runs; both convert the same linears."""
+
+
+def whole_model() -> bool:
+    """True unless there are adapters, which these trainers do not have."""
+    return True
 
 
 def gemms(
@@ -33,13 +39,16 @@ def gemms(
     moe_layers: int,
     precision: str,
 ) -> tuple[Gemm, ...]:
-    """Every linear of the decoder, with those that FP8 converts."""
-    if not job["degrees_fit"]:
+    """Every linear of the decoder, with those that FP8 converts.
+
+    Unknown with adapters: they change which products a backward pass has.
+    """
+    if not (job["whole_model"] and job["degrees_fit"]):
         raise Unknown("shards.product")
     if moe_layers:
         raise Unknown("speed.experts")
     if precision == "fp8" and job["fp8_recipe"] not in MEASURED:
-        raise Unknown("speed.recipe")
+        raise Unknown(unmeasured(job["fp8_recipe"]))
     from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
 
     head = precision == "fp8" and job["fp8_converts_head"]

@@ -99,16 +99,16 @@ def precision(fp8_on: bool, other_precision: str) -> str:
     return Words("fp8") if fp8_on else other_precision
 
 
-def fp8_recipe(fp8_on: bool, fp8_engine: str) -> str:
+def fp8_recipe(precision: str, fp8_engine: str) -> str:
     """Recipe: Accelerate's default of torchao, or delayed scaling of TE."""
-    if not fp8_on:
+    if precision != "fp8":
         return ""
     return Words("tensorwise" if fp8_engine == "torchao" else "delayed")
 
 
-def te_recipe(fp8_engine: str, fp8_on: bool) -> str:
+def te_recipe(fp8_engine: str, precision: str) -> str:
     """Transformer Engine's recipe, ``""`` without it: always delayed scaling."""
-    return Words("delayed" if fp8_on and fp8_engine == "te" else "")
+    return Words("delayed" if precision == "fp8" and fp8_engine == "te" else "")
 
 
 def fp8_all_gather() -> bool:
@@ -184,8 +184,6 @@ def fp8_tokens_vary() -> bool:
 
 
 PLAIN = {
-    "finetuning_type": (("full",), "model.adapter"),
-    "quantization_bit": ((None,), "model.adapter"),
     "stage": (("sft", "pt"), "model.other"),
     "flash_attn": (("auto", "sdpa", "fa2", "fa3"), "activation_bytes.scores"),
     "enable_liger_kernel": ((False,), "logit_bytes.fused"),
@@ -201,14 +199,21 @@ OTHERS = (
 """Switches that change what is held; each is off unless it is set."""
 
 
-def covered(job: Job) -> bool:
-    """True unless something is on that no estimate covers."""
+def whole_model(finetuning_type: Any, quantization_bit: Any) -> bool:
+    """True unless the model gets adapters, is quantized, or parts of it are frozen."""
+    if finetuning_type != "full" or quantization_bit is not None:
+        raise Unknown("model.adapter")
+    return True
+
+
+def covered(job: Job, whole_model: bool) -> bool:
+    """True unless something else is on that no estimate covers."""
     for key, (values, gap) in PLAIN.items():
         if job[key] not in values:
             raise Unknown(gap)
     if any(job.find(key) for key in OTHERS):
         raise Unknown("memory.switch")
-    return True
+    return whole_model
 
 
 def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:

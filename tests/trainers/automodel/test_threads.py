@@ -58,3 +58,25 @@ def test_all_gather_and_safetensors(old, new, rules):
 def test_a_section_that_is_no_table():
     text = SAVES[: SAVES.index("fp8:")] + "fp8: 3\n"
     assert rules_of(text) == ["section-not-a-table"]
+
+
+# components/quantization/fp8.py: the check of the GPU is skipped with emulation
+@each(
+    ("settings", "rules"),
+    [
+        ("emulate: true", ["fp8-emulated"]),
+        ("emulate: false", ["gpu-without-fp8"]),
+        (
+            "emulate: true\n  recipe_name: rowwise",
+            ["gpu-without-fp8", "tensorwise-settings-with-recipe"],
+        ),
+        ("filter_fqns: lm_head", ["filter-is-text"]),
+        ("filter_fqns: [layers, lm_head]", ["fp8-filters-skip-every-linear"]),
+        ("filter_fqns: [lm_head]", ["gpu-without-fp8"]),
+    ],
+)
+def test_fp8_on_a_gpu_without_it(settings, rules):
+    head = "# fp8tune: gpu=a100-80gb\n" + SAVES[: SAVES.index("fp8:")]
+    text = f"{head}fp8:\n  enabled: true\n  {settings}\n"
+    found = rules_of(f"{text}packed_sequence:\n  packed_sequence_size: 8192\n")
+    assert sorted(found) == rules

@@ -1,8 +1,10 @@
 """Reports of users: the config that they gave, rebuilt, gets the finding.
 
-Between the last two keys users are caught: FP8 refuses the efficient loading, and
+Between two values users are caught: FP8 refuses the efficient loading of weights, and
 without it a run under FSDP gave NaN.
 """
+
+import json
 
 # axolotl#2926: FP8 gains 10 to 15 % only without FSDP's activation checkpointing
 CHECKPOINTING = """
@@ -44,8 +46,24 @@ def test_axolotl_2926(found):
     assert found(without) == {}
 
 
-def test_axolotl_3077(found):
-    loading = CHECKPOINTING.replace("loading: false", "loading: true")
-    loading = loading.replace("  activation_checkpointing: true\n", "")
+# axolotl#3077: with `cpu_ram_efficient_loading: false` loss and gradients are NaN
+NAN = CHECKPOINTING.replace("  activation_checkpointing: true\n", "")
+NAN_LOG = """\
+{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '2e-06', 'epoch': '0.01'}
+{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '4e-06', 'epoch': '0.02'}
+"""
+
+
+def test_axolotl_3077(found, project, fp8tune):
+    """No file shows it: `verify` finds it in the run's log.
+
+    With true, which the file may have had before, FP8 does not start.
+    """
+    assert found(NAN) == {}
+    project({"run.log": NAN_LOG, "train.yaml": NAN})
+    said = fp8tune("verify", "run.log", "--output-format", "json")
+    causes = [cause["code"] for cause in json.loads(said.out)["causes"]]
+    assert (said.code, causes) == (1, ["nan-loss"])
     key = "fsdp_config.cpu_ram_efficient_loading"
+    loading = NAN.replace("loading: false", "loading: true")
     assert found(loading) == {"fp8-fsdp-efficient-loading": key}
