@@ -19,7 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,15 @@ SHAPES: dict[str, Case] = {
 """What the Llama is trained with in its modes; other families in the first two."""
 
 LLAMA_MODES = ("one GPU, bf16 weights", "FSDP2, fp32 weights", "FSDP2, bf16 weights")
-OTHER_MODES = (*LLAMA_MODES[1:], "one GPU, bf16 weights")
 
 TIED: Case = {"sizes": {"tie_word_embeddings": True}}
-FP8: Case = {"fp8": {"enabled": True, "recipe_name": "tensorwise"}}
+FP8: Case = {
+    "fp8": {
+        "enabled": True,
+        "recipe_name": "tensorwise",
+        "filter_fqns": ["lm_head"],  # as in each FP8 recipe of Automodel
+    }
+}
 GATHERED: Case = {"fp8": FP8["fp8"] | {"enable_fsdp_float8_all_gather": True}}
 
 SWITCHES: dict[str, tuple[str, Case]] = {
@@ -83,21 +89,34 @@ FP8_MODES: dict[str, Case] = {
     "FP8 (eager), FP8 all-gather": MODES["FSDP2, bf16 weights"] | GATHERED,
 }
 
+COMPILED: Case = {"distributed": {"enable_compile": True}}
+COMPILED_MODES: dict[str, Case] = {
+    "compiled, FSDP2": MODES["FSDP2, bf16 weights"] | COMPILED,
+    "compiled FP8, FSDP2": MODES["FSDP2, bf16 weights"] | COMPILED | FP8,
+}
+
+
+FEW, MOST = ("", "no AC"), ("", "no AC", "many tokens")
+OTHERS = FAMILIES[1:]
+PLAN: tuple[tuple[tuple[str, ...], tuple[str, ...], Iterable[str]], ...] = (
+    (FAMILIES[:1], LLAMA_MODES, SHAPES),
+    (FAMILIES[:1], ("one GPU, fp32 weights", "FSDP2, 4 ranks"), FEW),
+    (FAMILIES[:1], ("FP8 (eager), FSDP2",), MOST),
+    (FAMILIES[:1], ("FP8 (eager), one GPU", "FP8 (eager), FP8 all-gather"), FEW),
+    (OTHERS, LLAMA_MODES, FEW),
+    (FAMILIES[:1], tuple(COMPILED_MODES), FEW),
+)
+"""Families, modes and shapes of which each combination is a case."""
+
 
 def cases() -> Iterator[Case]:
     """Yield the cases."""
-    for mode in MODES:
-        for name in SHAPES if mode in LLAMA_MODES else ("", "no AC"):
-            yield _case("llama", mode, name, MODES[mode] | SHAPES[name])
+    every = MODES | FP8_MODES | COMPILED_MODES
+    for families, modes, names in PLAN:
+        for family, mode, name in product(families, modes, names):
+            yield _case(family, mode, name, every[mode] | SHAPES[name])
     for name, (mode, given) in SWITCHES.items():
         yield _case("llama", mode, name, MODES[mode] | given)
-    for mode, given in FP8_MODES.items():
-        for name in ("", "no AC", "many tokens"):
-            yield _case("llama", mode, name, given | SHAPES[name])
-    for family in FAMILIES[1:]:
-        for mode in OTHER_MODES:
-            for name in ("", "no AC"):
-                yield _case(family, mode, name, MODES[mode] | SHAPES[name])
 
 
 def _case(family: str, mode: str, name: str, given: Case) -> Case:
@@ -127,7 +146,7 @@ def table(found: list[Case]) -> str:
     releases = {", ".join(f"{k} {v}" for k, v in c["releases"].items()) for c in found}
     rows = []
     for family in FAMILIES:
-        for mode in (*MODES, *FP8_MODES):
+        for mode in (*MODES, *FP8_MODES, *COMPILED_MODES):
             mine = (c for c in found if (c["family"], c["of"]) == (family, mode))
             if errors := [error(case) for case in mine]:
                 rows.append(spread(f"{family} | {mode}", errors))

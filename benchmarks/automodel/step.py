@@ -31,15 +31,21 @@ KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistr
 
 
 PACKAGES = ("torch", "torchao", "transformers")
+RECIPES = "nemo_automodel.recipes.llm.train_ft"
 
 
 def main() -> int:
     """Measure the cases on standard input."""
-    checkout = sys.argv[1]
+    sys.modules["triton"] = None  # type: ignore[assignment]
+    sys.path.insert(0, sys.argv[1])
+    with contextlib.redirect_stdout(sys.stderr):
+        _on_cpu(import_module("torch"))
+        import_module(RECIPES)
+        _compile_norms(import_module("torch"))
     releases = {name: metadata.version(name) for name in PACKAGES}
     for line in sys.stdin:
         case = json.loads(line)
-        found = measured(case | {"checkout": checkout}, _rank)
+        found = measured(case, _rank, "fork")  # with what is imported and compiled
         print(json.dumps(case | {"releases": releases} | found), flush=True)
     return 0
 
@@ -92,10 +98,7 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": case["ranks"]}
     os.environ.update(ADDRESS | {name: str(value) for name, value in places.items()})
-    sys.modules["triton"] = None  # type: ignore[assignment]
-    sys.path.insert(0, case["checkout"])
     with contextlib.redirect_stdout(sys.stderr):
-        _on_cpu(torch)
         live = import_module("benchmarks.live_bytes").LiveBytes("init")
         if rank:
             _train(case, f"{folder}/{rank}", lambda _: None)
@@ -126,12 +129,22 @@ def _on_cpu(torch: Any) -> None:
     fp8._has_cuda_capability = lambda *_: True
 
 
+def _compile_norms(torch: Any) -> None:
+    """Compile Automodel's norm once for all cases, forward and backward."""
+    functorch: Any = import_module("torch._functorch.config")
+    models: Any = import_module("nemo_automodel.components.models.common.utils")
+    with functorch.patch(force_non_lazy_backward_lowering=True):
+        for dtype in (torch.bfloat16, torch.float32):
+            norm = models.Float32RMSNorm(256, dtype=dtype)
+            norm(torch.zeros(2, 128, 256, dtype=dtype, requires_grad=True))
+
+
 def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
     """Train by the recipe, and say which phase begins."""
     os.makedirs(folder)
     path = Path(folder) / "recipe.yaml"
     path.write_text(json.dumps(recipe(case, folder)), encoding="utf-8")
-    module: Any = import_module("nemo_automodel.recipes.llm.train_ft")
+    module: Any = import_module(RECIPES)
     loader: Any = import_module("nemo_automodel.components.config.loader")
     run = module.TrainFinetuneRecipeForNextTokenPrediction(
         loader.load_yaml_config(str(path))

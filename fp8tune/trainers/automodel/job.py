@@ -325,9 +325,7 @@ def fp8_tokens_vary(lengths_vary: bool) -> bool:
     return lengths_vary
 
 
-def fp8_scales_precomputed(
-    precompute_asked: bool, fp8_recipe_name: Any = None
-) -> bool:
+def fp8_scales_precomputed(precompute_asked: bool, fp8_recipe_name: Any = None) -> bool:
     """Whether one all-reduce gets all scales: where the recipe is named."""
     return precompute_asked and fp8_recipe_name == "tensorwise"
 
@@ -344,7 +342,9 @@ def gemms(job: Job, fp8_skips: tuple[str, ...]) -> tuple[Gemm, ...]:
     """Every linear of the decoder, with those that FP8 converts and no filter skips."""
     found = dense_gemms.gemms(job, **{name: job[name] for name in SHAPE})
     return tuple(
-        gemm._replace(fp8=gemm.fp8 and not any(part in _module(gemm.name) for part in fp8_skips))
+        gemm._replace(
+            fp8=gemm.fp8 and not any(part in _module(gemm.name) for part in fp8_skips)
+        )
         for gemm in found
     )
 

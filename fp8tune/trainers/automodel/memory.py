@@ -20,7 +20,7 @@ from typing import Any
 from fp8tune.facts.memory import GIB, instants
 from fp8tune.job import Job, Unknown, Words, known
 
-BF16, FP32 = 2, 4
+BF16, FP32, FP64 = 2, 4, 8
 
 OWN = ("llama", "qwen2", "qwen3")
 """Families whose dense models are Automodel's own classes (_transformers/registry.py).
@@ -29,7 +29,7 @@ Other families are the classes of transformers, to which Liger's kernels are app
 """
 
 FUSED_NORMS = ("llama", "qwen2")
-"""Own families with a compiled norm, which keeps its input; others have an eager one."""
+"""Own families whose norm is compiled, and keeps its input; that of others is eager."""
 
 ADAM = ("torch.optim.Adam", "torch.optim.AdamW")
 LOSS = "MaskedCrossEntropy"
@@ -135,33 +135,47 @@ def optimizer(job: Job) -> str:
     return Words(known("optimizer_bytes", kinds.get(name)))
 
 
+def largest_parameter(params_embedding: int, params_ffn: int, ffn_matrices: int) -> int:
+    """Values of the largest parameter: the embedding, or a matrix of the FFN."""
+    return max(params_embedding, params_ffn // ffn_matrices)
+
+
+def clip_bytes(largest_parameter: int, weight_bytes: int, shards: int) -> float:
+    """Bytes that clipping allocates for the norm of the largest gradient.
+
+    Its quotient by the maximum, the square of that, and this in fp64. It clips at 1
+    where the recipe says nothing (components/training/utils.py).
+    """
+    return (2 * weight_bytes + FP64) * largest_parameter / shards
+
+
 def optimizer_temporary_bytes(
     optimizer: str,
     weight_bytes: int,
     sharded: bool,
     shards: int,
     params_rank: float,
-    params_embedding: int,
-    params_ffn: int,
-    ffn_matrices: int,
+    largest_parameter: int,
+    clip_bytes: float,
     optimizer_fused: Any = None,
     optimizer_foreach: Any = None,
     optimizer_weight_decay: Any = 0,
 ) -> float:
-    """Bytes that a step allocates: none in the fused kernel.
+    """Bytes that clipping or the step allocates, whichever are more.
 
-    Adam adds the weight decay to a copy of the gradient. All parameters at once, as is
-    the default on one GPU, take a square root each; one by one, as is the default of
-    sharded parameters, the largest takes a root and a quotient
-    (torch/optim/adam.py).
+    The fused kernel allocates none. Adam adds the weight decay to a copy of the
+    gradient. All parameters at once, as is the default on one GPU, take a square root
+    each; one by one, as is the default of sharded parameters, the largest takes a root
+    and a quotient (torch/optim/adam.py).
     """
     if optimizer_fused:
-        return 0
+        return clip_bytes
     copies = int(optimizer == "adam" and bool(optimizer_weight_decay))
     if optimizer_foreach or (optimizer_foreach is None and not sharded):
-        return weight_bytes * (1 + copies) * params_rank / shards
-    largest = max(params_embedding, params_ffn // ffn_matrices)
-    return weight_bytes * (2 + copies) * largest / shards
+        step = (1 + copies) * params_rank
+    else:
+        step = (2 + copies) * largest_parameter
+    return max(clip_bytes, weight_bytes * step / shards)
 
 
 def unsharded_gradient_bytes(
@@ -304,7 +318,7 @@ def activation_bytes(
     hidden_size: int,
     block_bytes: float,
 ) -> float:
-    """Bytes per token that one block keeps: with full AC the inputs of what it wraps."""
+    """Bytes per token that one block keeps: with full AC what its parts read."""
     one = compute_bytes * hidden_size
     if ac_applied == "full":
         return 4 * one if checkpoints_parts else one
@@ -470,7 +484,7 @@ def memory_embedding_gib(
     memory_routers_gib: float,
     memory_held_logits_gib: float,
 ) -> float:
-    """Embedding's backward pass: its gradient and the head's, in bf16 with FSDP [GiB]."""
+    """Embedding's backward pass: its gradient and the head's, in bf16 [GiB]."""
     return instants.embedding_gib(
         sharded=sharded,
         pp=pp,

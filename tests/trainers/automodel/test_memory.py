@@ -168,7 +168,9 @@ def test_filters_keep_linears_in_bf16():
 
 def test_batches_of_unknown_length_lower_the_range():
     packed = job()
-    some = job(packed_sequence={"packed_sequence_size": 0}, dataset={"seq_length": 8192})
+    some = job(
+        packed_sequence={"packed_sequence_size": 0}, dataset={"seq_length": 8192}
+    )
     assert some["memory.peak_gib"] == packed["memory.peak_gib"]
     assert some["memory.low_gib"] < packed["memory.low_gib"]
     assert some["memory.high_gib"] == packed["memory.high_gib"]
