@@ -33,14 +33,12 @@ RECIPE = {
 """As Automodel's ``llama3_1_8b_hellaswag_fp8.yaml``, with layers that are compiled."""
 
 
-def job(ranks=8, version="0.5.0", without=(), **sections):
+def job(ranks=8, version="0.5.0", **sections):
     """The job of the recipe, with these sections laid over its own."""
     raw = yaml.safe_load(yaml.safe_dump(RECIPE))
     for name, values in sections.items():
         laid = isinstance(values, dict)
         raw[name] = raw.get(name, {}) | values if laid else values
-    for name in without:
-        del raw[name]
     known = trainer(f"automodel=={version}")
     return known.job(known.load(raw), Target("h100", ranks))
 
@@ -127,9 +125,8 @@ FROM_CONFIG = "nemo_automodel.NeMoAutoModelForCausalLM.from_config"
 
 def test_a_config_that_is_written_out_is_a_folder_of_the_same_sizes(tmp_path):
     config = TINY | {"_target_": "transformers.LlamaConfig"}
-    written = job(model={"config": config}, without=())
-    del config["_target_"]
-    text = json.dumps(config | {"model_type": "llama", "dtype": "float32"})
+    written = job(model={"config": config})
+    text = json.dumps(TINY | {"model_type": "llama", "dtype": "float32"})
     (tmp_path / "config.json").write_text(text)
     folder = job(model={"pretrained_model_name_or_path": str(tmp_path)})
     assert written["sizes"] == folder["sizes"]
