@@ -62,12 +62,14 @@ PLAIN: dict[str, tuple[tuple[Any, ...], str]] = {
 ADAPTERS = ("peft", "quantization", "freeze_config")
 """Sections that freeze or quantize weights."""
 
-BAND, COMPILED_BAND = (0.05, 0.08), (0.10, 0.10)
+BAND, COMPILED_BAND = (0.05, 0.08), (0.15, 0.10)
 """How far below and above the estimate a peak may lie, as shares of it.
 
 More than the worst errors of the real recipe on the CPU
 (``results/automodel_memory.md``), because a CPU does not show the workspaces of
-kernels. What compiled blocks keep depends on the compiler, and few runs were compiled.
+kernels. Without AC the compiler decides what blocks keep: in FP8 the peak was 12 %
+lower than estimated, as the compiler kept 7 bytes per value of the residual stream
+less, and it is not known which tensors these are.
 """
 
 
