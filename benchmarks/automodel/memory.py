@@ -182,11 +182,11 @@ def summary() -> str:
 
 
 def _is_plain(case: Case) -> bool:
-    return case["of"].startswith("FSDP2")
+    return str(case["of"]).startswith("FSDP2")
 
 
 def _is_fp8(case: Case) -> bool:
-    return case["ranks"] > 1 and case["of"].startswith("FP8")
+    return case["ranks"] > 1 and str(case["of"]).startswith("FP8")
 
 
 SUMMARY = """\
