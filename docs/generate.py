@@ -61,6 +61,7 @@ EVIDENCE = {
         "torchtitan_activation_bytes",
         "torchtitan_tensor_parallel",
         "hf_memory",
+        "automodel_memory",
         "megatron_memory",
     ),
     "Search": (

@@ -4,14 +4,14 @@
 torch, torchao, transformers, mlflow, wandb and torchdata, and this repository on its
 path. An input line is a case: ``family``, ``sizes`` for its config, ``weights``
 (``float32`` or ``bfloat16``), ``ranks``, ``batch``, ``length``, ``accumulated``,
-``ac`` and optionally ``fp8``. Each rank is a process of its own, joined by gloo. An
-output line adds ``peaks``: the most bytes that were alive on rank 0 in each phase.
+``ac``, and optionally ``fp8``, ``optimizer`` and ``distributed``, which are laid over
+these sections. Each rank is a process of its own, joined by gloo. An output line adds
+``peaks``, the most bytes that were alive on rank 0 in each phase, and ``releases`` of
+the packages.
 
 Set-up, model, FSDP2, loss and training loop are those of
 TrainFinetuneRecipeForNextTokenPrediction. It asks for a GPU in a few places, where it
-gets the CPU, and Triton is hidden from it.
-
-No estimate is compared with this yet.
+gets the CPU, with FP8 products, and Triton is hidden from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import contextlib
 import json
 import os
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,23 @@ KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistr
 """What transformers' classes of a family are called."""
 
 
+PACKAGES = ("torch", "torchao", "transformers")
+RECIPES = "nemo_automodel.recipes.llm.train_ft"
+
+
 def main() -> int:
     """Measure the cases on standard input."""
-    checkout = sys.argv[1]
+    sys.modules["triton"] = None  # type: ignore[assignment]
+    sys.path.insert(0, sys.argv[1])
+    with contextlib.redirect_stdout(sys.stderr):
+        _on_cpu(import_module("torch"))
+        import_module(RECIPES)
+        _compile_norms(import_module("torch"))
+    releases = {name: metadata.version(name) for name in PACKAGES}
     for line in sys.stdin:
-        case = json.loads(line) | {"checkout": checkout}
-        found = measured(case, _rank)
-        del case["checkout"]
-        print(json.dumps(case | found), flush=True)
+        case = json.loads(line)
+        found = measured(case, _rank, "fork")  # with what is imported and compiled
+        print(json.dumps(case | {"releases": releases} | found), flush=True)
     return 0
 
 
@@ -63,7 +72,8 @@ def recipe(case: dict[str, Any], folder: str) -> dict[str, Any]:
                 "architectures": [f"{kind}ForCausalLM"],
             },
         },
-        "distributed": {"strategy": "fsdp2", "activation_checkpointing": case["ac"]},
+        "distributed": {"strategy": "fsdp2", "activation_checkpointing": case["ac"]}
+        | case.get("distributed", {}),
         "checkpoint": {"enabled": False, "checkpoint_dir": folder},
         "loss_fn": {
             "_target_": "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"
@@ -77,7 +87,8 @@ def recipe(case: dict[str, Any], folder: str) -> dict[str, Any]:
             "num_samples": 10_000,
         },
         "dataloader": {"_target_": "torch.utils.data.DataLoader", "batch_size": None},
-        "optimizer": {"_target_": "torch.optim.AdamW", "lr": 1e-4, "fused": True},
+        "optimizer": {"_target_": "torch.optim.AdamW", "lr": 1e-4}
+        | case.get("optimizer", {"fused": True}),
     }
     return found | ({"fp8": case["fp8"]} if "fp8" in case else {})
 
@@ -87,10 +98,7 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": case["ranks"]}
     os.environ.update(ADDRESS | {name: str(value) for name, value in places.items()})
-    sys.modules["triton"] = None  # type: ignore[assignment]
-    sys.path.insert(0, case["checkout"])
     with contextlib.redirect_stdout(sys.stderr):
-        _on_cpu(torch)
         live = import_module("benchmarks.live_bytes").LiveBytes("init")
         if rank:
             _train(case, f"{folder}/{rank}", lambda _: None)
@@ -117,6 +125,18 @@ def _on_cpu(torch: Any) -> None:
             return torch.device("cpu")
 
     model.torch = CpuTorch()
+    fp8: Any = import_module("nemo_automodel.components.quantization.fp8")
+    fp8._has_cuda_capability = lambda *_: True
+
+
+def _compile_norms(torch: Any) -> None:
+    """Compile Automodel's norm once for all cases, forward and backward."""
+    functorch: Any = import_module("torch._functorch.config")
+    models: Any = import_module("nemo_automodel.components.models.common.utils")
+    with functorch.patch(force_non_lazy_backward_lowering=True):
+        for dtype in (torch.bfloat16, torch.float32):
+            norm = models.Float32RMSNorm(256, dtype=dtype)
+            norm(torch.zeros(2, 128, 256, dtype=dtype, requires_grad=True))
 
 
 def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
@@ -124,7 +144,7 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
     os.makedirs(folder)
     path = Path(folder) / "recipe.yaml"
     path.write_text(json.dumps(recipe(case, folder)), encoding="utf-8")
-    module: Any = import_module("nemo_automodel.recipes.llm.train_ft")
+    module: Any = import_module(RECIPES)
     loader: Any = import_module("nemo_automodel.components.config.loader")
     run = module.TrainFinetuneRecipeForNextTokenPrediction(
         loader.load_yaml_config(str(path))

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine
+from benchmarks.automodel import memory as automodel
 from benchmarks.estimates import memory, peaks, speed, speeds
 from benchmarks.estimates.fit import fit
 from benchmarks.hugging_face import memory as hugging_face
@@ -96,6 +97,10 @@ Not predicted:
 
 {hugging_face}
 
+### NeMo Automodel
+
+{automodel}
+
 ## Speed
 
 "Left out" is the error with rates that were fitted without the row, and for gains
@@ -158,6 +163,7 @@ def document(date: str) -> tuple[str, bool]:
         runs=memory.show(found),
         no_memory=_listed(peaks.uncovered()),
         hugging_face=hugging_face.summary(),
+        automodel=automodel.summary(),
         speed="\n".join(map(speed.show, tables)),
         no_speed=_listed(speeds.uncovered()),
     )

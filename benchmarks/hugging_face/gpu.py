@@ -19,7 +19,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.hugging_face.memory import Case, error, estimated, measured
+from benchmarks.hugging_face.memory import error, estimated, measured
+from benchmarks.memory_errors import Case
 from fp8tune.trainers.local_model import published
 
 MODELS = ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B")

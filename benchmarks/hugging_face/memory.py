@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks import memory_errors
+from benchmarks.memory_errors import Case, keep, printed, spread
 from benchmarks.paths import ROOT
 from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.config import read_config
 from fp8tune.trainers.trainer import trainer
-
-Case = dict[str, Any]
 
 SIZES = {
     "hidden_size": 256,
@@ -113,18 +111,8 @@ def _case(family: str, mode: str, name: str, given: Case) -> Case:
 
 def measured(python: str, drawn: Iterable[Case]) -> list[Case]:
     """Return the cases with their peaks, by the real Trainer."""
-    lines = "".join(f"{json.dumps(case)}\n" for case in drawn)
-    done = subprocess.run(  # noqa: S603
-        [python, "-m", "benchmarks.hugging_face.step"],
-        input=lines,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        text=True,
-        check=True,
-    )
-    found = (line for line in done.stdout.splitlines() if line.startswith('{"'))
-    return [json.loads(line) for line in found]
+    command = [python, "-m", "benchmarks.hugging_face.step"]
+    return memory_errors.measured(command, drawn)
 
 
 NEWEST = "1.15.0"
@@ -184,7 +172,7 @@ optim: {case["optimizer"]}
 
 def error(case: Case) -> float:
     """How far the estimate is above the measured peak [ratio]."""
-    return float(estimated(case)["peak_gib"] / max(case["peaks"].values()) - 1)
+    return memory_errors.error(case, estimated)
 
 
 HEAD = """# Memory of Hugging Face's trainers
@@ -205,16 +193,13 @@ def table(found: list[Case]) -> str:
         mine = [case for case in found if case["family"] == family]
         releases = sorted({case["accelerate"] for case in mine}, reverse=True)
         for mode, release in product((*MODES, *ZERO, *FP8), releases):
-            errors = sorted(
+            errors = [
                 error(case)
                 for case in mine
                 if (case["of"], case["accelerate"]) == (mode, release)
-            )
+            ]
             if errors:
-                middle = errors[len(errors) // 2]
-                ends = f"{errors[0]:+.1%} | {errors[-1]:+.1%}"
-                name = f"{family} | {mode} | {release}"
-                rows.append(f"| {name} | {len(errors)} | {middle:+.1%} | {ends} |")
+                rows.append(spread(f"{family} | {mode} | {release}", errors))
     return "\n".join(rows) + "\n"
 
 
@@ -251,15 +236,10 @@ def summary() -> str:
     """What ``docs/accuracy.md`` says of these trainers."""
     found = json.loads(RECORDED.read_text(encoding="utf-8"))
     kinds = {"DDP and one rank": "ddp", "FSDP": "fsdp", "ZeRO": "zero"}
-    rows = []
-    for name, prefix in kinds.items():
-        errors = sorted(error(c) for c in found if c["mode"].startswith(prefix))
-        middle = errors[len(errors) // 2]
-        rows.append(
-            f"| {name} | {len(errors)} | {middle:+.1%} | {errors[0]:+.1%} | "
-            f"{errors[-1]:+.1%} |"
-        )
-    rows_text = "\n".join(rows)
+    rows_text = "\n".join(
+        spread(name, [error(c) for c in found if c["mode"].startswith(prefix)])
+        for name, prefix in kinds.items()
+    )
     return f"""{SUMMARY}
 
 | weights | runs | median error | lowest | highest |
@@ -295,19 +275,10 @@ def main(arguments: list[str] | None = None) -> int:
         drawn = (case for case in cases() if options.only in case["of"])
         found += measured(options.python, drawn)
     for case in found:
-        one = estimated(case)
-        peak = max(case["peaks"].values())
-        moment = max(case["peaks"], key=case["peaks"].get)
-        print(
-            f"{case['family']:8} {case['of']:24} {case['name']:16} {peak / 1e6:8.1f} MB"
-            f" {one['peak_gib'] / peak - 1:+7.1%}  {moment}, {one['at']}"
-        )
+        print(printed(case, estimated))
     print(table(found))
     if options.output:
-        folder: Path = options.output
-        lines = ",\n".join(json.dumps(case) for case in found)
-        (folder / "hf_memory.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-        (folder / "hf_memory.md").write_text(table(found), encoding="utf-8")
+        keep(options.output, "hf_memory", found, table(found))
     return 0
 
 

@@ -96,9 +96,11 @@ class GpuBytes:
         return statistics.median(b - a for a, b in pairwise(ends))
 
 
-def measured(case: dict[str, Any], train: Any = None) -> dict[str, Any]:
+def measured(
+    case: dict[str, Any], train: Any = None, start: str = "spawn"
+) -> dict[str, Any]:
     """The peaks of a case, measured in processes of their own, which ``train``."""
-    context = get_context("spawn")
+    context: Any = get_context(start)
     here, there = context.Pipe(False)
     with tempfile.TemporaryDirectory() as folder:
         workers = [

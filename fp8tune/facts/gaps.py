@@ -78,6 +78,21 @@ GAPS = {
     "its gain",
     "speed.pairs": "the speed of Transformer Engine here: too few runs in bf16 and FP8 "
     "are published with all their settings",
+    "weights.checkpoint": "weights whose dtype only the checkpoint says: set "
+    "`model.torch_dtype` (float32 or bfloat16)",
+    "memory.version": "releases of this trainer whose memory was not measured",
+    "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
+    "its benchmark",
+    "memory.strategy": "strategies other than fsdp2",
+    "memory.degrees": "tensor, pipeline, context and expert parallelism of this "
+    "trainer",
+    "memory.policy": "an mp_policy or autocast of its own, which changes what is "
+    "gathered and reduced",
+    "memory.te": "FP8 by Transformer Engine in this trainer",
+    "activation_bytes.selective": "activations under this trainer's selective AC",
+    "activation_bytes.liger": "activations of Liger's kernels, which are used where "
+    "they are installed: `model.use_liger_kernel: false` turns them off",
+    "logit_bytes.loss": "losses other than MaskedCrossEntropy in fp32",
     "memory.trainer": "the memory of this trainer, to which no model was fitted",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",

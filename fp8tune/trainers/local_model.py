@@ -70,10 +70,10 @@ def sizes(model_path: Any = None) -> dict[str, Any]:
     """Sizes of the model, as ``models.toml`` has them."""
     if not isinstance(model_path, str) or not model_path:
         raise Unknown("model.unnamed")
-    return published(model_path) or _sizes(_read(model_path))
+    return published(model_path) or config_sizes(_read(model_path))
 
 
-def _sizes(config: dict[str, Any]) -> dict[str, Any]:
+def config_sizes(config: dict[str, Any]) -> dict[str, Any]:
     """Return the sizes that a ``config.json`` says; raises ``Unknown`` for others."""
     family = config.get("model_type")
     if family not in FAMILIES or "vision_config" in config:

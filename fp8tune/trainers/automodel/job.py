@@ -7,10 +7,15 @@ and components/distributed/config.py.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers import local_model
 from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
+from fp8tune.trainers.described import gemms as dense_gemms
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
 
 
 def recipe_given(fp8_recipe_name: Any) -> str:
@@ -119,22 +124,31 @@ def te_recipe_name(model_backend_te_fp8_recipe: Any) -> str:
 def precision(
     float8_linears: bool,
     emulates: bool,
+    weights_dtype: str,
     model_backend_te_fp8: bool = False,
-    model_torch_dtype: Any = None,
     distributed_mp_policy: Any = None,
+    shards: int | None = None,
 ) -> str:
     """Precision of the linears; FSDP2 computes in bf16 unless its policy is given.
 
-    Unknown with emulation, which needs no GPU with FP8.
+    On one GPU nothing casts the weights. Unknown with emulation, which needs no GPU
+    with FP8.
     """
     if emulates:
         raise Unknown("precision")
     if float8_linears or model_backend_te_fp8:
         return Words("fp8")
+    if shards == 1 and weights_dtype in ("float32", "fp32"):
+        return Words("fp32")
     if distributed_mp_policy is None:
         return Words("bf16")
-    names = {"bf16": "bf16", "bfloat16": "bf16", "torch.bfloat16": "bf16"}
-    return Words(known("precision", names.get(str(model_torch_dtype))))
+    names = {"bf16": "bf16", "bfloat16": "bf16"}
+    return Words(known("precision", names.get(weights_dtype)))
+
+
+def weights_dtype(model_torch_dtype: Any = None) -> str:
+    """Dtype of the weights by the name in the file; ``auto`` without one."""
+    return Words(str(model_torch_dtype or "auto").removeprefix("torch."))
 
 
 def family(recipe: str) -> bool:
@@ -223,12 +237,13 @@ def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:
 
 
 def seq_len(
-    packed_sequence_packed_sequence_size: Any = None, dataset_seq_len: Any = None
+    packed_sequence_packed_sequence_size: Any = None,
+    dataset_seq_len: Any = None,
+    dataset_seq_length: Any = None,
 ) -> int:
-    """Tokens of a sequence, where they are packed or made up."""
-    return int(
-        known("seq_len", packed_sequence_packed_sequence_size or dataset_seq_len)
-    )
+    """Tokens of a sequence, where they are packed or made up, or at most."""
+    size = packed_sequence_packed_sequence_size or dataset_seq_len
+    return int(known("seq_len", size or dataset_seq_length))
 
 
 def lengths_vary(
@@ -281,11 +296,100 @@ def saves_safetensors(
     )
 
 
-def sizes() -> dict[str, Any]:
-    """Sizes of the model, which stand in the checkpoint that the file names."""
-    raise Unknown("model.elsewhere")
+NEUTRAL = ("_target_", "trust_remote_code", "name_or_path", "torch_dtype")
+"""What a table in ``model.config`` may hold beside the name of the model."""
+
+NAMED = ("pretrained_model_name_or_path", "name_or_path")
 
 
-def attention_passes() -> float:
-    """Forward passes that attention costs: no speed was fitted to this trainer."""
-    raise Unknown("speed.trainer")
+def model_path(
+    model_pretrained_model_name_or_path: Any = None, model_config: Any = None
+) -> str:
+    """The model that the recipe names: of the hub, or a folder."""
+    name = model_pretrained_model_name_or_path or model_config
+    if isinstance(name, dict):
+        name = next((name[key] for key in NAMED if key in name), None)
+    return str(known("model.unnamed", name))
+
+
+def sizes(
+    model_pretrained_model_name_or_path: Any = None, model_config: Any = None
+) -> dict[str, Any]:
+    """Sizes of the model that is named, or that ``model.config`` writes out."""
+    config = model_config if isinstance(model_config, dict) else {}
+    more = set(config) - {*NEUTRAL, *NAMED}
+    target = str(config.get("_target_", ""))
+    if not target.endswith("Config"):
+        if more:
+            raise Unknown("model.elsewhere")
+        path = model_path(model_pretrained_model_name_or_path, model_config)
+        return local_model.sizes(path)
+    family = target.rpartition(".")[2].removesuffix("Config").lower()
+    return local_model.config_sizes(config | {"model_type": family})
+
+
+def local_config(model_path: str) -> dict[str, Any]:
+    """The config of a model in a local folder, or of a known one of the hub."""
+    return local_model.local_config(model_path)
+
+
+def fp8_converts_head(fp8_skips: tuple[str, ...]) -> bool:
+    """Whether the output head runs in FP8: unless a filter is in its name."""
+    return not any(part in "lm_head" for part in fp8_skips)
+
+
+def fp8_filter_key() -> str:
+    """The key that keeps linears in bf16."""
+    return Words("fp8.filter_fqns")
+
+
+def fp8_leaves_odd_sizes() -> bool:
+    """Whether linears whose sizes 16 does not divide stay in bf16: the filter's do."""
+    return True
+
+
+def fp8_tokens_vary(lengths_vary: bool) -> bool:
+    """Whether micro-batches have other numbers of tokens each."""
+    return lengths_vary
+
+
+def fp8_scales_precomputed(precompute_asked: bool, fp8_recipe_name: Any = None) -> bool:
+    """Whether one all-reduce gets all scales: where the recipe is named."""
+    return precompute_asked and fp8_recipe_name == "tensorwise"
+
+
+SHAPE = (
+    "fp8_tokens", "hidden_size", "heads", "kv_heads", "head_dim", "ffn_size",
+    "ffn_matrices", "layers", "vocab_size", "tp", "head_shards", "ac_applied",
+    "moe_layers", "precision",
+)  # fmt: skip
+"""What the linears of a dense decoder follow from."""
+
+
+def gemms(job: Job, fp8_skips: tuple[str, ...]) -> tuple[Gemm, ...]:
+    """Every linear of the decoder, with those that FP8 converts and no filter skips."""
+    found = dense_gemms.gemms(job, **{name: job[name] for name in SHAPE})
+    return tuple(
+        gemm._replace(
+            fp8=gemm.fp8 and not any(part in _module(gemm.name) for part in fp8_skips)
+        )
+        for gemm in found
+    )
+
+
+def _module(name: str) -> str:
+    """The name of a linear's module, as filters see it."""
+    if name == "head":
+        return "lm_head"
+    attention = name in ("q_proj", "k_proj", "v_proj", "o_proj")
+    return f"model.layers.0.{'self_attn' if attention else 'mlp'}.{name}"
+
+
+def not_modelled() -> tuple[str, ...]:
+    """What the predicted gain leaves out, in words."""
+    return ()
+
+
+def trial_refusal() -> str:
+    """Why the built-in trial would differ from this run."""
+    return "the models and the loop of NeMo Automodel"

@@ -182,14 +182,20 @@ def memory_least_peak_gib(
     return float(shortest["memory.peak_gib"])
 
 
+def memory_band(estimate_family: str) -> tuple[float, float]:
+    """How far below and above the estimate the peak may lie, as shares of it."""
+    return BANDS[estimate_family]
+
+
 def memory_low_gib(
-    memory_peak_gib: float, memory_least_peak_gib: float, estimate_family: str
+    memory_peak_gib: float,
+    memory_least_peak_gib: float,
+    memory_band: tuple[float, float],
 ) -> float:
     """Lower end of the peak's band [GiB]."""
-    least = min(memory_peak_gib, memory_least_peak_gib)
-    return least * (1 - BANDS[estimate_family][0])
+    return min(memory_peak_gib, memory_least_peak_gib) * (1 - memory_band[0])
 
 
-def memory_high_gib(memory_peak_gib: float, estimate_family: str) -> float:
+def memory_high_gib(memory_peak_gib: float, memory_band: tuple[float, float]) -> float:
     """Upper end of the peak's band [GiB]."""
-    return memory_peak_gib * (1 + BANDS[estimate_family][1])
+    return memory_peak_gib * (1 + memory_band[1])
