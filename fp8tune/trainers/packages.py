@@ -41,10 +41,14 @@ _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})")
 
 
 class Release(NamedTuple):
-    """The release of a package, and what says so: a file's name, or ``installed``."""
+    """The release of a package, and what says so: a file's name, or ``installed``.
+
+    ``newest`` says that it is only the newest one that an upper bound allows.
+    """
 
     version: str
     origin: str
+    newest: bool = False
 
 
 _environment: dict[str, Release] = {}
@@ -129,28 +133,31 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
-    left out. ``environment_known`` is true if the environment of the run was looked at:
+    left out. An upper bound is ``x_at_most``, the newest that it allows. ``environment_known`` is true if the environment of the run was looked at:
     it has the trainer itself. Faults that say which ``package`` and ``release`` they
     are not of go.
     """
-    found = {name: each.version for name, each in releases(path).items()}
-    mine = (name for name in known.about.packages if name in found)
-    loaded.values.update({f"{name}_release": found[name] for name in mine})
+    found = releases(path)
+    for name in known.about.packages:
+        if release := found.get(name):
+            what = "at_most" if release.newest else "release"
+            loaded.values[f"{name}_{what}"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
 
-def _is_met(fault: Fault, found: dict[str, str]) -> bool:
-    """Whether the release that a fault asks for is pinned, by its first number."""
-    release = found.get(fault.facts.get("package", ""), "")
-    return bool(release) and release.partition(".")[0] == fault.facts["release"]
+def _is_met(fault: Fault, found: dict[str, Release]) -> bool:
+    """Whether the release that a fault asks for may be there, by its first number."""
+    release = found.get(fault.facts.get("package", ""))
+    first = release.version.partition(".")[0] if release else ""
+    return bool(release) and first == fault.facts["release"]
 
 
 @cache
 def pinned(folder: str) -> dict[str, Release]:
     """Return the release of each package that the nearest files pin.
 
-    A bound is a release too, the newest that it allows: ``<5`` is 4, ``<5.3`` is 5.2.
+    Of an upper bound it is the newest that it allows: ``<5`` is 4, ``<5.3`` is 5.2.
     """
     for _ in range(MAX_FOLDERS):
         found: dict[str, Release] = {}
@@ -174,20 +181,21 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
     locks = [name for name in LOCKS if name in names]
     for name in (*locks, *texts, *({PROJECT} & {*names})):
         path = os.path.join(folder, name)
-        for package, version in _of_file(name, path):
-            yield package, Release(version, name)
+        yield from _of_file(name, path)
 
 
-def _of_file(name: str, path: str) -> Iterator[tuple[str, str]]:
-    """Yield packages and versions of one file."""
+def _of_file(name: str, path: str) -> Iterator[tuple[str, Release]]:
+    """Yield packages and releases of one file."""
     if name in LOCKS:
-        yield from _of_lock(_toml(path))
+        for package, version in _of_lock(_toml(path)):
+            yield package, Release(version, name)
     elif name != PROJECT:
-        yield from _of_lines(_read(path).splitlines())
+        yield from _of_lines(_read(path).splitlines(), name)
     else:
         project = _toml(path).get("project")
         lines = project.get("dependencies") if isinstance(project, dict) else None
-        yield from _of_lines([line for line in _list(lines) if isinstance(line, str)])
+        texts = [line for line in _list(lines) if isinstance(line, str)]
+        yield from _of_lines(texts, name)
 
 
 def _of_lock(lock: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,12 +206,14 @@ def _of_lock(lock: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield _plain(name), release
 
 
-def _of_lines(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
     for line in lines:
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:
-            yield _plain(match[1]), _newest(min(bounds, key=_by_sign))
+            bound = min(bounds, key=_by_sign)
+            release = Release(_newest(bound), origin, newest=bound[0].startswith("<"))
+            yield _plain(match[1]), release
 
 
 def _by_sign(bound: tuple[str, str]) -> int:

@@ -29,17 +29,8 @@ def config_format() -> str:
     raise Unknown("config_format")
 
 
-def transformers_release() -> str:
-    """Release of transformers; unknown if no file beside the config pins it."""
-    raise Unknown("transformers")
-
-
-def transformers(transformers_release: str) -> float:
-    """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
-    return _as_number(transformers_release)
-
-
 def _as_number(release: str) -> float:
+    """Return a release as a number, of its first two parts: 5.03 is 5.3."""
     first, _, rest = release.partition(".")
     return int(first) + int(rest.partition(".")[0] or 0) / 100
 
@@ -73,9 +64,19 @@ def fp8_until(fp8_engine: str) -> str:
     return Words("5.3" if fp8_engine == "te" else "5.0")
 
 
-def fp8_lost(fp8_until: str, transformers: float) -> bool:
-    """Whether the release of transformers keeps FP8 off."""
-    return transformers >= _as_number(fp8_until)
+def fp8_lost(
+    fp8_until: str,
+    transformers_release: str | None = None,
+    transformers_at_most: str | None = None,
+) -> bool:
+    """Whether the release of transformers keeps FP8 off.
+
+    An upper bound tells that it does not, and never that it does.
+    """
+    until = _as_number(fp8_until)
+    if transformers_at_most and _as_number(transformers_at_most) < until:
+        return False
+    return _as_number(known("transformers", transformers_release)) >= until
 
 
 def fp8_on(fp8_read: bool, fp8_lost: bool | None = None) -> bool:

@@ -45,6 +45,19 @@ def test_what_decides_is_the_release_of_transformers(job, backend, on):
     assert job(text, "0.9.4")["precision"] == "bf16"
 
 
+@pytest.mark.parametrize(
+    ("bound", "rules"),
+    [
+        ("transformers==5.3", {"fp8-with-transformers-5": "fp8"}),
+        ("transformers<5.3", {}),
+        ("transformers<=5.8", {"fp8-lost-on-transformers-5": "fp8"}),
+    ],
+)
+def test_an_upper_bound_tells_only_what_is_not_there(bound, rules, found, tmp_path):
+    (tmp_path / "requirements.txt").write_text(bound)
+    assert found(SILENT_BF16, path=str(tmp_path / "train.yaml")) == rules
+
+
 def test_json_is_not_read_by_one_release(found):
     text = '{"model_name_or_path": "a", "stage": "pt", "fp8": false}'
     rules = {
