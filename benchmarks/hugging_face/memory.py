@@ -47,6 +47,27 @@ SIZES = {
 }
 TYPED = {"batch": 2, "length": 128, "accumulated": 1, "ac": True, "ranks": 1}
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+EXPERTS: dict[str, Case] = {
+    "qwen3_moe": {
+        "num_experts": 32,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 96,
+        "norm_topk_prob": True,
+    },
+    "mixtral": {
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 704,
+    },
+    "qwen2_moe": {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 176,
+        "shared_expert_intermediate_size": 704,
+    },
+}
+"""Families of mixtures of experts, and what their configs have more."""
+
 MODES: dict[str, Case] = {
     "one rank, fp32 weights": {"mode": "ddp", "weights": "float32"},
     "one rank, bf16 weights": {"mode": "ddp", "weights": "bfloat16"},
@@ -81,6 +102,9 @@ SHAPES: dict[str, Case] = {
 }
 """What the Llama is trained with in every mode; the other families in the first two."""
 
+EXPERT_SHAPES = tuple(name for name in SHAPES if name != "wide vocabulary")
+"""What the first family with experts is trained with; the others in the first three."""
+
 
 def cases() -> Iterator[Case]:
     """Yield the cases."""
@@ -97,10 +121,22 @@ def cases() -> Iterator[Case]:
         for name in ("", "no AC", "many tokens"):
             fp8 = {"precision": "fp8"} | given | SHAPES[name]
             yield _case("llama", mode, name, fp8)
+    yield from expert_cases()
     tied = {"sizes": {"tie_word_embeddings": True}}
     for family in ("llama", "qwen3"):
         given = MODES["FSDP2, 2 ranks"] | tied
         yield _case(family, "FSDP2, 2 ranks", "tied embeddings", given)
+
+
+def expert_cases() -> Iterator[Case]:
+    """Yield the cases of mixtures of experts."""
+    every = MODES | ZERO | {mode: {"precision": "fp8"} | FP8[mode] for mode in FP8}
+    for (family, experts), (mode, given) in product(EXPERTS.items(), every.items()):
+        most = 5 if family == "qwen3_moe" else 3 if mode in MODES else 1
+        for name in EXPERT_SHAPES[:most]:
+            shape = SHAPES[name]
+            sizes = experts | shape.get("sizes", {})
+            yield _case(family, mode, name, given | shape | {"sizes": sizes})
 
 
 def _case(family: str, mode: str, name: str, given: Case) -> Case:
@@ -201,7 +237,7 @@ means that it is 2 % too high.
 def table(found: list[Case]) -> str:
     """The errors by family and mode, as a page."""
     rows = [HEAD]
-    for family in FAMILIES:
+    for family in (*FAMILIES, *EXPERTS):
         mine = [case for case in found if case["family"] == family]
         releases = sorted({case["accelerate"] for case in mine}, reverse=True)
         for mode, release in product((*MODES, *ZERO, *FP8), releases):
@@ -299,7 +335,7 @@ def main(arguments: list[str] | None = None) -> int:
         peak = max(case["peaks"].values())
         moment = max(case["peaks"], key=case["peaks"].get)
         print(
-            f"{case['family']:8} {case['of']:24} {case['name']:16} {peak / 1e6:8.1f} MB"
+            f"{case['family']:9} {case['of']:24} {case['name']:16} {peak / 1e6:8.1f} MB"
             f" {one['peak_gib'] / peak - 1:+7.1%}  {moment}, {one['at']}"
         )
     print(table(found))

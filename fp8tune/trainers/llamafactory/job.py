@@ -145,6 +145,14 @@ def fp8_tokens_vary() -> bool:
     return True
 
 
+def experts_grouped(trainer_version: str, transformers_release: str = "") -> bool:
+    """Whether one grouped product computes all experts: with transformers 5.
+
+    0.9.4 needs 4.57.1 or older. For 0.9.5 it is assumed where no file pins a release.
+    """
+    return trainer_version != "0.9.4" and not transformers_release.startswith("4.")
+
+
 PLAIN = {
     "finetuning_type": (("full",), "model.adapter"),
     "quantization_bit": ((None,), "model.adapter"),
