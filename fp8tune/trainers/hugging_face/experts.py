@@ -38,7 +38,7 @@ def experts_grouped(
 
 
 def experts_per_token(sizes: dict[str, Any]) -> int:
-    """Experts that process a token. (``top_k`` is a key of LLaMA-Factory.)"""
+    """Experts that process a token; ``top_k`` is another key of LLaMA-Factory."""
     return int(sizes.get("top_k", 0))
 
 
