@@ -320,8 +320,9 @@ Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live
 was measured on the CPU, with small models of the real architectures on up to 4 ranks
 ([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
 are wider than these errors, because a CPU does not show the workspaces of kernels.
-Experts are those of transformers 5, in PyTorch's grouped product: it saves the same
-tensors on a CPU and on a GPU."""
+Experts are those of transformers 5, in PyTorch's grouped product, which by its code
+keeps the same tensors on a CPU and on a GPU. No mixture of experts ran with ZeRO, with
+accumulated gradients, in FP8, or with shared experts."""
 
 
 def main(arguments: list[str] | None = None) -> int:
