@@ -300,9 +300,9 @@ def summary() -> str:
         mine = (c for c in found if (c["family"] in EXPERTS) == experts)
         errors = sorted(error(c) for c in mine if c["mode"].startswith(prefix))
         if errors:
-            ends = f"{errors[0]:+.1%} | {errors[-1]:+.1%}"
-            middle = errors[len(errors) // 2]
-            rows.append(f"| {model} | {name} | {len(errors)} | {middle:+.1%} | {ends} |")
+            three = (errors[len(errors) // 2], errors[0], errors[-1])
+            shown = " | ".join(f"{each:+.1%}" for each in three)
+            rows.append(f"| {model} | {name} | {len(errors)} | {shown} |")
     rows_text = "\n".join(rows)
     return f"""{SUMMARY}
 

@@ -181,19 +181,25 @@ def expert_held_gradients_gib(
     compile: bool,  # noqa: A002
     grad_accum: int,
     sharded: bool,
+    tables_apart: bool,
     shards: int,
     gradient_bytes: float,
     unsharded_gradient_bytes: float,
     params_block: float,
+    params_head: float,
     params_head_gradient: float,
     memory_gradients_gib: float,
     expert_gathered_bytes: dict[int, float],
 ) -> dict[int, float]:
-    """Gradients of other blocks, and accumulated ones, at those places [GiB]."""
+    """Gradients of other blocks, and accumulated ones, at those places [GiB].
+
+    The head's is reduced before them if FSDP gathers it apart.
+    """
     new = gradient_bytes / shards
     head = params_head_gradient
     if sharded:
-        new, head = new - unsharded_gradient_bytes, 0
+        new = new - unsharded_gradient_bytes
+        head = params_head if tables_apart else 0
     elif grad_accum > 1 and not compile:
         new = 0
     return {
@@ -209,18 +215,25 @@ def memory_expert_instants(
     memory_gathered_gib: float,
     gathered_bytes: float,
     params_block: float,
+    params_head: float,
+    tables_apart: bool,
     expert_gathered_bytes: dict[int, float],
     expert_held_gradients_gib: dict[int, float],
     expert_backward_gib: list[Parts],
     ac_applied: str,
     experts_grouped: bool,
 ) -> dict[str, Parts]:
-    """The largest peak in the backward pass of blocks with experts [GiB]."""
+    """The largest peak in the backward pass of blocks with experts [GiB].
+
+    Embedding and head are not gathered then if each is a group of its own.
+    """
     if not expert_gathered_bytes:
         return {}
     if not experts_grouped:
         raise Unknown("experts_grouped", {})
-    tables = memory_gathered_gib - gathered_bytes * params_block / GIB
+    apart = tables_apart and params_head
+    block = gathered_bytes * params_block / GIB
+    tables = 0.0 if apart else memory_gathered_gib - block
     own = 1 if ac_applied == "none" else 0
     found = [
         added(
@@ -229,9 +242,9 @@ def memory_expert_instants(
                 "activations": memory_activations_gib * (place - own) / layers,
                 GATHERED: tables + around / GIB,
             },
-            block,
+            work,
         )
         for place, around in expert_gathered_bytes.items()
-        for block in expert_backward_gib
+        for work in expert_backward_gib
     ]
     return {"backward": max(found, key=total)}
