@@ -103,12 +103,26 @@ SHAPES: dict[str, Case] = {
 """What the Llama is trained with in every mode; the other families in the first two."""
 
 EXPERT_CASES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("qwen3_moe", "one rank, fp32 weights"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "one rank, fp32 weights"): (
+        "",
+        "no AC",
+        "many tokens",
+        "accumulated",
+    ),
     ("qwen3_moe", "one rank, bf16 weights"): ("", "no AC"),
-    ("qwen3_moe", "FSDP1, 2 ranks"): ("", "many tokens"),
-    ("qwen3_moe", "FSDP2, 2 ranks"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "DDP, 2 ranks"): ("",),
+    ("qwen3_moe", "FSDP1, 2 ranks"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "FSDP2, 2 ranks"): ("", "no AC", "many tokens", "accumulated"),
+    ("qwen3_moe", "FSDP2, 4 ranks"): ("", "many tokens"),
+    ("qwen3_moe", "ZeRO 1"): ("", "accumulated"),
+    ("qwen3_moe", "ZeRO 2"): ("", "many tokens"),
+    ("qwen3_moe", "ZeRO 3"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "FP8 (torchao, eager), one rank"): ("no AC",),
     ("mixtral", "one rank, fp32 weights"): ("many tokens",),
     ("mixtral", "one rank, bf16 weights"): ("no AC", "many tokens"),
+    ("mixtral", "FSDP2, 2 ranks"): ("",),
+    ("qwen2_moe", "one rank, fp32 weights"): ("",),
+    ("qwen2_moe", "FSDP2, 2 ranks"): ("no AC",),
 }
 """Shapes by family with experts and mode."""
 
@@ -321,8 +335,7 @@ was measured on the CPU, with small models of the real architectures on up to 4 
 ([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
 are wider than these errors, because a CPU does not show the workspaces of kernels.
 Experts are those of transformers 5, in PyTorch's grouped product, which by its code
-keeps the same tensors on a CPU and on a GPU. No mixture of experts ran with ZeRO, with
-accumulated gradients, in FP8, or with shared experts."""
+keeps the same tensors on a CPU and on a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -183,6 +183,8 @@ def expert_held_gradients_gib(
     sharded: bool,
     tables_apart: bool,
     shards: int,
+    zero_stage: int,
+    world_size: int,
     gradient_bytes: float,
     unsharded_gradient_bytes: float,
     params_block: float,
@@ -193,9 +195,11 @@ def expert_held_gradients_gib(
 ) -> dict[int, float]:
     """Gradients of other blocks, and accumulated ones, at those places [GiB].
 
-    The head's is reduced before them if FSDP gathers it apart.
+    The head's is reduced before them if FSDP gathers it apart. ZeRO makes its copies in
+    fp32 after the backward pass.
     """
-    new = gradient_bytes / shards
+    copies = FP32 / world_size if zero_stage in (1, 2) else 0
+    new = gradient_bytes / shards - copies
     head = params_head_gradient
     if sharded:
         new = new - unsharded_gradient_bytes

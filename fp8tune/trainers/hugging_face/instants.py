@@ -20,13 +20,13 @@ BANDS = {
     "ddp, mixture of experts": (0.05, 0.08),
     "fsdp, mixture of experts": (0.10, 0.10),
     "te, mixture of experts": (0.2, 0.2),
-    "zero, mixture of experts": (0.2, 0.2),
+    "zero, mixture of experts": (0.12, 0.12),
 }
 """How far below and above the estimate a peak may lie, as shares of it.
 
 More than the worst errors of the real Trainer on the CPU (``results/hf_memory.md``),
 because a CPU does not show the workspaces of kernels. No run of Transformer Engine was
-measured, nor one of experts with ZeRO.
+measured.
 """
 
 
