@@ -60,7 +60,7 @@ def printed(case: Case, estimated: Estimated) -> str:
     one, highest = estimated(case), peak(case)
     moment = max(case["peaks"], key=case["peaks"].get)
     return (
-        f"{case['family']:8} {case['of']:24} {case['name']:16} {highest / 1e6:8.1f} MB"
+        f"{case['family']:9} {case['of']:24} {case['name']:16} {highest / 1e6:8.1f} MB"
         f" {one['peak_gib'] / highest - 1:+7.1%}  {moment}, {one['at']}"
     )
 

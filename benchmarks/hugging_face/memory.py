@@ -45,6 +45,27 @@ SIZES = {
 }
 TYPED = {"batch": 2, "length": 128, "accumulated": 1, "ac": True, "ranks": 1}
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+EXPERTS: dict[str, Case] = {
+    "qwen3_moe": {
+        "num_experts": 32,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 96,
+        "norm_topk_prob": True,
+    },
+    "mixtral": {
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 704,
+    },
+    "qwen2_moe": {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 176,
+        "shared_expert_intermediate_size": 704,
+    },
+}
+"""Families of mixtures of experts, and what their configs have more."""
+
 MODES: dict[str, Case] = {
     "one rank, fp32 weights": {"mode": "ddp", "weights": "float32"},
     "one rank, bf16 weights": {"mode": "ddp", "weights": "bfloat16"},
@@ -79,6 +100,30 @@ SHAPES: dict[str, Case] = {
 }
 """What the Llama is trained with in every mode; the other families in the first two."""
 
+EXPERT_CASES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("qwen3_moe", "one rank, fp32 weights"): (
+        "",
+        "no AC",
+        "many tokens",
+        "accumulated",
+    ),
+    ("qwen3_moe", "one rank, bf16 weights"): ("", "no AC"),
+    ("qwen3_moe", "DDP, 2 ranks"): ("",),
+    ("qwen3_moe", "FSDP1, 2 ranks"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "FSDP2, 2 ranks"): ("", "no AC", "many tokens", "accumulated"),
+    ("qwen3_moe", "FSDP2, 4 ranks"): ("", "many tokens"),
+    ("qwen3_moe", "ZeRO 1"): ("", "accumulated"),
+    ("qwen3_moe", "ZeRO 2"): ("", "many tokens"),
+    ("qwen3_moe", "ZeRO 3"): ("", "no AC", "many tokens"),
+    ("qwen3_moe", "FP8 (torchao, eager), one rank"): ("no AC",),
+    ("mixtral", "one rank, fp32 weights"): ("many tokens",),
+    ("mixtral", "one rank, bf16 weights"): ("no AC", "many tokens"),
+    ("mixtral", "FSDP2, 2 ranks"): ("",),
+    ("qwen2_moe", "one rank, fp32 weights"): ("",),
+    ("qwen2_moe", "FSDP2, 2 ranks"): ("no AC",),
+}
+"""Shapes by family with experts and mode."""
+
 
 def cases() -> Iterator[Case]:
     """Yield the cases."""
@@ -95,10 +140,22 @@ def cases() -> Iterator[Case]:
         for name in ("", "no AC", "many tokens"):
             fp8 = {"precision": "fp8"} | given | SHAPES[name]
             yield _case("llama", mode, name, fp8)
+    yield from expert_cases()
     tied = {"sizes": {"tie_word_embeddings": True}}
     for family in ("llama", "qwen3"):
         given = MODES["FSDP2, 2 ranks"] | tied
         yield _case(family, "FSDP2, 2 ranks", "tied embeddings", given)
+
+
+def expert_cases() -> Iterator[Case]:
+    """Yield the cases of mixtures of experts."""
+    fp8 = {mode: {"precision": "fp8"} | given for mode, given in FP8.items()}
+    every = MODES | ZERO | fp8
+    for (family, mode), names in EXPERT_CASES.items():
+        for name in names:
+            sizes = EXPERTS[family] | SHAPES[name].get("sizes", {})
+            given = every[mode] | SHAPES[name] | {"sizes": sizes}
+            yield _case(family, mode, name, given)
 
 
 def _case(family: str, mode: str, name: str, given: Case) -> Case:
@@ -189,7 +246,7 @@ means that it is 2 % too high.
 def table(found: list[Case]) -> str:
     """The errors by family and mode, as a page."""
     rows = [HEAD]
-    for family in FAMILIES:
+    for family in (*FAMILIES, *EXPERTS):
         mine = [case for case in found if case["family"] == family]
         releases = sorted({case["accelerate"] for case in mine}, reverse=True)
         for mode, release in product((*MODES, *ZERO, *FP8), releases):
@@ -236,14 +293,17 @@ def summary() -> str:
     """What ``docs/accuracy.md`` says of these trainers."""
     found = json.loads(RECORDED.read_text(encoding="utf-8"))
     kinds = {"DDP and one rank": "ddp", "FSDP": "fsdp", "ZeRO": "zero"}
-    rows_text = "\n".join(
-        spread(name, [error(c) for c in found if c["mode"].startswith(prefix)])
-        for name, prefix in kinds.items()
-    )
+    models = {"dense": False, "mixture of experts": True}
+    rows = []
+    for (model, experts), (name, prefix) in product(models.items(), kinds.items()):
+        mine = (c for c in found if (c["family"] in EXPERTS) == experts)
+        if errors := [error(c) for c in mine if c["mode"].startswith(prefix)]:
+            rows.append(spread(f"{model} | {name}", errors))
+    rows_text = "\n".join(rows)
     return f"""{SUMMARY}
 
-| weights | runs | median error | lowest | highest |
-| --- | ---: | ---: | ---: | ---: |
+| model | weights | runs | median error | lowest | highest |
+| --- | --- | ---: | ---: | ---: | ---: |
 {rows_text}
 
 The only published peak that we found with its settings is [Accelerate's own with
@@ -255,7 +315,9 @@ SUMMARY = """\
 Accelerate, Axolotl and LLaMA-Factory train with transformers' Trainer. Its live memory
 was measured on the CPU, with small models of the real architectures on up to 4 ranks
 ([by family and mode](../benchmarks/results/hf_memory.md)). The ranges of the estimates
-are wider than these errors, because a CPU does not show the workspaces of kernels."""
+are wider than these errors, because a CPU does not show the workspaces of kernels.
+Experts are those of transformers 5, in PyTorch's grouped product, which by its code
+keeps the same tensors on a CPU and on a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> int:

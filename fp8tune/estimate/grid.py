@@ -205,7 +205,7 @@ def savings(variants: Variants, said: Prediction, precision: str = "") -> list[S
 def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield changes of settings that are not in the grid."""
     with suppress(Unknown):
-        if job["expert_padding"]:
+        if job["expert_padding"] and job.can_set("packed_experts"):
             words = f"`{job.key('packed_experts')} = false`: FSDP pads packed experts"
             yield "unpacked", words, {"packed_experts": False}
     with suppress(Unknown):

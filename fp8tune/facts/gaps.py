@@ -104,6 +104,8 @@ GAPS = {
     "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
+    "experts_grouped": "experts that no grouped product computes: before transformers "
+    "5, or with another `experts_implementation` than grouped_mm",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "
     "stages are split by hand",
     "vocab_size": "a vocabulary whose size depends on the tokenizer: if the trainer "

@@ -94,6 +94,12 @@ def version(te_release: str) -> float:
     return _as_number(te_release)
 
 
+def newest(te_release: str = "", transformer_engine_at_most: str = "") -> float:
+    """Newest release of Transformer Engine that may be there, as a number."""
+    release = te_release or transformer_engine_at_most
+    return _as_number(known("transformer_engine", release or None))
+
+
 def too_old(te_recipe: str, te_version: float) -> bool:
     """Whether this release of Transformer Engine does not have the recipe yet."""
     return te_version < FIRST.get(te_recipe, 0.0)

@@ -133,9 +133,10 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """Add the releases of the packages that a trainer asks for to a loaded config.
 
     The release of a package ``x`` is the value ``x_release``; one that nothing pins is
-    left out. An upper bound is ``x_at_most``, the newest that it allows. ``environment_known`` is true if the environment of the run was looked at:
-    it has the trainer itself. Faults that say which ``package`` and ``release`` they
-    are not of go.
+    left out. An upper bound is ``x_at_most``, the newest that it allows.
+    ``environment_known`` is true if the environment of the run was looked at: it has
+    the trainer itself. Faults that say which ``package`` and ``release`` they are not
+    of go.
     """
     found = releases(path)
     for name in known.about.packages:

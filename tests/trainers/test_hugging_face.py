@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.hugging_face import gpu
 from benchmarks.hugging_face.memory import (
+    EXPERTS,
     PUBLISHED_GIB,
     cases,
     estimated,
@@ -36,11 +37,12 @@ training:
 """
 
 
-def job(text, name="accelerate==1.15.0", gpu="h100", ranks=8):
-    """The job of a config, with the newest transformers that keep FP8 on."""
+def job(text, name="accelerate==1.15.0", gpu="h100", ranks=8, transformers=None):
+    """The job of a config; ``transformers`` is the release that a file pins."""
     known = trainer(name)
     loaded = known.load(parse(text.encode(), "x.yaml").values)
-    loaded.values["transformers_release"] = "4.57.6"
+    if transformers:
+        loaded.values["transformers_release"] = transformers
     return known.job(loaded, Target(gpu, ranks))
 
 
@@ -65,7 +67,8 @@ def test_the_estimate_is_within_its_range_of_the_real_trainer(measured):
 
 
 def kind_of(case):
-    return "zero" if case["mode"].startswith("zero") else case["mode"][:4].rstrip("1")
+    kind = "zero" if case["mode"].startswith("zero") else case["mode"][:4].rstrip("1")
+    return f"{kind}, mixture of experts" if case["family"] in EXPERTS else kind
 
 
 def test_batches_of_unknown_length_lower_the_range():
@@ -215,17 +218,17 @@ BF16 = LLAMA.split("fp8_config:")[0].format(mode="MULTI_GPU", precision="bf16") 
 
 
 @each(
-    ("name", "text", "missing"),
+    ("name", "text", "release", "missing"),
     [
-        ("llamafactory==0.9.5", SHARDED, None),
-        ("axolotl==0.19.0", AXOLOTL.replace("fp8: true\n", ""), None),
-        ("llamafactory==0.9.5", SHARDED + TE, "speed.te"),
-        ("accelerate==1.15.0", BF16, "fp8_backend"),
+        ("llamafactory==0.9.5", SHARDED, None, None),
+        ("axolotl==0.19.0", AXOLOTL.replace("fp8: true\n", ""), None, None),
+        ("llamafactory==0.9.5", SHARDED + TE, "4.57.6", "speed.te"),
+        ("accelerate==1.15.0", BF16, None, "fp8_backend"),
     ],
 )
-def test_why_a_gain_is_unknown(name, text, missing):
+def test_why_a_gain_is_unknown(name, text, release, missing):
     """A bf16 run gets the gain of FP8 as its trainer would run it."""
-    found = job(text, name)
+    found = job(text, name, transformers=release)
     assert (found.find("speed.fp8_gain") is None) == bool(missing)
     assert found.lacking.get("speed.fp8_gain") == missing
 
@@ -251,11 +254,58 @@ def test_bytes_of_the_weights(name, text, size):
     assert (found["weight_bytes"], found["optimizer_bytes"]) == (size, 2 * size)
 
 
-def test_a_mixture_of_experts_has_a_lower_bound():
-    text = LLAMA_FACTORY.format(model="Qwen/Qwen3-30B-A3B", kind="full")
-    found = job(text, "llamafactory==0.9.5", ranks=1)
-    assert found["memory.fit"] == "out-of-memory"
-    assert found["memory.least_gib"] > 400
+QWEN_MOE, MIXTRAL = "Qwen/Qwen3-30B-A3B", "mistralai/Mixtral-8x7B-v0.1"
+MOE = LLAMA_FACTORY.format(model=QWEN_MOE, kind="full") + "fsdp: full_shard auto_wrap\n"
+AXOLOTL_MOE = AXOLOTL.replace("meta-llama/Llama-3.2-3B", QWEN_MOE)
+
+
+ACCELERATE_MOE = FSDP2.replace(QWEN, QWEN_MOE)
+
+
+@each(
+    ("name", "text", "more", "release"),
+    [
+        ("accelerate==1.15.0", ACCELERATE_MOE, "", "4.57.6"),
+        ("llamafactory==0.9.5", MOE, "", "4.57.1"),
+        ("llamafactory==0.9.4", MOE, "", None),
+        ("axolotl==0.19.0", AXOLOTL_MOE, "experts_implementation: eager\n", None),
+    ],
+)
+def test_other_implementations_of_experts_have_a_lower_bound(name, text, more, release):
+    """Before transformers 5 experts are modules, one by one."""
+    newest = name.replace("0.9.4", "0.9.5")
+    grouped, found = job(text, newest), job(text + more, name, transformers=release)
+    assert found.find("memory.peak_gib") is None
+    assert found.lacking["memory.peak_gib"] == "experts_grouped"
+    assert found["memory.state_gib"] < found["memory.least_peak_gib"]
+    assert found["memory.least_peak_gib"] < grouped["memory.peak_gib"]
+
+
+def test_the_choice_of_tokens_is_not_the_choice_of_experts():
+    """LLaMA-Factory's ``top_k`` is for generation."""
+    assert job(MOE + "top_k: 50\n", "llamafactory==0.9.5")["experts_per_token"] == 8
+
+
+def test_experts_compute_in_fp32_if_their_weights_are():
+    """Autocast does not reach grouped products, so there are no copies in bf16."""
+    text = LLAMA.format(mode="MULTI_GPU", precision="bf16", engine="AO", model=QWEN_MOE)
+    half = job(text)
+    whole = job(text.replace("dtype: bfloat16", "dtype: float32"))
+    assert whole["expert_bytes"] > 1.9 * half["expert_bytes"]
+    experts = whole["params.routed_experts"] * whole["layers"]
+    assert whole["copies_gib"] < 2 * (whole["params.rank"] - experts) / 2**30
+
+
+@each(("gpus", "rows"), [(8, 8), (16, 16), (12, 12), (6, 12)])
+def test_fsdp2_pads_experts_to_the_shards(gpus, rows):
+    """Each shard has a whole number of Mixtral's eight experts."""
+    text = FSDP2.replace("num_processes: 8", f"num_processes: {gpus}")
+    text = text.replace(QWEN, MIXTRAL)
+    padded = job(text, ranks=gpus)
+    flat = job(text.replace("fsdp_version: 2", "fsdp_version: 1"), ranks=gpus)
+    added = 32 * (rows - 8) * 3 * 4096 * 14336
+    assert padded["params.padded"] - flat["params.padded"] == added
+    assert "packed" not in padded["memory.advice"]
 
 
 def test_the_logits_of_trl_are_not_counted():

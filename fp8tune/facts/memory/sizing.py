@@ -82,7 +82,8 @@ def advice(
         return Prose(_what_matters(job, micro_batch, ac, ac_usable))
     full = _full(job, ac, ac_usable)
     once = {"grad_accum": 1} if grad_accum != 1 and job.can_set("grad_accum") else {}
-    single = {"packed_experts": False} if expert_padding else {}
+    packed = expert_padding and job.can_set("packed_experts")
+    single = {"packed_experts": False} if packed else {}
     if kept := _keeping(job, {}, FITS):
         other = job.with_values(full)
         surely = full and _fit(other) == FITS

@@ -465,7 +465,7 @@ def te_option_gone(
     job: Job,
     overrides_unreadable: bool,
     te_options_read: bool,
-    te_version: float = NEW,
+    te_newest: float = NEW,
 ) -> str:
     """The option that the recipes of this release of Transformer Engine lack.
 
@@ -475,7 +475,7 @@ def te_option_gone(
         return Words("")
     for name, (_, first) in GONE.items():
         readable = name != OVERRIDE or not overrides_unreadable
-        if readable and _differs(job, name) and te_version >= first:
+        if readable and _differs(job, name) and te_newest >= first:
             return Words(f"fp8_config.{name}")
     return Words("")
 

@@ -9,8 +9,6 @@ Source: transformers 5.23.0, models/llama/modeling_llama.py and loss/loss_utils.
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown
-
 BF16, FP32 = 2, 4
 
 
@@ -40,22 +38,23 @@ def block_bytes(
     qk_norm: bool,
     residual_bytes: int,
     moe_layers: int,
+    expert_bytes: float,
 ) -> float:
     """Bytes per token that an eager block saves for its backward pass.
 
     Two norms, each with its input and, if that is not bf16, a cast for every linear;
     queries, keys, values and the output of attention; gate, its activation, up, and
-    their product. Norms of queries and keys keep them in fp32 and in bf16.
+    their product, or what router and experts save. Norms of queries and keys keep them
+    in fp32 and in bf16.
     """
-    if moe_layers:
-        raise Unknown("memory.experts", 0)
     queries, pairs = heads * head_dim, kv_heads * head_dim
     whole = residual_bytes == FP32
-    norms = (26 if whole else 16) * hidden_size + 2 * FP32
+    norms = (22 if whole else 16) * hidden_size + 2 * FP32
     attention = 4 * queries + 4 * pairs + FP32 * heads
     if qk_norm:
         attention += 6 * (queries + pairs) + FP32 * (heads + kv_heads)
-    return norms + attention + 8 * ffn_size
+    ffn = 8 * ffn_size + (2 * BF16 * hidden_size if whole else 0)
+    return norms + attention + (expert_bytes if moe_layers else ffn)
 
 
 def activation_bytes(

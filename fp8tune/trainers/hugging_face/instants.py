@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.memory.fit import least_peak_gib
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Words
 
 BF16, FP32 = 2, 4
 
@@ -17,6 +17,10 @@ BANDS = {
     "fsdp": (0.10, 0.10),
     "te": (0.2, 0.2),
     "zero": (0.12, 0.12),
+    "ddp, mixture of experts": (0.05, 0.08),
+    "fsdp, mixture of experts": (0.10, 0.10),
+    "te, mixture of experts": (0.2, 0.2),
+    "zero, mixture of experts": (0.12, 0.12),
 }
 """How far below and above the estimate a peak may lie, as shares of it.
 
@@ -65,9 +69,19 @@ def memory_gathered_gib(
     return (root + gathered_bytes * params_block + bucket_bytes) / GIB
 
 
-def copies_gib(params_rank: float, params_root: float, cast_bytes: int) -> float:
-    """Copies of all linears in bf16 that live through the forward pass [GiB]."""
-    return cast_bytes * (params_rank - params_root) / GIB
+def copies_gib(
+    params_rank: float,
+    params_root: float,
+    moe_layers: int,
+    params_routed_experts: float,
+    cast_bytes: int,
+) -> float:
+    """Copies of all linears in bf16 that live through the forward pass [GiB].
+
+    Not of experts, which are no linears.
+    """
+    linears = params_rank - params_root - moe_layers * params_routed_experts
+    return cast_bytes * linears / GIB
 
 
 def memory_activations_gib(
@@ -153,20 +167,13 @@ def memory_added_gradients_gib() -> float:
     return 0.0
 
 
-def memory_expert_instants(moe_layers: int) -> dict[str, dict[str, float]]:
-    """Instants of blocks with experts, which no estimate covers."""
-    if moe_layers:
-        raise Unknown("memory.experts", {})
-    return {}
-
-
-def estimate_family(sharded: bool, zero_stage: int, te_recipe: str = "") -> str:
+def estimate_family(
+    sharded: bool, zero_stage: int, moe_layers: int, te_recipe: str = ""
+) -> str:
     """The group of measured runs from which the estimate's error is taken."""
-    if te_recipe:
-        return Words("te")
-    if zero_stage:
-        return Words("zero")
-    return Words("fsdp" if sharded else "ddp")
+    kind = "zero" if zero_stage else "fsdp" if sharded else "ddp"
+    kind = "te" if te_recipe else kind
+    return Words(f"{kind}, mixture of experts" if moe_layers else kind)
 
 
 def memory_least_peak_gib(

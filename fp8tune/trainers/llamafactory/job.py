@@ -184,6 +184,17 @@ def fp8_tokens_vary() -> bool:
     return True
 
 
+def experts_grouped(
+    trainer_version: str, transformers_release: str = "", transformers_at_most: str = ""
+) -> bool:
+    """Whether one grouped product computes all experts: with transformers 5.
+
+    0.9.4 needs 4.57.1 or older. For 0.9.5 it is assumed where no file pins a release.
+    """
+    release = transformers_release or transformers_at_most
+    return trainer_version != "0.9.4" and not release.startswith("4")
+
+
 PLAIN = {
     "stage": (("sft", "pt"), "model.other"),
     "flash_attn": (("auto", "sdpa", "fa2", "fa3"), "activation_bytes.scores"),
