@@ -253,7 +253,8 @@ def _private(a): ...
 def test_every_parameter_of_a_fact_is_a_name_of_some_trainer(kempnerforge):
     words = kempnerforge.vocabulary
     every = [trainer(name) for name in trainers()]
-    releases = {f"{name}_release" for each in every for name in each.about.packages}
+    packages = {name for each in every for name in each.about.packages}
+    releases = {f"{x}_{what}" for x in packages for what in ("release", "at_most")}
     needed = {n for s in words.computed.values() for n in s.parameters} - releases
     names = {words.spelled.get(name, name) for name in needed}
     assert [n for n in names if not any(t.vocabulary.knows(n) for t in every)] == []
