@@ -262,6 +262,13 @@ AXOLOTL_MOE = AXOLOTL.replace("meta-llama/Llama-3.2-3B", QWEN_MOE)
 ACCELERATE_MOE = FSDP2.replace(QWEN, QWEN_MOE)
 
 
+def test_a_dense_model_has_one_peak_with_each_release_of_transformers():
+    peaks = [
+        job(FSDP2, transformers=x)["memory.peak_gib"] for x in ("4.57.6", "5.23.0")
+    ]
+    assert peaks[0] == peaks[1]
+
+
 @each(
     ("name", "text", "more", "release"),
     [

@@ -78,7 +78,7 @@ def expert_bytes(
     casts = 4 if shared_experts else 1  # of router, gate, up and the shared gate
     found = rows + router + (shared if shared_experts else 0)
     found += casts * BF16 * hidden_size if residual_bytes == FP32 else 0
-    if not experts_grouped:
+    if experts and not experts_grouped:
         raise Unknown("experts_grouped", found)
     return found
 
