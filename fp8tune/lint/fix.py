@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.formats.document import ConfigDocument, InvalidText, Path
@@ -59,8 +59,9 @@ def find_fix(
     """Return the first fix that applies to this finding, can be written, and fits.
 
     A fix that changes the run is not offered if the changed run needs more memory than
-    the GPU has, unless that is already so and the fix is not about memory. No fix
-    changes a value that the command line overrides.
+    the GPU has, unless that is already so and the fix is not about memory, nor makes
+    the run faster for more of it. No fix changes a value that the command line
+    overrides.
     """
     kept = ""
     for repair in rule.fixes:
@@ -78,41 +79,57 @@ def find_fix(
         if not edits:
             continue
         if repair.safety != "safe" and "gpu" in job:
-            needs = _too_much(job, document, edits, known, overrides)
-            if needs and (rule.category in ABOUT_SIZE or _fits(job)):
+            after = _after(job, document, edits, known, overrides)
+            if _is_too_much(after) and (_fits(job) or not _helps(rule, job, after)):
                 words = "no fix is offered, because then the run needs"
-                return Offer(withheld=f"{words} {needs}: {title}")
+                return Offer(withheld=f"{words} {after['memory.needs']}: {title}")
         placed = tuple(_change(document, edit) for edit in edits)
         stopped = fault is not None and rule.category == "rejected"
         return Offer(Fix(repair.safety, title, changes, placed, stopped))
     return Offer(kept=kept)
 
 
-def _too_much(
+def _after(
     job: Job,
     document: ConfigDocument,
     edits: list[Edit],
     known: Trainer,
     overrides: tuple[str, ...],
-) -> str:
-    """Return the memory that the run needs after some edits, if it is too much."""
+) -> Job | None:
+    """Return the job after some edits; ``None`` where it is not known."""
     target = job.target
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
         values = document.read(apply(document.text, edits))
-        after = known.job(known.load(values, overrides), target)
-        return str(after["memory.needs"]) if after["memory.fit"] in TOO_MUCH else ""
+        return known.job(known.load(values, overrides), target)
     except (Unknown, InvalidText, CannotEdit):
-        return ""
+        return None
+
+
+def _is_too_much(job: Job | None) -> TypeGuard[Job]:
+    """Return whether a run is known to need too much memory."""
+    try:
+        return job is not None and job["memory.fit"] in TOO_MUCH
+    except Unknown:
+        return False
 
 
 def _fits(job: Job) -> bool:
     """Return whether a run is known not to need too much memory."""
-    try:
-        return job["memory.fit"] not in TOO_MUCH
-    except Unknown:
-        return False
+    return job.find("memory.fit") is not None and not _is_too_much(job)
+
+
+def _helps(rule: Fixable, job: Job, after: Job) -> bool:
+    """Return whether a fix is worth it though the run needs too much memory after it.
+
+    It is about something else, or makes a slow run faster with less memory.
+    """
+    if rule.category not in ABOUT_SIZE:
+        return True
+    before = job.find("memory.peak_gib")
+    less = before is not None and after["memory.peak_gib"] < before
+    return rule.category == "slow" and less
 
 
 def _change(document: ConfigDocument, edit: Edit) -> Change:

@@ -89,3 +89,18 @@ def test_a_script_that_starts_another_trainer(fp8tune, project):
     assert said.code == 2
     assert "it starts Accelerate; fp8tune lint --script FILE checks" in said.err
     assert fp8tune("lint", "run.sh", "--trainer", "megatron_lm").code == 0
+
+
+def test_a_fix_that_saves_memory_is_offered_though_more_is_needed(project, fp8tune):
+    """Megatron-LM#883 with a model that fits neither in fp32 nor in bf16."""
+    large = MODEL.replace("--num-layers 32", "--num-layers 64 --swiglu")
+    large = large.replace("4096", "8192")
+    flags = "--use-distributed-optimizer --fp8-format hybrid --vocab-size 128256"
+    project({"run.sh": large + flags})
+    said = fp8tune("lint", "run.sh", "--gpu", "h100", "--output-format", "json")
+    assert {
+        found["rule"]: bool(found["fix"]) for found in said.json["diagnostics"]
+    } == {
+        "out-of-memory": False,
+        "fp8-without-bf16": True,
+    }
