@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fp8tune.formats import ENDINGS
+from fp8tune.formats import ENDINGS, format_of, parse
 from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
 from fp8tune.formats.bash.slurm import (
     TORCHRUN,
@@ -25,11 +25,13 @@ from fp8tune.formats.bash.slurm import (
     variables,
 )
 from fp8tune.formats.bash.words import BadScript
+from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.trainers.about import CallAbout, trainers
 from fp8tune.trainers.call import UNKNOWN, Call, calls
+from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
 ORIGIN = "--script"
@@ -37,6 +39,9 @@ ORIGIN = "--script"
 
 MAX_SCRIPT = 1 << 16
 """Largest script that is read [bytes]; the trainers' own have 4 KiB at most."""
+
+MAX_NOTE = 200
+"""Longest list of arguments in a note [characters]."""
 
 _LATER = ("SLURM_", "PMI_", "OMPI_")
 """Beginnings of variables that only a running job has."""
@@ -109,15 +114,37 @@ def read_launch(
 
 def _is_config(path: str, data: bytes) -> bool:
     """Return whether a script is a config itself: its flags are all that is read."""
-    from fp8tune.formats import format_of, parse
-    from fp8tune.formats.document import Unreadable
-    from fp8tune.trainers.recognise import recognise
-
-    try:
-        values = parse(data, path).values if format_of(path) == "bash" else {}
-    except Unreadable:
-        return False
+    values = _values(path, data) if format_of(path) == "bash" else {}
     return bool(recognise(values, explicit=True, form="bash").trainer)
+
+
+def _values(path: str, data: bytes) -> dict[str, Any]:
+    """Return what a file says, nothing if it cannot be read."""
+    try:
+        return parse(data, path).values
+    except Unreadable:
+        return {}
+
+
+def _overridden(known: Trainer, config: str) -> Callable[[list[str]], list[str]] | None:
+    """Return what names the keys that arguments set, if fp8tune does not apply them.
+
+    A call of any Python file is one of the trainer whose config it has.
+    """
+    names = [known.id]
+    if known.about.parts:
+        values, form = _values(config, read(config)), format_of(config)
+        found = recognise(values, explicit=True, form=form).trainer
+        names = [found] if found else []
+    lines = (trainer(name).command_line for name in names)
+    return next((getattr(line, "overridden", None) for line in lines), None)
+
+
+def _not_applied(texts: list[str], place: str) -> str:
+    """Return the note that names the arguments that fp8tune does not apply."""
+    words = shlex.join(texts)
+    words = words if len(words) < MAX_NOTE else words[:MAX_NOTE] + "..."
+    return f"{place}: not applied: {words}; findings may differ"
 
 
 INSTEAD = "fp8tune lint CONFIG --gpu h100 --world-size 16 -- OVERRIDES"
@@ -208,17 +235,28 @@ class _Script:
             mine, beside, absent = self.files(script, command, known, config)
             script = [word for word in script if word not in mine]
             behind += script if len(script) > 1 else []
-        free_text = known.command_line.is_free_text
-        for word in behind:
-            if word.unknown and not free_text(known.schema, word.text):
-                self.resolved(word, line, "an override")
         launcher = words[: call.launcher]
         options = {**self.options, **options_of([word.text for word in launcher])}
         place = f"{self.path}:{line}"
-        target, notes = _target(options, launcher, kind, call, place)
-        overrides = tuple(word.text.replace(HOLE, UNKNOWN) for word in behind)
+        target, notes = _target(options, one, [config, *beside], place)
+        overridden = _overridden(known, config)
+        if overridden and behind:
+            behind = behind[1:] if known.about.parts else behind  # the program
+            texts = [word.text.replace(HOLE, UNKNOWN) for word in behind]
+            notes += [_not_applied(texts, place)] if texts else []
+            overrides = tuple(f"{key}={UNKNOWN}" for key in overridden(texts))
+        else:
+            self.overrides_resolved(behind, known, line)
+            overrides = tuple(word.text.replace(HOLE, UNKNOWN) for word in behind)
         notes += [f"{place}: no {name} here: it is not checked" for name in absent]
         return Launch(config, overrides, target, line, tuple(notes), tuple(beside))
+
+    def overrides_resolved(self, words: list[Word], known: Trainer, line: int) -> None:
+        """Raise ``CannotLaunch`` for an override that is not known before the run."""
+        for word in words:
+            free_text = known.command_line.is_free_text
+            if word.unknown and not free_text(known.schema, word.text):
+                self.resolved(word, line, "an override")
 
     def files(
         self, words: list[Word], command: Command, known: Trainer, config: str
@@ -297,19 +335,26 @@ def _gpu(options: Mapping[str, str]) -> str:
 
 
 def _target(
-    options: Mapping[str, str],
-    words: list[Word],
-    kind: CallAbout,
-    call: Call,
-    place: str,
+    options: Mapping[str, str], one: _Start, files: list[str], place: str
 ) -> tuple[Target, list[str]]:
-    """Return the GPUs that a command gets, and notes on odd numbers."""
+    """Return the GPUs that a command gets, and notes on odd numbers.
+
+    ``files`` may say how many processes a launcher starts.
+    """
+    kind, call = one.kind, one.call
+    words = [word.text for word in one.command.words[: call.launcher]]
     nodes, per_node = number_of(options.get("nodes", "1")), gpus_per_node(options)
-    names = [word.text.rpartition("/")[2] for word in words]
+    names = [word.rpartition("/")[2] for word in words]
     notes: list[str] = []
     torchrun = not TORCHRUN.isdisjoint(names)
-    if kind.starts == "one" or torchrun:
-        size = processes([word.text for word in words], options)
+    if kind.starts == "config" or (not torchrun and "accelerate" in names):
+        said = _said(one, files)
+        alone = nodes == 1 and not kind.script  # with a file, the number is in it
+        size = number_of(said) if said else per_node * alone
+        asked = nodes * per_node
+        notes = _odd(size, asked, place, f"set num_processes to {asked}")
+    elif kind.starts == "one" or torchrun:
+        size = processes(words, options)
         notes = _odd(size, nodes * per_node, place)
         if not torchrun and "srun" not in names and size > 1:
             how = "which waits for the others; put srun before it"
@@ -323,10 +368,26 @@ def _target(
     return Target(gpu, size, *origins, per_node), notes
 
 
-def _odd(size: int, asked: int, place: str) -> list[str]:
+def _said(one: _Start, files: list[str]) -> str:
+    """Return what a command, else a file, says of the number of processes."""
+    behind = one.call.script if one.kind.script else ()
+    words = [word.text for word in one.command.words[: min(behind, default=None)]]
+    option = re.compile("--num[_-]processes(?:=(.*))?", re.DOTALL)
+    for word, following in pairwise([*words, ""]):
+        if found := option.fullmatch(word):
+            return following if found[1] is None else found[1]
+    values = (_values(path, read(path)) for path in files if os.path.isfile(path))
+    return next((str(v["num_processes"]) for v in values if "num_processes" in v), "")
+
+
+def _odd(
+    size: int,
+    asked: int,
+    place: str,
+    how: str = "start one for each GPU, by srun or torchrun",
+) -> list[str]:
     """Return a note if a job has another number of processes than of GPUs."""
     if not (size and asked) or size == asked:
         return []
     started = f"{size} process{'es' * (size != 1)} for {asked} GPUs"
-    how = "start one for each GPU, by srun or torchrun"
     return [f"{place}: starts {started}; {how}"]

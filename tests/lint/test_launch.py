@@ -170,7 +170,23 @@ def test_calls_of_each_trainer(launch, project, command, words):
     ("options", "command", "expected"),
     [
         ("--gpus-per-node=h100:8", "axolotl train ax.yaml", target("h100-sxm", 8, 8)),
-        ("--gpus-per-node=8", f"{ACCELERATE} train.py", target("", 0, 8)),
+        ("--gpus-per-node=8", f"{ACCELERATE} train.py", target("", 8, 8)),
+        (
+            "--nodes=2 --gres=gpu:h100:8",
+            f"srun {ACCELERATE} --num_processes $((SLURM_NNODES*8)) train.py",
+            target("h100-sxm", 16, 8),
+        ),
+        (
+            "--nodes=2 --gpus-per-node=8",
+            f"srun {ACCELERATE} --num_processes $((N * 8)) train.py",
+            target("", 0, 8),
+        ),
+        ("--gpus=8", "trl sft --config t.yaml", target("", 8, 8)),
+        (
+            "--gpus=8",
+            "accelerate launch -m axolotl.cli.train ax.yaml",
+            target("", 8, 8),
+        ),
         ("", "automodel am.yaml --nproc-per-node 8", target("", 8)),
         (
             "--gpus-per-node=8",
@@ -182,6 +198,7 @@ def test_calls_of_each_trainer(launch, project, command, words):
             "srun llamafactory-cli train lf.yaml",
             target("", 16, 8),
         ),
+        ("-N 2 --gpus-per-node=8", "trl sft --config t.yaml", target("", 0, 8)),
         ("-N 2 --gpus-per-node=8", "axolotl train ax.yaml", target("", 0, 8)),
         ("", "deepspeed --num_gpus=4 x.py --deepspeed ds.json", target("", 4)),
     ],
@@ -219,3 +236,35 @@ def test_a_file_of_the_script_that_is_not_there(launch, project):
 def test_what_is_not_known_is_named(launch, script, reason):
     with pytest.raises(CannotLaunch, match=reason):
         launch(script)
+
+
+@each(
+    ("command", "overrides", "note"),
+    [
+        (
+            "axolotl train ax.yaml --learning-rate $LR",
+            (),
+            "not applied: --learning-rate _; findings may differ",
+        ),
+        (
+            "llamafactory-cli train lf.yaml a=1 b=$B",
+            ("a=_", "b=_"),
+            "not applied: a=1 b=_; findings may differ",
+        ),
+        (
+            "torchrun train.py --config am.yaml --a.b 2 --c.d=3",
+            ("a.b=_", "c.d=_"),
+            "not applied: --a.b 2 --c.d=3; findings may differ",
+        ),
+        (
+            f"#SBATCH --gpus=4\n{ACCELERATE} train.py",
+            (),
+            "starts 8 processes for 4 GPUs; set num_processes to 4",
+        ),
+    ],
+)
+def test_notes_of_a_command(launch, project, command, overrides, note):
+    project(CONFIGS)
+    found = launch(command)
+    place = f"x.sh:{found.line}"
+    assert (found.overrides, found.notes) == (overrides, (f"{place}: {note}",))

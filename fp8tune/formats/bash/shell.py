@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from fp8tune.formats.bash.arithmetic import NotEvaluated, evaluate
 from fp8tune.formats.bash.words import (
+    ARITHMETIC,
     MAX_DEPTH,
     BadScript,
     Part,
@@ -375,6 +377,8 @@ class Shell:
 
     def _value(self, part: Part, depth: int = 0) -> Value:
         """Return the value of one piece of a word."""
+        if part.reason == ARITHMETIC and depth <= MAX_DEPTH:
+            return self._result(part, depth)
         if part.reason:
             return _hole(part.text, part.reason)
         if not part.name:
@@ -400,6 +404,22 @@ class Shell:
                 part.text, f"is {what}" if number else "is not set in the script"
             )
         return value
+
+    def _result(self, part: Part, depth: int) -> Word:
+        """Return the result of ``$((...))``; an unknown operand makes it unknown."""
+        text = self._text(parts_of(part.text[3:-2], quoted=True), depth + 1)
+        unknown = text.unknown
+
+        def value(name: str) -> str:
+            nonlocal unknown
+            word = self._text((Part(f"${name}", name=name),), depth + 1)
+            unknown = unknown or word.unknown
+            return word.text
+
+        try:
+            return Word(str(evaluate(text.text, value)))
+        except NotEvaluated:
+            return Word(HOLE, unknown or Unknown(part.text, ARITHMETIC))
 
     def _count(self, value: Value | None) -> int:
         """Return the length of a value; raise ``BadScript`` if all are too long."""

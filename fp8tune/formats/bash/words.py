@@ -24,7 +24,7 @@ _HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(['\"\\]?)([\w.-]+)\2")
 _ARRAY = re.compile(rf"{_NAME}\+?=")
 _ENDS = " \t\n;&|()<>"
 OUTPUT = "is the output of a command"
-ARITHMETIC = "is arithmetic"
+ARITHMETIC = "is arithmetic that is not evaluated"
 
 
 class BadScript(Exception):

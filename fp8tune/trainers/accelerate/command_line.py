@@ -10,6 +10,7 @@ Source: accelerate 1.15.0, commands/launch.py.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -45,6 +46,9 @@ FOLLOWED = (*NUMBERS, "main_process_ip", "mixed_precision")
 
 OF_ONE_MACHINE = {"machine_rank": 0, "main_process_port": 29500}
 """Numbers that a job has only when it runs, and those that stand for them."""
+
+NOT_KNOWN = math.nan
+"""A number that only a run knows: each comparison with it is false."""
 
 NO_MATTER = {"quiet", "q", "debug", "module", "m", "no_python", "same_network"}
 NO_MATTER |= {"role", "tee", "log_dir", "max_restarts", "monitor_interval"}
@@ -89,6 +93,8 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
         arguments |= {(PART, name): one for name, (_, one) in given.items()}
     loaded = loader.load(raw, command)
+    for name in [name for name, value in command.items() if value is NOT_KNOWN]:
+        loaded.values.pop(name, None)
     for name, (texts, _) in given.items():
         if any(UNKNOWN in text for text in texts):
             loaded.values.pop(f"{PART}.{name}", None)
@@ -128,9 +134,9 @@ def _converted(name: str, text: str) -> Any:
     return text
 
 
-def _number(name: str, value: str) -> int:
-    if value == UNKNOWN and name in OF_ONE_MACHINE:
-        return OF_ONE_MACHINE[name]
+def _number(name: str, value: str) -> float:
+    if UNKNOWN in value and name in NUMBERS:
+        return OF_ONE_MACHINE.get(name, NOT_KNOWN)
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
     raise Unreadable(f"`--{name} {value}` is not a number that is known before the run")

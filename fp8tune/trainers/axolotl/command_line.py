@@ -6,6 +6,7 @@ from fp8tune.trainers.described.command_line import (
     CHECKED_FIRST,
     is_free_text,
     load,
+    overridden,
 )
 
-__all__ = ["CHECKED_FIRST", "is_free_text", "load"]
+__all__ = ["CHECKED_FIRST", "is_free_text", "load", "overridden"]

@@ -18,10 +18,20 @@ CHECKED_FIRST: frozenset[str] = frozenset()
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:  # noqa: ARG001
     """Refuse overrides: raises ``Unreadable``."""
-    title = loader.schema.title
-    raise Unreadable(f"the command line of {title} is not known: leave out overrides")
+    raise refusal(loader.schema)
+
+
+def refusal(schema: Schema) -> Unreadable:
+    """Return the error that refuses overrides."""
+    reason = f"the command line of {schema.title} is not known"
+    return Unreadable(f"{reason}: leave out overrides")
 
 
 def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001
     """Return whether an override may hold anything."""
     return False
+
+
+def overridden(words: Iterable[str]) -> list[str]:  # noqa: ARG001
+    """Return the keys that arguments of a launch script set: they are not known."""
+    return []

@@ -9,3 +9,6 @@ from fp8tune.trainers.described.command_line import (
 from fp8tune.trainers.described.command_line import (
     load as load,
 )
+from fp8tune.trainers.described.command_line import (
+    overridden as overridden,
+)

@@ -45,7 +45,7 @@ def words(script, *arguments, **variables):
         ("cat <<EOF\nrun $(x)\nEOF\nrun b", [["cat"], ["run", "b"]]),
         (
             'run $(x ")") `y` $((1 + 2))',
-            [["run", *["<is the output of a command>"] * 2, "<is arithmetic>"]],
+            [["run", *["<is the output of a command>"] * 2, "3"]],
         ),
         ("for i in 1 2; do run $i; done", [["run", "<is set in a loop>"]]),
         (
@@ -140,3 +140,27 @@ def test_tests_of_known_texts_are_decided(script, word):
 def test_a_branch_that_does_not_run_has_no_commands():
     script = "A=1; if [ $A = 2 ]; then run a; else run b; fi"
     assert words(script) == [["[", "1", "=", "2", "]"], ["run", "b"]]
+
+
+@each(
+    ("expression", "expected"),
+    [
+        ("2 * 8", "16"),
+        ("N*G", "16"),
+        ('"$N" * ${G:-4} - -1', "17"),
+        ("(1 + 2) * 3 % 5", "4"),
+        ("-7 / 2", "-3"),
+        ("-7 % 2", "-1"),
+        ("$S * 2", "5"),  # the text is put in first, then evaluated
+        ("$((N + 1)) * 2", "6"),
+        ("NONE * 8", "<is not set in the script>"),
+        ("$(nodes) * 8", "<is the output of a command>"),
+        *((text, "<is arithmetic that is not evaluated>") for text in (
+            "1 / 0", "S * 2", "2 ** 3", "010", "0x10", "1 1", "", "N++", "N = 3", "1.5",
+            "(" * 20 + "1" + ")" * 20, "1" + "+1" * 600, "9999999999999999", "1,2",
+            "9007199254740991 * 9007199254740991", "\u0661",
+        )),
+    ],
+)  # fmt: skip
+def test_arithmetic(expression, expected):
+    assert words(f"run $(({expression}))", N="2", G="8", S="1+2") == [["run", expected]]

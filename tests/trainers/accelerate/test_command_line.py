@@ -18,6 +18,10 @@ FILES = {
         ("train.py --bf16=no --save_strategy no", {"training.save_strategy": "no"}),
         ("train.py --max-steps 9 --fp16", {"training.fp16": True}),
         ("train.py --bf16 _", {"training.bf16": None}),
+        (
+            "--num_processes _ --num_machines _ --machine_rank _",
+            {"num_processes": None, "num_machines": None, "distributed_type": "FSDP"},
+        ),
         ("--machine_rank _ --num_machines 2", {"machine_rank": 0, "num_machines": 2}),
     ],
 )
