@@ -111,7 +111,6 @@ def test_options_of_fp8(load, words, values):
 @each(
     ("words", "error"),
     [
-        ("--num_processes _", "`--num_processes _` is not a number"),
         ("--use_fsdp", "fp8tune does not follow `--use_fsdp`"),
         ("--fp8_backend AO", "`accelerate launch` does not take `--fp8_backend AO`"),
         ("--fp8_margin x", "`--fp8_margin x` is not a number"),
