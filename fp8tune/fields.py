@@ -32,6 +32,8 @@ FIELDS: dict[str, str] = {
     "ffn_matrices": "linears per FFN: 3 when gated (SwiGLU), else 2",
     "dense_ffn_layers": "blocks with a dense FFN",
     "moe_layers": "blocks with a mixture of experts as their FFN",
+    "experts_break_compile": "whether the model has MoE blocks, at which "
+    "torch.compile breaks its graph",
     "vocab_size": "rows of the embedding, columns of the head",
     "max_seq_len": "length of the position table",
     "tied_embeddings": "whether head and embedding share one weight",

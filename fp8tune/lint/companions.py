@@ -64,14 +64,18 @@ def whole(
 
     ``named`` are the files that the command line names beside it; raises ``Unreadable``
     for one that is no part of the job. For a file that the header comment names, this
-    is a problem of the comment. Files that the config's own keys name are joined where
-    they are found and can be read. ``only`` is the trainer that the command line names.
+    is a problem of the comment. One of the command line replaces one of the comment
+    that has the same kind of keys. Files that the config's own keys name are joined
+    where they are found and can be read. ``only`` is the trainer that the command line
+    names.
     """
     folder = os.path.dirname(path)
     said = {os.path.normpath(os.path.join(folder, n)): n for n in directive.beside}
-    itself = os.path.abspath(path)
-    others = [n for n in (*named, *said) if os.path.abspath(n) != itself]
-    parts, problems = _parts(path, document, known, others, only)
+    others: dict[str, str] = {}
+    for name in (path, *named, *said):
+        others.setdefault(os.path.abspath(name), name)
+    beside = [*others.values()][1:]
+    parts, problems = _parts(path, document, known, beside, only, given=named)
     for name, reason in problems.items():
         if name in named:
             raise Unreadable(f"--with {name}: {reason}")
@@ -103,8 +107,12 @@ def _parts(
     known: Trainer,
     named: Sequence[str],
     only: str,
+    given: Sequence[str],
 ) -> tuple[list[_File], dict[str, str]]:
-    """Return the files of a job, the config first, and why named ones are none."""
+    """Return the files of a job, the config first, and why named ones are none.
+
+    ``given`` are those that the command line names; they replace others silently.
+    """
     parts, problems = known.about.parts, {}
     first = _File(section_of(document.values, known) if parts else "", path, document)
     if not parts:
@@ -121,16 +129,22 @@ def _parts(
             strangers.append(file)
         elif file.section in found:
             other = found[file.section].path
-            problems[name] = f"its keys are of the same kind as those of {other}"
+            if name in given or other not in given:
+                problems[name] = f"its keys are of the same kind as those of {other}"
         else:
             found[file.section] = file
-    for section, about in parts.items():
+    _add_named_by_keys(found, known)
+    return [*found.values(), *strangers], problems
+
+
+def _add_named_by_keys(found: dict[str | None, _File], known: Trainer) -> None:
+    """Add the parts of a job that keys of its other files name, where they are."""
+    for section, about in known.about.parts.items():
         if section not in found:
             for place in _places(about, found):
                 if beside := _readable(place, about.reads or known.about.reads):
                     found[section] = _File(section, place, beside)
                     break
-    return [*found.values(), *strangers], problems
 
 
 def _named(name: str, known: Trainer, only: str) -> _File:

@@ -19,7 +19,7 @@ from fp8tune.formats.document import (
     Unresolved,
 )
 from fp8tune.job import Job, Prose, Target, Unknown, Words
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Marked, Region, Report
+from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.mark import speaks
@@ -29,7 +29,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import Template, as_written, plain
+from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
 from fp8tune.trainers.hints import about_template
@@ -376,13 +376,26 @@ class _Case:
             joint = " " if help_line.endswith("?") else "; "
             help_line = f"{help_line}{joint}{why}".removeprefix(joint)
         fix = offer and offer.fix
-        form = self.document.format
-        if form != "toml":
-            message, help_line = as_written(message, form), as_written(help_line, form)
-            labels = tuple(x._replace(text=as_written(x.text, form)) for x in labels)
-            fix = fix and _as_written(fix, form)
+        if self.document.format != "toml" or self.known.about.parts:
+            message, help_line = self._worded(message), self._worded(help_line)
+            labels = tuple(x._replace(text=self._worded(x.text)) for x in labels)
+            if fix:
+                title, changes = self._worded(fix.title), self._worded(fix.changes)
+                fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
         yield found._replace(fix=fix)
+
+    def _worded(self, text: str) -> str:
+        """Return a text with keys and settings as the files of the job have them."""
+        parts = self.known.about.parts
+        titles = {section: part.title for section, part in parts.items()}
+        text = as_written(text, self.document.format)
+        return with_parts(text, titles, self._is_key) if parts else text
+
+    def _is_key(self, name: str) -> bool:
+        """Whether a dotted name is a key, not for example the name of a file."""
+        there = tuple(name.split(".")) in self.document.spans.keys
+        return there or name in self.job.words.keys
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
         """Return the fix of a finding, or why none is offered."""
@@ -436,11 +449,6 @@ class _Case:
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
-
-
-def _as_written(fix: Fix, form: str) -> Fix:
-    title, changes = as_written(fix.title, form), as_written(fix.changes, form)
-    return fix._replace(title=title, changes=changes)
 
 
 def _by_value(at: At, scope: Any) -> At:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fp8tune.job import Prose, Words
@@ -104,6 +104,27 @@ def as_written(text: str, form: str) -> str:
 def _with_colons(setting: re.Match[str]) -> str:
     value = re.sub(r"(?<!\")\bunset\b", "null", setting[2].replace(" = ", ": "))
     return f"`{setting[1]}: {value}`"
+
+
+_PART_KEY = re.compile(r"`((\w+)\.([\w.-]+))([^`]*)`")
+
+
+def with_parts(
+    text: str, titles: Mapping[str, str], is_key: Callable[[str], bool]
+) -> str:
+    """Return a text with the keys of other files of a job as these files have them.
+
+    ``titles`` are the files by the sections of their keys: `training.lr` is `lr` in the
+    training arguments.
+    """
+
+    def named(found: re.Match[str]) -> str:
+        title = titles.get(found[2])
+        if not title or not is_key(found[1]):
+            return found[0]
+        return f"`{found[3]}{found[4]}` in {title}"
+
+    return _PART_KEY.sub(named, text)
 
 
 def counted(number: int, what: str) -> str:

@@ -54,6 +54,7 @@ class PartAbout:
     ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
     it by this name. ``reads`` is what reads the file, if not what reads the others.
     ``trainer`` is the one whose config the file is by itself, which checks it too.
+    ``title`` is what messages call the file.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -62,6 +63,7 @@ class PartAbout:
         self.file: str = data.get("file", "")
         self.reads: str = data.get("reads", "")
         self.trainer: str = data.get("trainer", "")
+        self.title: str = data.get("title", "")
 
 
 class CallAbout:

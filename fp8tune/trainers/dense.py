@@ -23,6 +23,11 @@ def moe_layers(layers: int, dense_ffn_layers: int) -> int:
     return layers - dense_ffn_layers
 
 
+def experts_break_compile(moe_layers: int) -> bool:
+    """Whether the model has MoE blocks, at which torch.compile breaks its graph."""
+    return moe_layers > 0
+
+
 def tp() -> int:
     """Tensor-parallel degree: none, if no key says it."""
     return 1

@@ -133,6 +133,24 @@ def test_what_is_no_part_of_the_job(findings, name, reason):
     assert findings(files, "run/launch.yaml") == expected
 
 
+@pytest.mark.parametrize("name", ["sft.yaml", "run/../sft.yaml", "other.yaml"])
+def test_the_command_line_replaces_the_comment(findings, name):
+    quiet = TRAINING.replace("bf16: true", "bf16: false\ntorch_compile: true")
+    comment = "# fp8tune: with=../sft.yaml\n"
+    files = {**BOTH, "other.yaml": quiet, "run/launch.yaml": comment + LAUNCH}
+    bf16 = [("run/launch.yaml", 6, OFF)] if name != "other.yaml" else []
+    expected = [*bf16, ("run/launch.yaml", 7, UNREAD)]
+    assert findings(files, "run/launch.yaml", "--with", name) == expected
+
+
+def test_two_files_of_one_kind_on_the_command_line(findings):
+    files = {**BOTH, "other.yaml": TRAINING}
+    twice = ("--with", "sft.yaml", "--with", "other.yaml")
+    reason = "its keys are of the same kind as those of sft.yaml"
+    said = findings(files, "run/launch.yaml", *twice)
+    assert said == f"fp8tune: run/launch.yaml: --with other.yaml: {reason}\n"
+
+
 def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
     """A file of TRL has many keys that LLaMA-Factory and Axolotl know too."""
     more = (

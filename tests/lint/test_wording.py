@@ -14,6 +14,7 @@ from fp8tune.lint.wording import (
     compile_template,
     plain,
     shown,
+    with_parts,
 )
 from tests.each import each
 
@@ -185,3 +186,18 @@ def test_plain_escapes_what_acts_on_a_terminal(text, safe):
 )
 def test_settings_as_the_file_has_them(text, written):
     assert [as_written(text, form) for form in ("toml", "yaml")] == [text, written]
+
+
+@each(
+    ("text", "expected"),
+    [
+        ("`training.lr` is not set", "`lr` in the training arguments is not set"),
+        ("set `training.bf16: false`", "set `bf16: false` in the training arguments"),
+        ("no file `training.yaml`", "no file `training.yaml`"),
+        ("`fp8_config.backend`", "`fp8_config.backend`"),
+    ],
+)
+def test_keys_of_another_file_of_the_job(text, expected):
+    keys = {"training.lr", "training.bf16", "fp8_config.backend"}
+    titles = {"training": "the training arguments", "deepspeed": ""}
+    assert with_parts(text, titles, keys.__contains__) == expected

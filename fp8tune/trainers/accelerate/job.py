@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Job, Prose, Unknown, Words, known
 
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
@@ -130,6 +130,22 @@ def loads_on_one_rank(
     return _is_true(fsdp_config_fsdp_cpu_ram_efficient_loading)
 
 
+def fsdp_checkpointing(
+    use_cpu: Any = False,
+    fsdp_config_fsdp_activation_checkpointing: Any = False,
+    training_fsdp_config: Any = None,
+) -> bool:
+    """Whether FSDP recomputes activations.
+
+    Unknown if the training arguments say something of FSDP too, which replaces it in
+    some releases of transformers.
+    """
+    on = _is_true(fsdp_config_fsdp_activation_checkpointing) and not _is_true(use_cpu)
+    if training_fsdp_config is not None:
+        raise Unknown("sharded")
+    return on
+
+
 def launched_precision(mixed_precision: str | None = None) -> str:
     """The launcher's precision, ``""`` if its file is not known."""
     return Words(mixed_precision or "")
@@ -225,6 +241,16 @@ def transformers(transformers_release: str | None = None) -> float:
     """Release of transformers as a number, its first two parts: 5.03 is 5.3."""
     first, _, rest = known("transformers", transformers_release).partition(".")
     return int(first) + int(rest.partition(".")[0] or 0) / 100
+
+
+def experts_in_tensors(transformers: float) -> bool:
+    """Whether a block's experts are 3-D parameters: so since transformers 5."""
+    return transformers >= 5
+
+
+def other_precision() -> str:
+    """Precision of what FP8 does not convert."""
+    return Words("bf16")
 
 
 def torch_from_2_13(torch_release: str | None = None) -> bool:
@@ -436,9 +462,13 @@ def options_of_others(job: Job, fp8_backend: str) -> str:
     return Words(", ".join(f"`{name}`" for name in names))
 
 
-def te_options(job: Job) -> bool:
-    """Whether the file sets an option of Transformer Engine other than its default."""
-    return any(_differs(job, name) for name in TE_OPTIONS)
+def te_option_set(job: Job) -> str:
+    """The first option of Transformer Engine that the file sets to another value.
+
+    Empty if all have their defaults.
+    """
+    keys = (f"fp8_config.{name}" for name in TE_OPTIONS if _differs(job, name))
+    return Words(next(keys, ""))
 
 
 def te_options_read(forced_precision: str = "") -> bool:
@@ -781,7 +811,7 @@ def length_help(trainer_version: str) -> str:
     new = tuple(map(int, trainer_version.split(".")[:2])) >= (1, 13)
     padded = "leave `pad_inner_dim` on" if new else "use Accelerate 1.13 or later"
     why = "" if new else ", which pads them in each GEMM"
-    return Words(
+    return Prose(
         f"set `pad_to_multiple_of: 16` in the training arguments, or {padded}{why}"
     )
 

@@ -92,6 +92,11 @@ def fp8_on(fp8: Any, fp8_lost: bool) -> bool:
     return bool(fp8) and not fp8_lost
 
 
+def experts_in_tensors() -> bool:
+    """Whether a block's experts are 3-D parameters: so since transformers 5."""
+    return True
+
+
 def precision(fp8_on: bool, other_precision: str) -> str:
     """Compute precision of the linears."""
     return Words("fp8") if fp8_on else other_precision

@@ -19,6 +19,11 @@ def dense_ffn_layers(layers: int, experts: int) -> int:
     return 0 if experts else layers
 
 
+def experts_break_compile() -> bool:
+    """Whether torch.compile breaks its graph at MoE blocks: not known to do so here."""
+    return False
+
+
 def ffn_size(sizes: dict[str, Any]) -> int:
     """Width of a dense FFN; 0 where every block has experts."""
     return int(sizes.get("ffn", 0))

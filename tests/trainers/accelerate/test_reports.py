@@ -1,5 +1,7 @@
 """Where findings point, and what the summary says is missing."""
 
+import pytest
+
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -30,3 +32,23 @@ def test_a_backend_that_is_not_named_is_missing(tmp_path):
     report = report_on(LAUNCH, (str(arguments),))
     assert report.unjudged["fp8-weights-not-saved"] == "fp8_backend"
     assert report.diagnostics == []
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"])
+def test_fp8_is_not_turned_off_where_the_model_can_be_compiled(tmp_path, model):
+    arguments = tmp_path / "sft.yaml"
+    arguments.write_text(f"{ARGUMENTS}model_name_or_path: {model}\n")
+    found = report_on(LAUNCH + BACKEND, (str(arguments),)).diagnostics
+    (slow,) = (d for d in found if d.rule == "fp8-without-compile")
+    assert (slow.fix, slow.help) == (
+        None,
+        "compile the model (`torch_compile` in the training arguments), "
+        "or train in bf16 if the model cannot be compiled",
+    )
+
+
+def test_experts_need_the_release_of_transformers(tmp_path):
+    arguments = tmp_path / "sft.yaml"
+    arguments.write_text(f"{ARGUMENTS}model_name_or_path: Qwen/Qwen3-30B-A3B\n")
+    report = report_on(LAUNCH + BACKEND, (str(arguments),))
+    assert report.unjudged["fp8-skips-grouped-experts"] == "transformers"
