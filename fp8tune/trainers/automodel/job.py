@@ -195,6 +195,12 @@ def compile(  # noqa: A001
     )
 
 
+def fp8_compile_key(trainer_version: str, strategy: str) -> str:
+    """The key that compiles the model: since 0.4.0 another one with FSDP2."""
+    layers = strategy == "fsdp2" and trainer_version != LENIENT
+    return Words("distributed.enable_compile" if layers else "compile.enabled")
+
+
 def tp(distributed_tp_size: Any) -> int:
     """Tensor-parallel degree."""
     return distributed_tp_size or 1
