@@ -236,8 +236,8 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield from wrapped(f"{first} {_setting(best, kind)}")
     if found.preferred is not None:
         pays = "pays" if found.preferred.precision == "fp8" else "does not pay"
-        shown = found.said.pays != "unknown" or best is None
-        reasons = [] if shown else best.prediction.reasons[:1]
+        unsaid = best if found.said.pays == "unknown" else None
+        reasons = unsaid.prediction.reasons[:1] if unsaid else []
         where = f"here ({reasons[0]})" if reasons else "here"
         other = _setting(found.preferred)
         yield from wrapped(f"or, because FP8 {pays} {where}, {other}")

@@ -104,8 +104,8 @@ def whole_model(job: Job) -> bool:
 
 
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
-    """Whether the file says how batches are put together."""
-    return dataloader_collate_fn
+    """True where the file says how batches are put together, else unknown."""
+    return known("padding", dataloader_collate_fn or None)
 
 
 def te_recipe(te_recipe_name: str) -> str:
