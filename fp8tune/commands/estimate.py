@@ -212,6 +212,8 @@ def _one(
     if found.said.refused:
         refused = placed(found.said.refused, known)
         found = found._replace(said=found.said._replace(refused=refused))
+    if found.fp8_off:
+        found = found._replace(fp8_off=placed(found.fp8_off, known))
     if why := uncovered(known.trainer):
         found = found._replace(said=found.said._replace(missing={}, reasons=[why]))
     if output_format == "json":

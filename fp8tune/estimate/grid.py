@@ -46,6 +46,11 @@ class Variants:
         found = refusals.of_file(self.loaded.faults, self.job)
         return found + refusals.of_job(self.job)
 
+    @cached_property
+    def fp8_off(self) -> list[Refusal]:
+        """Why nothing computes in FP8 although it is asked for; empty if FP8 is on."""
+        return refusals.fp8_off(self.job)
+
     def refusals(self, changes: dict[str, Any]) -> list[Refusal]:
         """Return why the config with other values cannot run."""
         if not changes:
@@ -79,7 +84,8 @@ class Variants:
             one._replace(voids=one.voids or self._by_values(one, job, set(changes)))
             for one in self.refusals(changes)
         ]
-        return predict(job, self.runs, refused)
+        found = predict(job, self.runs, refused)
+        return found.without_fp8 if self.fp8_off else found
 
     def _by_values(self, refusal: Refusal, job: Job, fields: set[str]) -> bool:
         """Return whether other values of these fields could avoid the refusal."""
@@ -117,7 +123,8 @@ def grid(variants: Variants) -> list[Cell]:
     job = variants.job
     try:
         rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
-        precisions = list(dict.fromkeys([job["precision"], "bf16", "fp8"]))
+        both = ["bf16"] if variants.fp8_off else ["bf16", "fp8"]
+        precisions = list(dict.fromkeys([job["precision"], *both]))
         modes = _modes(variants)
     except Unknown:
         return []

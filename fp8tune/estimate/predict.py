@@ -71,6 +71,19 @@ class Prediction(NamedTuple):
         return self.memory.value > PLAIN * self.gpu_gib
 
     @property
+    def without_fp8(self) -> Prediction:
+        """The prediction of a run in which nothing computes in FP8."""
+        return self._replace(
+            pays="unknown" if self.impossible or self.too_much else "no",
+            reasons=[],
+            suspicious=False,
+            fp8_gain=None,
+            fp8_gain_low=None,
+            fp8_gain_high=None,
+            fp8_flop_share=None,
+        )
+
+    @property
     def void(self) -> Prediction:
         """The prediction of a run that cannot exist: only why."""
         refused = [refusal._replace(voids=True) for refusal in self.refused]

@@ -17,9 +17,28 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
+from fp8tune.lint.wording import as_written
 from fp8tune.trainers.faults import Fault
 
 FATAL = ("rejected", "crash")
+
+WITHOUT_FP8 = frozenset(
+    {
+        "fp16-in-place-of-fp8",
+        "fp8-converts-nothing",
+        "fp8-filters-skip-every-linear",
+        "fp8-in-another-stage",
+        "fp8-lost-in-preference-training",
+        "fp8-never-read",
+        "fp8-off-by-arguments",
+        "fp8-section-not-enabled",
+        "fp8-with-local-layers",
+        "fp8-with-transformers-5",
+        "linears-too-odd-for-blocks",
+        "te-with-fsdp2",
+    }
+)
+"""Rules on runs for which FP8 is asked, and no linear of which computes in it."""
 
 
 class Refusal(NamedTuple):
@@ -46,20 +65,23 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
     found = check(
         config.path,
         config.data,
-        Rules(_rules(), {}),
+        Rules([*_rules(), *_without_fp8()], {}),
         target,
         only=config.trainer.id,
         overrides=config.overrides,
     )
     places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
+    form = config.document.format
 
     def at(refusal: Refusal) -> Refusal:
+        words = as_written(refusal.message, form)
+        written = refusal._replace(message=words, help=as_written(refusal.help, form))
         for rule, message, label in places:
-            if rule == refusal.rule and message.startswith(refusal.message):
+            if rule == refusal.rule and message.startswith(words):
                 line, column = label.region[:2]
                 argument = label.argument.text if label.argument else ""
-                return refusal._replace(line=line, column=column, argument=argument)
-        return refusal
+                return written._replace(line=line, column=column, argument=argument)
+        return written
 
     return list(map(at, refused))
 
@@ -88,6 +110,16 @@ def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
     ]
 
 
+def fp8_off(job: Job) -> list[Refusal]:
+    """Return why a job for which FP8 is asked computes nothing in FP8."""
+    return [
+        said
+        for rule in _without_fp8()
+        if rule.is_for(job.words.trainer) and _fires(rule, job)
+        for said in _said(rule, job, voids=False)
+    ]
+
+
 def rests_on(rule: Rule, job: Job, fields: set[str]) -> bool:
     """Return whether a rule reads one of some fields."""
     keys = {key for name in fields for key in job.words.origins(name)}
@@ -103,6 +135,11 @@ def named(name: str) -> Rule | None:
 def _rules() -> list[Rule]:
     found = read_builtin()
     return [r for r in found if r.category in FATAL and r.severity == "error"]
+
+
+@cache
+def _without_fp8() -> list[Rule]:
+    return [rule for rule in read_builtin() if rule.name in WITHOUT_FP8]
 
 
 def _origins(rule: Rule, job: Job) -> set[str]:

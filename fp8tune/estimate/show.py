@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fp8tune.estimate.grid import Cell, Saving
 from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.refusals import Refusal
 from fp8tune.estimate.table import TINY, figure, gib_mark, grid_lines, small, wrapped
 from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
@@ -40,13 +41,15 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     yield ""
     yield from _target(found)
     yield from _refused(path, said)
+    for reason in found.fp8_off:
+        yield from _failure(path, reason, "FP8 is off")
     if not said.impossible:
-        yield from _memory(said, found.target.gpu)
+        yield from _memory(found)
     yield from _elsewhere(found)
     if not said.impossible and not said.too_much:
-        yield from _speed(said, found.target.gpu)
+        yield from _speed(found)
     if not said.too_much:
-        yield from _pays(said, found.target.gpu)
+        yield from _pays(found)
         yield from _gemms(found)
     yield from grid_lines(found.cells, found.micro_batch)
     yield from _advice(found)
@@ -57,6 +60,8 @@ def not_covered(path: str, found: Estimate, why: str) -> Iterator[str]:
     yield plain(path)
     yield ""
     yield from _refused(path, found.said)
+    for reason in found.fp8_off:
+        yield from _failure(path, reason, "FP8 is off")
     yield from wrapped(why)
 
 
@@ -80,16 +85,22 @@ def _refused(path: str, said: Prediction) -> Iterator[str]:
             if refusal.voids
             else "this run fails, whatever memory it needs"
         )
-        yield from wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
-        if refusal.argument:
-            yield f"  --> {plain(path)}: command line: {plain(refusal.argument)}"
-        elif refusal.line:
-            yield f"  --> {plain(path)}:{refusal.line}:{refusal.column}"
-        if refusal.help:
-            yield from wrapped(refusal.help, "  help: ", "    ")
+        yield from _failure(path, refusal, fails)
 
 
-def _memory(said: Prediction, gpu: str) -> Iterator[str]:
+def _failure(path: str, refusal: Refusal, what: str) -> Iterator[str]:
+    """Yield a finding of lint, where it points, and its help."""
+    yield from wrapped(f"{what}: {refusal.message} ({refusal.rule})")
+    if refusal.argument:
+        yield f"  --> {plain(path)}: command line: {plain(refusal.argument)}"
+    elif refusal.line:
+        yield f"  --> {plain(path)}:{refusal.line}:{refusal.column}"
+    if refusal.help:
+        yield from wrapped(refusal.help, "  help: ", "    ")
+
+
+def _memory(found: Estimate) -> Iterator[str]:
+    said, gpu = found.said, found.target.gpu
     memory = said.memory
     where = f"GPU{' of the first stage' if said.first_stage else ''}"
     if memory:
@@ -103,7 +114,7 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
         yield from wrapped(", ".join(shown), "  ", "  ")
         yield from _by_runs(memory)
     else:
-        reason = why(said.missing, "memory.peak_gib", gpu)
+        reason = why(said.missing, "memory.peak_gib", gpu, found.words)
         if said.least_gib:
             reason = f"; {reason.removeprefix(': ')}"
             known = f"at least {said.least_gib:.1f} GiB per {where}"
@@ -167,10 +178,11 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
         yield from wrapped(said, "  ", "    ")
 
 
-def _speed(said: Prediction, gpu: str) -> Iterator[str]:
+def _speed(found: Estimate) -> Iterator[str]:
+    said, gpu = found.said, found.target.gpu
     speed = said.speed
     if speed is None:
-        reason = why(said.missing, "speed.tokens_per_second", gpu)
+        reason = why(said.missing, "speed.tokens_per_second", gpu, found.words)
         yield from wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
@@ -180,8 +192,9 @@ def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     yield from _by_runs(speed)
 
 
-def _pays(said: Prediction, gpu: str) -> Iterator[str]:
-    gain = ""
+def _pays(found: Estimate) -> Iterator[str]:
+    said, gpu = found.said, found.target.gpu
+    gain = ": it is off in this run" if found.fp8_off else ""
     if said.fp8_gain is not None and said.pays != "no":
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
@@ -189,7 +202,7 @@ def _pays(said: Prediction, gpu: str) -> Iterator[str]:
             best = f"{said.best_published:.2f}"
             gain += f"; the best published gain at this hidden size is {best}"
     elif said.pays == "unknown":
-        gain = why(said.missing, "speed.fp8_gain", gpu)
+        gain = why(said.missing, "speed.fp8_gain", gpu, found.words)
     if said.impossible and said.pays == "unknown":
         return
     yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
@@ -223,7 +236,11 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield from wrapped(f"{first} {_setting(best, kind)}")
     if found.preferred is not None:
         pays = "pays" if found.preferred.precision == "fp8" else "does not pay"
-        yield from wrapped(f"or, because FP8 {pays} here, {_setting(found.preferred)}")
+        unsaid = best if found.said.pays == "unknown" else None
+        reasons = unsaid.prediction.reasons[:1] if unsaid else []
+        where = f"here ({reasons[0]})" if reasons else "here"
+        other = _setting(found.preferred)
+        yield from wrapped(f"or, because FP8 {pays} {where}, {other}")
     if found.instead:
         yield ""
         known = found.said.fit != "unknown"
@@ -265,7 +282,7 @@ def _no_start(found: Estimate) -> str:
     known = any(said.memory for said in cells)
     fact = "memory.fit" if known else "memory.peak_gib"
     missing = next((said.missing for said in cells if fact in said.missing), {})
-    reason = why(missing, fact, found.target.gpu)
+    reason = why(missing, fact, found.target.gpu, found.words)
     if not known:
         return (
             f"no starting point, because the memory of all settings is unknown{reason}"

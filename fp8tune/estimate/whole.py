@@ -15,6 +15,7 @@ from fp8tune.estimate.grid import (
     start,
 )
 from fp8tune.estimate.predict import Prediction, gemms
+from fp8tune.estimate.refusals import Refusal
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.gaps import TOO_MUCH
@@ -35,9 +36,11 @@ class Estimate(NamedTuple):
     ``world_sizes`` has predictions if the number of GPUs is not said, ``gpus`` (by
     verdict) if the GPU's memory is not known. ``instead`` says what would fit if no
     cell of the grid does, ``fuller`` what more tokens per GPU would give if nearly
-    empty GPUs wait for each other. ``target`` is what is estimated; ``precision`` and
-    ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the precision
-    if it can run; ``preferred`` has the other one if the verdict on FP8 prefers it.
+    empty GPUs wait for each other, ``fp8_off`` why nothing computes in FP8 although it
+    is asked for, ``words`` what this trainer calls what is missing. ``target`` is what
+    is estimated; ``precision`` and ``micro_batch`` are the config's own (0 if unknown).
+    ``start`` keeps the precision if it can run; ``preferred`` has the other one if the
+    verdict on FP8 prefers it.
     """
 
     target: Target
@@ -53,6 +56,8 @@ class Estimate(NamedTuple):
     instead: str
     savings: list[Saving]
     fuller: str = ""
+    fp8_off: list[Refusal] = []
+    words: dict[str, str] = {}
 
 
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
@@ -77,13 +82,15 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         said._replace(missing=_asked(job, said.missing)),
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
-        gemms(job) if runs else [],
+        gemms(job) if runs and not variants.fp8_off else [],
         cells,
         best,
         preferred(cells, best.precision, best.prediction.pays) if best else None,
         "" if best else _instead(job, said),
         _savings(variants, said, best),
         _fuller(job),
+        variants.fp8_off,
+        _words(variants, [said, *(cell.prediction for cell in cells)]),
     )
 
 
@@ -136,6 +143,21 @@ def _instead(job: Job, said: Prediction) -> str:
     return where + advice + (note if by > 1 and " GiB" in advice else "")
 
 
+def _words(variants: Variants, predicted: list[Prediction]) -> dict[str, str]:
+    """Return what to say of unknown facts: the trainer's words, or the key to set."""
+    about, job = variants.trainer.about, variants.job
+    found = {}
+    for name in {name for said in predicted for name in said.missing.values()}:
+        key = job.key(name)
+        part, _, inner = key.partition(".")
+        if name in about.missing:
+            found[name] = about.missing[name]
+        elif job.can_set(key):
+            shown = inner if part in about.parts else key
+            found[name] = f"set `{shown}`"
+    return found
+
+
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
     """Return what is missing; ``gpu`` only if naming one would help."""
     names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
@@ -169,7 +191,7 @@ def _known(job: Job, name: str, instead: Any) -> Any:
 def _judged(variants: Variants) -> Prediction:
     """Return the config's own prediction; FP8 does not pay if it cannot run."""
     said = variants.predict({})
-    if said.too_much:
+    if said.too_much or variants.fp8_off:
         return said
     fp8, bf16 = (variants.refusals({"precision": name}) for name in ("fp8", "bf16"))
     against = [one.message for one in fp8 if one.voids and one not in bf16]
@@ -212,6 +234,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
         "fuller": found.fuller or None,
+        "fp8_off": [reason._asdict() for reason in found.fp8_off],
     }
 
 

@@ -229,6 +229,11 @@ def best_published(hidden_size: int) -> float:
     return best(hidden_size).gain
 
 
+def compile_key(job: Job) -> str:
+    """The key that compiles the model, as the help on FP8 without compile names it."""
+    return Words(job.key("compile"))
+
+
 def pays(
     compile: bool,  # noqa: A002
     fp8_obstacle: str,

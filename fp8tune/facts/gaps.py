@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from fp8tune.job import Job, Unknown
@@ -52,6 +52,8 @@ GAPS = {
     "requirements or lock file beside the config",
     "model.unnamed": "a model that no file names: add --with FILE with "
     "`model_name_or_path` to the training arguments",
+    "model.name": "a model that only the run knows: write its name or folder as "
+    "`model.pretrained_model_name_or_path`",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
     "Mixtral and the MoE models of Qwen",
     "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
@@ -172,6 +174,10 @@ MEANT = {
 """The values of a field that fp8tune knows, for a trainer that a user describes."""
 
 
+NO_WORDS: Mapping[str, str] = {}
+"""The words of a trainer for what is missing, of no trainer."""
+
+
 def _gap(name: str) -> str:
     """What is not covered, in words; empty if the name is of no gap."""
     if name.startswith(UNSAID):
@@ -198,8 +204,13 @@ def unmeasured(recipe: str) -> str:
     return "speed.te" if recipe == "delayed" else "speed.recipe"
 
 
-def why(missing: dict[str, str], fact: str, gpu: str) -> str:
-    """Why a fact is unknown, as ``: ...``; empty if it is known."""
+def why(
+    missing: dict[str, str], fact: str, gpu: str, words: Mapping[str, str] = NO_WORDS
+) -> str:
+    """Why a fact is unknown, as ``: ...``; empty if it is known.
+
+    ``words`` says what a trainer calls what is missing.
+    """
     name = missing.get(fact, "")
     if name == "gpu":
         return f": add --gpu {one_of(gpu) or 'h100'}"
@@ -209,6 +220,8 @@ def why(missing: dict[str, str], fact: str, gpu: str) -> str:
         return ": the run does not fit the GPU"
     if gap := _gap(name):
         return f": {gap}"
+    if name in words:
+        return f": {words[name]}"
     return f": `{name}` is unknown" if name else ""
 
 

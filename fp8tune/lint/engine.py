@@ -452,9 +452,10 @@ class _Case:
 
 
 def _by_value(at: At, scope: Any) -> At:
-    """Return a span with the key that its name has as value, if it says so."""
+    """Return a span with the key that its first name has as value, if it says so."""
+    first, *others = at.names
     with suppress(Unknown):
-        return at._replace(names=[str(scope[at.names[0]])]) if at.by_value else at
+        return at._replace(names=[str(scope[first]), *others]) if at.by_value else at
     return at
 
 

@@ -61,7 +61,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
     "at": {
         "key": "text names",
         "any": "names",
-        "value_of": "text",
+        "value_of": "text names",
         "mark": "text",
         "label": "text",
     },

@@ -92,6 +92,8 @@ def advice(
     if memory_largest_micro_batch:
         fewer = {"micro_batch": memory_largest_micro_batch}
         return Prose(_smaller(job, fewer, (single, full, single | full)))
+    if not full and (mode := _by_other_keys(job, ac, ac_usable)):
+        return Prose(mode)
     for wanted in (FITS, MAY_NOT_FIT)[: 1 + (memory_fit in TOO_MUCH)]:
         hardly = ", which may not fit" if wanted == MAY_NOT_FIT else ""
         for found in _enough(job, single, full, once, wanted):
@@ -106,6 +108,18 @@ def _full(job: Job, ac: str, modes: tuple[str, ...]) -> dict[str, Any]:
     """Full AC, if it is another mode and a key sets it."""
     can = "full" in modes and ac != "full" and job.can_set("ac")
     return {"ac": "full"} if can else {}
+
+
+def _by_other_keys(job: Job, ac: str, modes: tuple[str, ...]) -> str:
+    """Advice for full AC where several keys set it, if the run may fit with it."""
+    if "full" not in modes or ac == "full":
+        return ""
+    other = job.with_values({"ac": "full"})
+    fit = _fit(other)
+    if fit not in (FITS, MAY_NOT_FIT):
+        return ""
+    hardly = ", which may not fit" if fit == MAY_NOT_FIT else ""
+    return f"use full activation checkpointing: {_most(other)}{hardly}"
 
 
 def _smaller(job: Job, fewer: dict[str, Any], ways: tuple[dict[str, Any], ...]) -> str:

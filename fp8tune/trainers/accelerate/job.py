@@ -386,9 +386,7 @@ def ac(
     return Words("full" if on else "none")
 
 
-def fp8_converts_head(
-    fp8_backend: str = "", vocab_size: int = 0, hidden_size: int = 0
-) -> bool:
+def fp8_converts_head(job: Job, fp8_backend: str = "") -> bool:
     """Whether the output head runs in FP8.
 
     Of torchao's linears Accelerate leaves the first and the last as they are;
@@ -396,8 +394,7 @@ def fp8_converts_head(
     """
     if fp8_backend != "TE":
         return False
-    sizes = known("vocab_size", vocab_size or None), hidden_size
-    return not any(size % 16 for size in sizes)
+    return not (job["vocab_size"] % 16 or job["hidden_size"] % 16)
 
 
 def seq_len(
@@ -408,10 +405,13 @@ def seq_len(
     return known("seq_len", length if isinstance(length, int) else None)
 
 
-def declared_gpus(num_processes: Any) -> int:
-    """Number of GPUs: one for each process."""
+def declared_gpus(num_processes: Any, world_size: int | None = None) -> int:
+    """Number of GPUs: one for each process, or as many as the user asks about.
+
+    The number of processes says how a file is launched: other numbers start too.
+    """
     whole = isinstance(num_processes, int) and num_processes > 0
-    return int(known("world_size", num_processes if whole else None))
+    return int(known("world_size", world_size or (num_processes if whole else None)))
 
 
 def trial_refusal() -> str:

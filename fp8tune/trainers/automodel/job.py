@@ -104,8 +104,8 @@ def whole_model(job: Job) -> bool:
 
 
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
-    """Whether the file says how batches are put together."""
-    return dataloader_collate_fn
+    """True where the file says how batches are put together, else unknown."""
+    return known("padding", dataloader_collate_fn or None)
 
 
 def te_recipe(te_recipe_name: str) -> str:
@@ -193,6 +193,12 @@ def compile(  # noqa: A001
     return bool(
         (compile_enabled and not compile_idle) or (layers and strategy == "fsdp2")
     )
+
+
+def fp8_compile_key(trainer_version: str, strategy: str) -> str:
+    """The key that compiles the model: since 0.4.0 another one with FSDP2."""
+    layers = strategy == "fsdp2" and trainer_version != LENIENT
+    return Words("distributed.enable_compile" if layers else "compile.enabled")
 
 
 def tp(distributed_tp_size: Any) -> int:
@@ -309,7 +315,7 @@ def model_path(
     name = model_pretrained_model_name_or_path or model_config
     if isinstance(name, dict):
         name = next((name[key] for key in NAMED if key in name), None)
-    return str(known("model.unnamed", name))
+    return str(known("model.name", name))
 
 
 def sizes(

@@ -213,7 +213,6 @@ PLAIN = {
     "eager_attention": "activation_bytes.scores",
     "xformers_attention": "activation_bytes.scores",
     "deepspeed": "memory.parallel",
-    "fsdp": "shards.strategy",
     "tensor_parallel_size": "memory.parallel",
     "context_parallel_size": "memory.parallel",
     "dp_shard_size": "memory.parallel",
@@ -227,6 +226,9 @@ PLAIN = {
 """Keys that no estimate covers if they are set, and what is missing then."""
 
 ATTENTION = ("sdpa", "flash_attention_2", "flash_attention_3")
+
+FSDP_OPTIONS = ("full_shard", "auto_wrap")
+"""What `fsdp` may list: transformers takes both for what it does without the list."""
 
 FSDP_PLAIN = {
     "offload_params": ((None, False), "memory.offload"),
@@ -255,6 +257,11 @@ def covered(job: Job, whole_model: bool) -> bool:
     for key, (values, gap) in FSDP_PLAIN.items() if job["fsdp_asked"] else ():
         if job.find(f"fsdp_config.{key}") not in values:
             raise Unknown(gap)
+    for option in job.find("fsdp") or ():
+        if option not in FSDP_OPTIONS:
+            raise Unknown(
+                "memory.offload" if option == "offload" else "shards.strategy"
+            )
     return whole_model
 
 

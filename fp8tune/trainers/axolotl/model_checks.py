@@ -121,8 +121,7 @@ MODEL = (
     ),
     Check(
         "fp8_enable_fsdp_float8_all_gather fsdp_version",
-        "the FP8 all-gather needs `fsdp_version: 2` at the top; inside `fsdp_config` it"
-        " does not count here",
+        "the FP8 all-gather needs `fsdp_version: 2` outside `fsdp_config`",
         lambda f, _: f["fp8_enable_fsdp_float8_all_gather"] and f["fsdp_version"] != 2,
         "write `fsdp_version: 2` above all tables",
     ),

@@ -90,8 +90,10 @@ def speed_fp8_gain_low(speed_fp8_gain: float, speed_fp8_gather_gain: float) -> f
     return min(speed_fp8_gain - FURTHER, speed_fp8_gain / speed_fp8_gather_gain)
 
 
-def not_modelled() -> tuple[str, ...]:
-    """What the predicted gain leaves out, in words."""
+def not_modelled(speed_fp8_gain: float | None = None) -> tuple[str, ...]:
+    """What the predicted gain leaves out, in words; nothing where none is predicted."""
+    if speed_fp8_gain is None:
+        return ()
     return (
         "these trainers' own overhead: Axolotl's documentation reports 1.10 for its "
         "Llama 3.2 3B example, for which 1.22 is predicted",

@@ -117,9 +117,7 @@ def fp8_all_gather() -> bool:
     return False
 
 
-def fp8_converts_head(
-    fp8_engine: str, vocab_size: int = 0, hidden_size: int = 0
-) -> bool:
+def fp8_converts_head(job: Job, fp8_engine: str) -> bool:
     """Whether the output head runs in FP8.
 
     Of torchao's linears Accelerate leaves the first and the last as they are;
@@ -127,8 +125,7 @@ def fp8_converts_head(
     """
     if fp8_engine != "te":
         return False
-    sizes = known("vocab_size", vocab_size or None), hidden_size
-    return not any(size % 16 for size in sizes)
+    return not (job["vocab_size"] % 16 or job["hidden_size"] % 16)
 
 
 def ac(disable_gradient_checkpointing: Any, gradient_checkpointing: Any) -> str:
