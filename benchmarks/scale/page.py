@@ -107,8 +107,7 @@ PROPOSALS = (
 PLANNING = """\
 CPU time of a proposal, without a storage: the median of ten, and the 95th percentile in
 brackets. The space has 5,000 settings, where the knobs of one config usually have tens
-or hundreds. This was measured on another, busier machine than the table above, named
-below; on that of the table, `auto` took 312 ms after 200 trials."""
+or hundreds. This was measured on another machine than the table above, named below."""
 REST = "CPU time of the rest of planning, also without a storage:"
 LIMITS = """\
 Both grow with the number of trials. The speed model of `auto` is a Gaussian process of
