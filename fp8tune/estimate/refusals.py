@@ -22,24 +22,6 @@ from fp8tune.trainers.faults import Fault
 
 FATAL = ("rejected", "crash")
 
-WITHOUT_FP8 = frozenset(
-    {
-        "fp16-in-place-of-fp8",
-        "fp8-converts-nothing",
-        "fp8-filters-skip-every-linear",
-        "fp8-in-another-stage",
-        "fp8-lost-in-preference-training",
-        "fp8-never-read",
-        "fp8-off-by-arguments",
-        "fp8-section-not-enabled",
-        "fp8-with-local-layers",
-        "fp8-with-transformers-5",
-        "linears-too-odd-for-blocks",
-        "te-with-fsdp2",
-    }
-)
-"""Rules on runs for which FP8 is asked, and no linear of which computes in it."""
-
 
 class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
@@ -139,7 +121,7 @@ def _rules() -> list[Rule]:
 
 @cache
 def _without_fp8() -> list[Rule]:
-    return [rule for rule in read_builtin() if rule.name in WITHOUT_FP8]
+    return [rule for rule in read_builtin() if rule.fp8 == "off"]
 
 
 def _origins(rule: Rule, job: Job) -> set[str]:

@@ -10,7 +10,8 @@ from typing import Any
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
 from fp8tune.lint.syntax import KNOWN
 
-_HEAD = r"""(?m)^(name|code|severity|trainer|fault|when|same|differs) = (["'])(.*)\2$"""
+_NAMES = "name|code|severity|fp8|trainer|fault|when|same|differs"
+_HEAD = rf"""(?m)^({_NAMES}) = (["'])(.*)\2$"""
 _LISTS = r"(?m)^(trainer|versions) = \[(.*)\]$"
 
 CAUSES = "run"

@@ -44,6 +44,7 @@ _TEXTS = (
     "since",
     "message",
     "status",
+    "fp8",
     "when",
     "same",
     "differs",
@@ -56,6 +57,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "severity": SEVERITIES,
     "confidence": CONFIDENCES,
     "status": STATUSES,
+    "fp8": ("off",),
 }
 _ENTRIES: dict[str, dict[str, str]] = {
     "at": {

@@ -64,7 +64,8 @@ class Rule:
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
-    ``trainers``, all if there are none, and of one for ``versions``, or all.
+    ``trainers``, all if there are none, and of one for ``versions``, or all. ``fp8`` is
+    ``off`` if FP8 is asked for and no linear computes in it where the rule fires.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Rule:
         self.name = head["name"]
         self.code = head["code"]
         self.severity = head["severity"]
+        self.fp8 = head.get("fp8", "")
         named = head.get("trainer", ())
         self.trainers = (named,) if isinstance(named, str) else tuple(named)
         self.versions = tuple(head.get("versions", ()))

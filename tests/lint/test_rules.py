@@ -6,7 +6,6 @@ import tomllib
 import pytest
 
 from benchmarks.rule_evidence.config import shrink
-from fp8tune.estimate.refusals import WITHOUT_FP8
 from fp8tune.job import Target
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.engine import check
@@ -119,7 +118,8 @@ SPOILED = {
     # prime-rl starts another run than the one that is checked
     "gpus-contradict-deployment",
 }
-SWITCHED_ON = WITHOUT_FP8 - {"fp8-section-not-enabled"}  # that lacks the switch
+SWITCHED_ON = {rule.name for rule in PACK if rule.fp8 == "off"}
+SWITCHED_ON -= {"fp8-section-not-enabled"}  # that lacks the switch
 
 
 def test_a_run_that_fp8_spoils_is_an_error():
