@@ -56,6 +56,10 @@ class NoReader(Unreadable):
     """The format needs a package that is not installed; says what to type."""
 
 
+HOLE = "\ufffc"
+"""Stands in a text for a part that only a run knows."""
+
+
 class Unresolved(str):
     """The text of a value that only a run knows: it names a variable outside."""
 

@@ -147,7 +147,9 @@ def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Rep
 def _checked_twice(report: Report, first: Report, known: Trainer) -> Report:
     """Return the report plus what the trainer refuses before it applies overrides."""
     seen = {found.rule for found in report.diagnostics}
-    refused = known.command_line.CHECKED_FIRST - seen
+    first_checked: frozenset[str]
+    first_checked = getattr(known.command_line, "CHECKED_FIRST", frozenset())
+    refused = first_checked - seen
     found = [
         one._replace(message=f"{one.message} (in the file, which is checked first)")
         for one in first.diagnostics

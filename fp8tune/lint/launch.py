@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats import ENDINGS, format_of, parse
-from fp8tune.formats.bash.shell import HOLE, Command, Shell, Word
+from fp8tune.formats.bash.shell import Command, Shell, Word
 from fp8tune.formats.bash.slurm import (
     TORCHRUN,
     gpus_per_node,
@@ -25,12 +25,12 @@ from fp8tune.formats.bash.slurm import (
     variables,
 )
 from fp8tune.formats.bash.words import BadScript
-from fp8tune.formats.document import Unreadable
+from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.trainers.about import CallAbout, trainers
-from fp8tune.trainers.call import UNKNOWN, Call, calls
+from fp8tune.trainers.call import Call, calls
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -73,7 +73,8 @@ class Launch(NamedTuple):
         gpus = f"{gpu} GPU{'s' * (size != 1)}".lstrip()
         kind = "" if gpu else " of unknown type"
         others = (word for path in self.beside for word in ("--with", path))
-        command = shlex.join((self.config, *others, *self.overrides))
+        overrides = (word.replace(HOLE, "_") for word in self.overrides)
+        command = shlex.join((self.config, *others, *overrides))
         return f"{command}, on {count}{gpus}{kind}"
 
 
@@ -126,23 +127,18 @@ def _values(path: str, data: bytes) -> dict[str, Any]:
         return {}
 
 
-def _overridden(known: Trainer, config: str) -> Callable[[list[str]], list[str]] | None:
-    """Return what names the keys that arguments set, if fp8tune does not apply them.
-
-    A call of any Python file is one of the trainer whose config it has.
-    """
-    names = [known.id]
-    if known.about.parts:
-        values, form = _values(config, read(config)), format_of(config)
-        found = recognise(values, explicit=True, form=form).trainer
-        names = [found] if found else []
-    lines = (trainer(name).command_line for name in names)
-    return next((getattr(line, "overridden", None) for line in lines), None)
+def _run_by(known: Trainer, config: str) -> Trainer:
+    """Return the trainer that a call runs: that of its config, if it may be any."""
+    if not known.about.parts:
+        return known
+    values, form = _values(config, read(config)), format_of(config)
+    found = recognise(values, explicit=True, form=form).trainer
+    return trainer(found) if found else known
 
 
 def _not_applied(texts: list[str], place: str) -> str:
     """Return the note that names the arguments that fp8tune does not apply."""
-    words = shlex.join(texts)
+    words = shlex.join(text.replace(HOLE, "_") for text in texts)
     words = words if len(words) < MAX_NOTE else words[:MAX_NOTE] + "..."
     return f"{place}: not applied: {words}; findings may differ"
 
@@ -239,24 +235,27 @@ class _Script:
         options = {**self.options, **options_of([word.text for word in launcher])}
         place = f"{self.path}:{line}"
         target, notes = _target(options, one, [config, *beside], place)
-        overridden = _overridden(known, config)
-        if overridden and behind:
-            behind = behind[1:] if known.about.parts else behind  # the program
-            texts = [word.text.replace(HOLE, UNKNOWN) for word in behind]
-            notes += [_not_applied(texts, place)] if texts else []
-            overrides = tuple(f"{key}={UNKNOWN}" for key in overridden(texts))
-        else:
-            self.overrides_resolved(behind, known, line)
-            overrides = tuple(word.text.replace(HOLE, UNKNOWN) for word in behind)
+        run = _run_by(known, config)
+        overrides: tuple[str, ...] = ()
+        if run.name != known.name:
+            behind = behind[1:]  # the program
+        if run.command_line:
+            overrides = tuple(self.overrides(behind, run, line))
+        elif behind:
+            notes.append(_not_applied([word.text for word in behind], place))
         notes += [f"{place}: no {name} here: it is not checked" for name in absent]
         return Launch(config, overrides, target, line, tuple(notes), tuple(beside))
 
-    def overrides_resolved(self, words: list[Word], known: Trainer, line: int) -> None:
-        """Raise ``CannotLaunch`` for an override that is not known before the run."""
+    def overrides(self, words: list[Word], known: Trainer, line: int) -> Iterator[str]:
+        """Yield the overrides as the trainer's ``command_line`` takes them.
+
+        Raises ``CannotLaunch`` for one that is not known before the run and must be.
+        """
+        free_text = getattr(known.command_line, "is_free_text", None)
         for word in words:
-            free_text = known.command_line.is_free_text
-            if word.unknown and not free_text(known.schema, word.text):
+            if free_text and word.unknown and not free_text(known.schema, word.text):
                 self.resolved(word, line, "an override")
+            yield word.text.replace(HOLE, "_") if free_text else word.text
 
     def files(
         self, words: list[Word], command: Command, known: Trainer, config: str

@@ -15,8 +15,6 @@ from fp8tune.trainers.about import About, CallAbout
 STARTERS = ("python", "torchrun", "srun", "uv", "mpirun", "accelerate", "deepspeed")
 """Beginnings of the programs that start a Python file."""
 
-UNKNOWN = "_"
-"""What an argument has in place of a text that only a run knows."""
 
 MISSING = -1
 """Stands for a config that no word names."""

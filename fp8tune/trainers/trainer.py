@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
+from fp8tune.formats.document import Unreadable
 from fp8tune.job import Job, Setting, Target, Unknown, Vocabulary, sources, vocabulary
 from fp8tune.trainers import schema
 from fp8tune.trainers.about import About, path_of, trainers
@@ -113,16 +114,20 @@ class Trainer:
         line. Raises ``Unreadable`` for those whose effect is not known.
         """
         loaded: Loaded
-        if overrides:
+        if not overrides:
+            loaded = self._loader.load(values)
+        elif self.command_line:
             loaded = self.command_line.load(self._loader, values, overrides)
         else:
-            loaded = self._loader.load(values)
+            reason = f"the command line of {self.schema.title} is not known"
+            raise Unreadable(f"{reason}: leave out overrides")
         return loaded
 
     @property
-    def command_line(self) -> ModuleType:
-        """How this trainer reads its command line."""
-        return self._module("command_line")
+    def command_line(self) -> ModuleType | None:
+        """How this trainer reads arguments behind its config, if that is known."""
+        known = os.path.exists(path_of(self.name, "command_line.py"))
+        return self._module("command_line") if known else None
 
     @property
     def phases(self) -> ModuleType:

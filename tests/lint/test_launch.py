@@ -124,6 +124,7 @@ CONFIGS = {
     "lf.yaml": "stage: dpo\nfp8: true\ncutoff_len: 8\ndataset: a\n",
     "ax.yaml": "base_model: a/b\nsequence_len: 8\nmicro_batch_size: 1\n",
     "am.yaml": "recipe: x\nstep_scheduler: {max_steps: 5}\n",
+    "br.yaml": "mixed_precision: bf16_mixed\ntrain: {train_iters: 8}\n",
     "ds.json": '{"train_batch_size": 8}',
     "data.json": "{}",
 }
@@ -150,6 +151,12 @@ ACCELERATE = "accelerate launch --config_file l.yaml"
         ("accelerate launch train.py --config t.yaml", "t.yaml"),
         ("trl sft --config t.yaml --accelerate_config l.yaml", "t.yaml --with l.yaml"),
         ("axolotl train ax.yaml", "ax.yaml"),
+        (
+            "axolotl train ax.yaml --learning-rate $LR --nproc_per_node 8",
+            "ax.yaml --learning-rate _",
+        ),
+        ("llamafactory-cli train lf.yaml a=1 b=r$B", "lf.yaml a=1 b=r_"),
+        ("torchrun train.py --config am.yaml --a.b 2", "am.yaml --a.b 2"),
         ("FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml", "lf.yaml"),
         ("torchrun src/train.py lf.yaml", "lf.yaml"),
         ("deepspeed train.py --deepspeed ds.json --bf16", "ds.json"),
@@ -242,19 +249,9 @@ def test_what_is_not_known_is_named(launch, script, reason):
     ("command", "overrides", "note"),
     [
         (
-            "axolotl train ax.yaml --learning-rate $LR",
+            "torchrun train.py --config br.yaml a=1 b=$B",
             (),
-            "not applied: --learning-rate _; findings may differ",
-        ),
-        (
-            "llamafactory-cli train lf.yaml a=1 b=$B",
-            ("a=_", "b=_"),
             "not applied: a=1 b=_; findings may differ",
-        ),
-        (
-            "torchrun train.py --config am.yaml --a.b 2 --c.d=3",
-            ("a.b=_", "c.d=_"),
-            "not applied: --a.b 2 --c.d=3; findings may differ",
         ),
         (
             f"#SBATCH --gpus=4\n{ACCELERATE} train.py",

@@ -23,6 +23,7 @@ from fp8tune.formats.bash.words import (
     parts_of,
     tokens,
 )
+from fp8tune.formats.document import HOLE
 
 MAX_LENGTH = 1 << 16
 """Longest value of a variable that is kept [characters]."""
@@ -42,10 +43,6 @@ _LOOPS = ("while", "until", "for", "select")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _READS = ("read", "mapfile", "readarray", "getopts")
 _LOOP, _CONDITION = "is set in a loop", "is set on a condition"
-
-
-HOLE = "\ufffc"
-"""Stands in the text of a word for what is not known."""
 
 
 class Unknown(NamedTuple):

@@ -17,20 +17,16 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.formats.document import Unreadable
+from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
 from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.loader import SWITCHES, Loader
-from fp8tune.trainers.call import UNKNOWN, options
-from fp8tune.trainers.described.command_line import CHECKED_FIRST
+from fp8tune.trainers.call import options
 from fp8tune.trainers.faults import Argument, Loaded
-from fp8tune.trainers.schema import Schema
 
 if TYPE_CHECKING:
-    from fp8tune.formats.document import Path
-
-__all__ = ["CHECKED_FIRST", "is_free_text", "load"]
+    from fp8tune.formats.document import HOLE, Path
 
 NAME, PART = "accelerate", "training"
 
@@ -77,6 +73,8 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     for name, start, script, prefix in options(about.calls[0], words, 0):
         value = words[script - 1][prefix:] if script - start > 1 or prefix else ""
         text = " ".join(words[start:script])
+        if HOLE in value and name not in (*NUMBERS, *NO_MATTER):
+            raise Unreadable(f"the value of `--{name}` is not known before the run")
         if name in FOLLOWED:
             command[name] = _number(name, value) if name in NUMBERS else value
             arguments[name,] = _argument(text, value)
@@ -96,7 +94,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     for name in [name for name, value in command.items() if value is NOT_KNOWN]:
         loaded.values.pop(name, None)
     for name, (texts, _) in given.items():
-        if any(UNKNOWN in text for text in texts):
+        if any(HOLE in text for text in texts):
             loaded.values.pop(f"{PART}.{name}", None)
     return loaded._replace(arguments=arguments)
 
@@ -135,7 +133,7 @@ def _converted(name: str, text: str) -> Any:
 
 
 def _number(name: str, value: str) -> float:
-    if UNKNOWN in value and name in NUMBERS:
+    if HOLE in value and name in NUMBERS:
         return OF_ONE_MACHINE.get(name, NOT_KNOWN)
     if value.isascii() and value.isdigit() and len(value) < 9:
         return int(value)
@@ -157,8 +155,3 @@ def _fp8(name: str, value: str) -> Any:
     if value not in CHOICES.get(own, ()):
         raise Unreadable(f"`accelerate launch` does not take `--{name} {value}`")
     return value
-
-
-def is_free_text(schema: Schema, word: str) -> bool:  # noqa: ARG001
-    """Return whether an option may hold anything: ``load`` refuses what it may not."""
-    return True

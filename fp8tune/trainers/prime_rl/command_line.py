@@ -11,52 +11,41 @@ Source: prime-pydantic-config 0.4.3, pydantic_config/cli.py.
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fp8tune.formats.document import Path, Unreadable
-from fp8tune.trainers.faults import Argument, Loaded, dotted
+from fp8tune.formats.document import Unreadable
+from fp8tune.trainers.faults import Argument, Loaded
+from fp8tune.trainers.overlay import Override, laid_over
 from fp8tune.trainers.prime_rl.loader import Loader
 from fp8tune.trainers.schema import Key, Schema
-
-CHECKED_FIRST: frozenset[str] = frozenset()
-"""Nothing is checked before the overrides."""
 
 SIGN = "@"
 SWITCHES = {"true": True, "True": True, "1": True}
 SWITCHES |= {"false": False, "False": False, "0": False}
 
-MAX_LENGTH = 10_000
-"""Longest argument that is read [characters]."""
-
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     """Load a config with overrides; raises ``Unreadable`` for what is not followed."""
-    keys = loader.schema.classes[loader.schema.root] | dict(loader.schema.dotted_keys())
-    whole = copy.deepcopy(raw)
-    arguments: dict[Path, Argument] = {}
-    rest = list(words)
+    return laid_over(loader, raw, _overrides(loader.schema, list(words)))
+
+
+def _overrides(schema: Schema, rest: list[str]) -> Iterator[Override]:
+    keys = schema.classes[schema.root] | dict(schema.dotted_keys())
     while rest:
         word = rest.pop(0)
-        if len(word) > MAX_LENGTH:
-            raise Unreadable(f"an argument is too long: {word[:40]}...")
         option, equals, text = word.partition("=")
         if not word.startswith("--") or rest[:1] == [SIGN]:
-            raise Unreadable(f"fp8tune does not follow this argument: {word}")
+            raise Unreadable(f"fp8tune does not follow this argument: {word[:80]}")
         name, switch = _key(option, keys)
         value: Any = text
         if switch is not None:
             value = switch
         elif not equals:
-            value = _value(keys.get(name), rest, loader.schema)
-        path: Path = tuple(name.split("."))
-        _set(whole, path, value)
-        arguments[path] = Argument(word, (0, len(option)), (0, len(word)))
-    loaded = loader.load(whole)._replace(arguments=arguments)
-    faults = [f._replace(argument=loaded.argument(f.path)) for f in loaded.faults]
-    return loaded._replace(faults=faults)
+            value = _value(keys.get(name), rest, schema)
+        whole = Argument(word, (0, len(option)), (0, len(word)))
+        yield Override((*name.split("."),), value, whole)
 
 
 def _key(option: str, keys: dict[str, Key]) -> tuple[str, Any]:
@@ -86,18 +75,6 @@ def _value(spec: Key | None, rest: list[str], schema: Schema) -> Any:
             values.append(rest.pop(0))
         return values
     return True if following is None else rest.pop(0)
-
-
-def _set(raw: dict[str, Any], path: Path, value: Any) -> None:
-    """Lay a value over what a file says; raises ``Unreadable`` for odd tables."""
-    table = raw
-    for part in path[:-1]:
-        table = table.setdefault(str(part), {})
-        if not isinstance(table, dict):
-            raise Unreadable(f"the file has no table to set {dotted(path)} in")
-    old = table.get(str(path[-1]))
-    merged = isinstance(old, dict) and isinstance(value, dict)
-    table[str(path[-1])] = {**old, **value} if merged and old else value
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

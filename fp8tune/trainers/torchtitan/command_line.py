@@ -17,9 +17,6 @@ from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
 
-CHECKED_FIRST: frozenset[str] = frozenset()
-"""Nothing is checked before the overrides."""
-
 MAX_LENGTH = 10_000
 """Longest argument that is read [characters]."""
 

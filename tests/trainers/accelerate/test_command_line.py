@@ -1,5 +1,6 @@
 """The launcher's options and the script's arguments go before the values of files."""
 
+from fp8tune.formats.document import HOLE
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -17,12 +18,16 @@ FILES = {
         ("-m trl.sft --bf16 false", {"num_processes": 8, "training.bf16": False}),
         ("train.py --bf16=no --save_strategy no", {"training.save_strategy": "no"}),
         ("train.py --max-steps 9 --fp16", {"training.fp16": True}),
-        ("train.py --bf16 _", {"training.bf16": None}),
+        (f"train.py --bf16 {HOLE}", {"training.bf16": None}),
+        ("train.py --optim adamw_torch --bf16 1", {"training.optim": "adamw_torch"}),
         (
-            "--num_processes _ --num_machines _ --machine_rank _",
+            f"--num_processes {HOLE} --num_machines {HOLE} --machine_rank {HOLE}",
             {"num_processes": None, "num_machines": None, "distributed_type": "FSDP"},
         ),
-        ("--machine_rank _ --num_machines 2", {"machine_rank": 0, "num_machines": 2}),
+        (
+            f"--machine_rank {HOLE} --num_machines 2",
+            {"machine_rank": 0, "num_machines": 2},
+        ),
     ],
 )
 def test_arguments(words, values):

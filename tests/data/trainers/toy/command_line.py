@@ -1,7 +1,5 @@
 """Its command line: --config PATH, and --section.key value."""
 
-CHECKED_FIRST = frozenset()
-
 
 def load(loader, raw, words):
     """Load a config with overrides, which the tests do not use."""
