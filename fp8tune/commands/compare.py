@@ -17,6 +17,7 @@ from fp8tune.cli import (
     read_config,
     text_or_json,
     trainer_option,
+    with_option,
     world_size_option,
 )
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 @world_size_option
 @gpus_per_node_option
 @trainer_option
+@with_option
 @installed_option
 @text_or_json
 def command(
@@ -67,6 +69,7 @@ def command(
     world_size: int | None,
     gpus_per_node: int | None,
     trainer: str,
+    beside: tuple[str, ...],
     output_format: str,
     overrides: tuple[str, ...],
 ) -> int:
@@ -86,7 +89,7 @@ def command(
       fp8tune compare train.toml train.tuned.toml
       fp8tune compare fp8.log bf16-seed1.log bf16-seed2.log bf16-seed3.log
     """
-    configs = [path for path in paths if path.endswith((".toml", ".yaml", ".yml"))]
+    configs = [path for path in paths if _is_config(path)]
     if configs and len(configs) < len(paths):
         other = next(path for path in paths if path not in configs)
         raise Failure(
@@ -111,10 +114,19 @@ def command(
         world_size or 0,
         gpus_per_node or 0,
         trainer,
+        beside,
         overrides,
         output_format,
     )
     return 0
+
+
+def _is_config(path: str) -> bool:
+    """Whether a file is a config by its name; a ``.json`` may be a run's too."""
+    from fp8tune.formats import ENDINGS
+
+    ending = path[max(path.rfind("."), 0) :].lower()
+    return ENDINGS.get(ending) in ("toml", "yaml", "bash")
 
 
 def _compare_configs(
@@ -123,6 +135,7 @@ def _compare_configs(
     size: int,
     gpus_per_node: int,
     trainer: str,
+    beside: tuple[str, ...],
     overrides: tuple[str, ...],
     output_format: str,
 ) -> None:
@@ -131,10 +144,12 @@ def _compare_configs(
     from fp8tune.lint.selection import Problem
     from fp8tune.lint.settings import Options
 
-    options = Options(gpu=gpu, world_size=size, trainer=trainer, overrides=overrides)
+    options = Options(
+        gpu=gpu, world_size=size, trainer=trainer, beside=beside, overrides=overrides
+    )
     sides = []
     for path in paths:
-        config = read_config(path, gpu, size, gpus_per_node, overrides, trainer)
+        config = read_config(path, gpu, size, gpus_per_node, overrides, trainer, beside)
         try:
             found = list(run((path,), options).diagnostics)
         except Problem as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.estimate.grid import Variants
@@ -55,10 +55,26 @@ def side(
 
 def keys(first: Side, second: Side) -> Iterator[Row]:
     """Yield every config key whose value differs; ``None`` stands for no value."""
-    a, b = (one.variants.loaded.values for one in (first, second))
+    a, b = map(_values, (first, second))
     for name in sorted({*a, *b}):
         if a.get(name) != b.get(name) or type(a.get(name)) is not type(b.get(name)):
             yield Row(name, a.get(name), b.get(name))
+
+
+def _values(one: Side) -> dict[str, Any]:
+    """Return the values of a job, with those of the file that the job does not need."""
+    known = one.variants.loaded.values
+    said = dict(_leaves(one.config.document.values, ""))
+    more = {name: v for name, v in said.items() if name.replace("-", "_") not in known}
+    return {**more, **known}
+
+
+def _leaves(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def figures(first: Side, second: Side) -> Iterator[Row]:

@@ -13,4 +13,40 @@ def test_configs_of_a_trainer_that_is_named(fp8tune):
         "model.vocab",
         "train.compile",
         "train.context",
+        "train.seq_len",
     ]
+
+
+MEGATRON = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-size 1024"
+    " --num-attention-heads 16 --seq-length 1024 --micro-batch-size 1 --bf16"
+)
+
+
+def test_launch_scripts_show_each_flag_that_differs(fp8tune, tmp_path):
+    first, second = tmp_path / "a.sh", tmp_path / "b.sbatch"
+    first.write_text(f"{MEGATRON} --seed 1\n")
+    second.write_text(f"{MEGATRON} --seed 3 --fp8-format hybrid\n")
+    said = fp8tune("compare", str(first), str(second), "--output-format", "json").json
+    values = {row["name"]: (row["first"], row["second"]) for row in said["values"]}
+    assert values == {"fp8_format": (None, "hybrid"), "seed": (1, 3)}
+
+
+def test_launch_files_with_the_training_arguments(fp8tune, tmp_path):
+    paths = []
+    for precision in ("bf16", "fp8"):
+        paths.append(tmp_path / f"{precision}.yaml")
+        paths[-1].write_text(
+            f"distributed_type: MULTI_GPU\nnum_processes: 8\n"
+            f"mixed_precision: {precision}\nfp8_config: {{backend: AO}}\n"
+        )
+    arguments = tmp_path / "sft.yaml"
+    arguments.write_text(
+        "output_dir: out\nper_device_train_batch_size: 8\nbf16: true\n"
+    )
+    alone = (*map(str, paths), "--output-format", "json")
+    rules = [
+        {row["name"] for row in fp8tune("compare", *alone, *more).json["findings"]}
+        for more in ((), ("--with", str(arguments)))
+    ]
+    assert rules[1] - rules[0]
