@@ -330,12 +330,11 @@ def saves_whole_model(
     training_save_strategy: Any,
     distributed_type: Any,
     fsdp2: bool,
-    fsdp_config_fsdp_state_dict_type: Any = None,
 ) -> bool:
-    """Whether the Trainer writes the model's weights as one file during the run.
+    """Whether the Trainer writes the weights as they are during the run.
 
-    FSDP2 writes shards unless ``FULL_STATE_DICT`` is set. Unknown with FSDP1 and
-    DeepSpeed.
+    FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
+    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1 and DeepSpeed.
     """
     if training_save_strategy in ("no", False):
         return False
@@ -344,7 +343,7 @@ def saves_whole_model(
     if distributed_type == "FSDP":
         if not fsdp2:
             raise Unknown("training.save_strategy")
-        return bool(fsdp_config_fsdp_state_dict_type == "FULL_STATE_DICT")
+        return False
     return True
 
 
