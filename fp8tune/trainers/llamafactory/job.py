@@ -88,6 +88,21 @@ def fp8_on(fp8_read: bool, fp8_lost: bool | None = None) -> bool:
     return not fp8_lost
 
 
+def fp8_judged_apart(fp8_engine: str) -> bool:
+    """Whether a rule of its own says what torchao's FP8 does on a GPU without it."""
+    return fp8_engine == "torchao"
+
+
+def fp8_without_units(fp8_on: bool, fp8_engine: str) -> str:
+    """What torchao's FP8 is on a GPU without it: fp16.
+
+    Accelerate takes it in place of the variable's precision, and the Trainer of
+    transformers 4 hands it none (accelerate 1.11, state.py). Transformer Engine gets
+    the precision from LLaMA-Factory itself, and ends.
+    """
+    return Words("fp16" if fp8_on and fp8_engine == "torchao" else "")
+
+
 def other_precision(bf16: Any, fp16: Any, pure_bf16: Any) -> str:
     """Mixed precision of what is not converted."""
     if bf16 or pure_bf16:
