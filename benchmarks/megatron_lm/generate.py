@@ -131,6 +131,7 @@ SHARDING: tuple[dict[str, Any], ...] = (
     },
     {"use-megatron-fsdp": ON, "ckpt-format": "fsdp_dtensor"},
 )
+BF16_LAYERS = ("num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16")
 WORLD_SIZES = (8, 8, 16, 12)
 
 
@@ -142,6 +143,12 @@ def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
         if draw.random() < 0.7:
             flags["fp8-format"] = "hybrid"
             flags["fp8-recipe"] = draw.choice(CHOICES["fp8-recipe"][:5])
+        if draw.random() < 0.15:
+            flags["transformer-impl"] = "local"
+        if draw.random() < 0.15:
+            flags["first-last-layers-bf16"] = ON
+            for name in BF16_LAYERS:
+                flags[name] = draw.choice((OFF, 0, 1, 4, 8))
         for name in draw.sample(list(CHOICES), draw.randint(0, 4)):
             flags[name] = draw.choice(CHOICES[name])
         yield {

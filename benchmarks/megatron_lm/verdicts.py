@@ -2,8 +2,9 @@
 
 ``PYTHON -m benchmarks.megatron_lm.verdicts CHECKOUT --count 400 --seed 1`` draws flags
 (``generate.py``), lets Megatron-LM judge them (``judge.py``) and compares with lint of
-a script that has them. ``--output FILE`` keeps the cases, ``--verdicts FILE`` compares
-kept ones. What asks for the version of Transformer Engine is not comparable.
+a script that has them. Of flags that are not refused it compares too whether the model
+can be built, and whether any of its layers runs in FP8. ``--output FILE`` keeps the
+cases, ``--verdicts FILE`` compares kept ones.
 """
 
 from __future__ import annotations
@@ -12,20 +13,45 @@ import sys
 
 from benchmarks.judged import Case, main, refused, report_of
 from benchmarks.megatron_lm.generate import configs, script
+from benchmarks.verdicts import refusals
+from fp8tune.formats import parse
+from fp8tune.job import Target
 from fp8tune.lint.ruleset import Rules
+from fp8tune.trainers.trainer import trainer
 
-VERSIONS = ("Transformer Engine >=", "transformer-engine>=")
-"""Parts of the messages that ask for a version of what is not installed."""
+LATER = ("fp8-tokens-not-16",)
+"""Rules on what ends a run behind its set-up."""
 
 
-def difference(rules: Rules, case: Case) -> str | None:
-    """Return how lint differs on one case."""
-    error = case["error"]
-    if any(part in error for part in VERSIONS):
-        return None
+def difference(rules: Rules, case: Case) -> str:
+    """Return how lint differs on one case; empty if it does not."""
     text = script(case["flags"], case["world_size"])
     report = report_of(rules, "x.sh", text, "megatron_lm", case["world_size"])
-    return refused(case, report, error)
+    if case["error"] or refusals(report):
+        return refused(case, report, case["error"])
+    failure = case["failure"]
+    ends = [
+        each.rule
+        for each in report.diagnostics
+        if (each.category, each.severity) == ("crash", "error")
+        and each.rule not in LATER
+    ]
+    if not (ends or failure):
+        return _of_fp8(case, text)
+    if ends and failure:
+        return ""
+    return f"{case['id']}: trainer: {failure or 'builds'}; fp8tune: {ends or 'builds'}"
+
+
+def _of_fp8(case: Case, text: str) -> str:
+    """Return how the job of a script differs in whether FP8 is on."""
+    known = trainer("megatron_lm")
+    values = parse(text.encode(), "x.sh").values
+    target = Target(world_size=case["world_size"])
+    ours = known.job(known.load(values), target)["precision"] == "fp8"
+    if ours == (case["fp8"] > 0):
+        return ""
+    return f"{case['id']}: trainer: {case['fp8']} layers in FP8; fp8tune: FP8 {ours}"
 
 
 if __name__ == "__main__":

@@ -646,11 +646,10 @@ def deepspeed_file_without_zero(
 
 
 def _reads_deepspeed(job: Job, named_by: str, read: bool) -> bool:
-    """Whether the DeepSpeed file is known: one key names it."""
-    both = job.given.get("training.deepspeed") and job.given.get(
-        "deepspeed_config.deepspeed_config_file"
-    )
-    return bool(named_by and read and not both)
+    """Whether the DeepSpeed file is known: no other key names another one."""
+    keys = ("training.deepspeed", "deepspeed_config.deepspeed_config_file")
+    names = {str(job.given.get(key)) for key in keys if job.given.get(key)}
+    return bool(named_by and read and len(names) == 1)
 
 
 COMPARED = {

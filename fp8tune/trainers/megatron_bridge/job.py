@@ -21,9 +21,11 @@ def precision(
     mixed_precision_bf16: Any = None,
     mixed_precision_fp16: Any = None,
     model_transformer_impl: Any = None,
+    all_layers_in_bf16: bool | None = None,
 ) -> str:
     """Precision of the linears: FP8 only with layers of Transformer Engine."""
-    if mixed_precision_fp8 and model_transformer_impl in (None, "transformer_engine"):
+    own = model_transformer_impl not in (None, "transformer_engine")
+    if mixed_precision_fp8 and not own and not all_layers_in_bf16:
         return Words("fp8")
     names = (("bf16", mixed_precision_bf16), ("fp16", mixed_precision_fp16))
     known("precision", mixed_precision_bf16)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, known
+from fp8tune.job import Job, Unknown, known
 from fp8tune.trainers.megatron_lm.activations import RECOMPUTED
 
 
@@ -73,6 +73,12 @@ def bf16_ends(
     if not first_last_layers_bf16:
         return 0, 0
     return num_layers_at_start_in_bf16, num_layers_at_end_in_bf16
+
+
+def all_layers_in_bf16(job: Job, bf16_ends: tuple[int, int]) -> bool:
+    """Whether the ends that FP8 leaves out are all layers; no if a recipe has these."""
+    layers = job.find("layers")
+    return layers is not None and sum(bf16_ends) >= layers
 
 
 def norm_vectors(normalization: str) -> int:

@@ -104,9 +104,7 @@ FP8 = (
     ),
     Check(
         "fp4_param_gather",
-        lambda v: (
-            v["fp4_param_gather"] and not v["fp4_format"] and not v["use_torch_fsdp2"]
-        ),
+        lambda v: v["fp4_param_gather"] and not v["fp4_format"],
         "--fp4-param-gather must be used together with --fp4-format",
         "remove `--fp4-param-gather`",
     ),

@@ -27,9 +27,16 @@ SCALER = ("initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteres
 BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 
 
-def precision(fp8_format: Any, transformer_impl: str, bf16: bool, fp16: bool) -> str:
+def precision(
+    fp8_format: Any,
+    transformer_impl: str,
+    bf16: bool,
+    fp16: bool,
+    all_layers_in_bf16: bool | None = None,
+) -> str:
     """Precision of the linears: FP8 only with layers of Transformer Engine."""
-    if fp8_format and transformer_impl == "transformer_engine":
+    own = transformer_impl != "transformer_engine"
+    if fp8_format and not own and not all_layers_in_bf16:
         return Words("fp8")
     return Words("bf16" if bf16 else "fp16" if fp16 else "fp32")
 
@@ -39,9 +46,9 @@ def te_format(fp8_format: Any) -> str:
     return Words(fp8_format or "")
 
 
-def te_recipe(fp8_recipe: str, te_format: str, transformer_impl: str) -> str:
-    """Transformer Engine's recipe, ``""`` without FP8 or without its layers."""
-    if not te_format or transformer_impl != "transformer_engine":
+def te_recipe(fp8_recipe: str, precision: str) -> str:
+    """Transformer Engine's recipe, ``""`` without FP8."""
+    if precision != "fp8":
         return Words("")
     return Words(known("te_recipe", RECIPES.get(fp8_recipe)))
 
