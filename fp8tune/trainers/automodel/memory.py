@@ -51,13 +51,19 @@ PLAIN: dict[str, tuple[tuple[Any, ...], str]] = {
     "distributed.tp_size": ((None, 0, 1), "memory.degrees"),
     "distributed.pp_size": ((None, 0, 1), "memory.degrees"),
     "distributed.cp_size": ((None, 0, 1), "memory.degrees"),
-    "distributed.ep_size": ((None, 0, 1), "memory.degrees"),
     "qat.enabled": ((None, False), "model.adapter"),
     "model.backend.te_fp8": ((None, False), "memory.te"),
     "model.backend.rms_norm": ((None, "torch_fp32", "te"), "memory.switch"),
     "optimizer.amsgrad": ((None, False), "optimizer_bytes"),
 }
 """Values of keys with which memory is known, and what is missing with others."""
+
+BEFORE_STEP = (
+    *("memory.gather_gib", "memory.forward_gib", "memory.loss_gib"),
+    *("memory.regather_gib", "memory.backward_gib", "memory.backward_end_gib"),
+    *("memory.experts_gib", "memory.embedding_gib", "memory.reduce_gib"),
+)
+"""Instants before the optimizer's step."""
 
 BAND, COMPILED_BAND = (0.05, 0.08), (0.15, 0.10)
 """How far below and above the estimate a peak may lie, as shares of it.
@@ -77,6 +83,8 @@ def covered(
     strategy: str,
     emulates: bool,
     whole_model: bool,
+    ep: int,
+    experts: int,
 ) -> bool:
     """True unless something is on that no estimate covers."""
     if trainer_version == "0.3.0":
@@ -93,7 +101,20 @@ def covered(
             raise Unknown(gap)
     if emulates:
         raise Unknown("memory.switch")
+    if ep > 1 and not experts:
+        raise Unknown("memory.degrees")
     return whole_model
+
+
+def lower_bounds(moe_layers: int) -> dict[str, Any]:
+    """What is known of mixtures of experts: weights, moments and gradients in the step.
+
+    With EP or without it, all shards share them. What blocks with experts hold before
+    is not known: most recipes dispatch tokens by libraries that need GPUs.
+    """
+    if not moe_layers:
+        return {}
+    return {**dict.fromkeys(BEFORE_STEP, 0.0), "ep": 1, "memory.expert_instants": {}}
 
 
 def sharded(shards: int) -> bool:

@@ -52,6 +52,33 @@ def test_the_estimate_is_within_its_range_of_the_real_recipe():
         assert found["low_gib"] <= peak <= found["high_gib"], case
 
 
+@pytest.mark.parametrize("ep", [1, 8])
+def test_a_mixture_of_experts_needs_at_least_its_weights_gradients_and_moments(ep):
+    """30.53 B parameters of 2 bytes, with gradients and two moments, on 8 GPUs."""
+    found = job(
+        model={
+            "pretrained_model_name_or_path": "Qwen/Qwen3-30B-A3B",
+            "torch_dtype": "bf16",
+        },
+        distributed={"ep_size": ep, "enable_compile": False},
+    )
+    assert found["memory.least_peak_gib"] == pytest.approx(28.44, abs=0.6)
+    with pytest.raises(Unknown, match="memory.experts"):
+        found["memory.peak_gib"]
+
+
+def test_a_mixture_of_experts_that_cannot_fit_is_out_of_memory():
+    model = {
+        "pretrained_model_name_or_path": "Qwen/Qwen3-235B-A22B",
+        "torch_dtype": "bf16",
+    }
+    verdicts = [
+        job(ranks, model=model, distributed={"ep_size": 8}).find("memory.fit")
+        for ranks in (16, 64)
+    ]
+    assert verdicts == ["out-of-memory", None]
+
+
 def test_the_published_gain_is_in_the_range():
     """1.24 of Llama 3.1 8B on 8 H100, 8k, tensorwise (docs/guides/fp8-training.mdx)."""
     found = job()
