@@ -330,7 +330,9 @@ def sizes(
             raise Unknown("model.elsewhere")
         path = model_path(model_pretrained_model_name_or_path, model_config)
         return local_model.sizes(path)
-    family = target.rpartition(".")[2].removesuffix("Config").lower()
+    name = target.rpartition(".")[2].removesuffix("Config").lower()
+    families = {family.replace("_", ""): family for family in local_model.FAMILIES}
+    family = families.get(name, name)
     return local_model.config_sizes(config | {"model_type": family})
 
 

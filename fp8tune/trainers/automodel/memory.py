@@ -114,7 +114,8 @@ def lower_bounds(moe_layers: int) -> dict[str, Any]:
     """
     if not moe_layers:
         return {}
-    return {**dict.fromkeys(BEFORE_STEP, 0.0), "ep": 1, "memory.expert_instants": {}}
+    unknown = dict.fromkeys((*BEFORE_STEP, "optimizer_temporary_bytes"), 0.0)
+    return {**unknown, "ep": 1, "memory.expert_instants": {}}
 
 
 def sharded(shards: int) -> bool:
