@@ -190,9 +190,9 @@ def table(found: list[Case]) -> str:
             mine = (c for c in found if (c["family"], c["of"]) == (family, mode))
             if errors := [error(case) for case in mine]:
                 rows.append(spread(f"{family} | {mode}", errors))
-    mine = [c for c in found if c["family"] == EXPERTS]
-    if mine:
-        rows.append(spread(f"{EXPERTS} | optimizer step", [error(c) for c in mine]))
+    experts = [c for c in found if c["family"] == EXPERTS]
+    if experts:
+        rows.append(spread(f"{EXPERTS} | optimizer step", [error(c) for c in experts]))
     return HEAD.format(releases="; ".join(sorted(releases))) + "\n".join(rows) + "\n"
 
 

@@ -65,7 +65,7 @@ def test_mixtures_of_experts_need_no_less_than_the_bound():
 
 @pytest.mark.parametrize("ep", [1, 8])
 def test_a_mixture_of_experts_needs_at_least_its_weights_gradients_and_moments(ep):
-    """30.53 B parameters of 2 bytes, with gradients and two moments, on 8 GPUs."""
+    """30.53 B parameters in bf16, gradients and two moments on 8 GPUs; workspaces."""
     found = job(
         model={
             "pretrained_model_name_or_path": "Qwen/Qwen3-30B-A3B",
@@ -73,7 +73,7 @@ def test_a_mixture_of_experts_needs_at_least_its_weights_gradients_and_moments(e
         },
         distributed={"ep_size": ep, "enable_compile": False},
     )
-    assert found["memory.least_peak_gib"] == pytest.approx(28.44, abs=0.01)
+    assert found["memory.least_peak_gib"] == pytest.approx(28.44 + 64 / 1024, abs=0.01)
     with pytest.raises(Unknown, match=r"memory\.experts"):
         found["memory.peak_gib"]
 
