@@ -84,8 +84,7 @@ def odd_operators(found: Figures) -> dict[str, tuple[int, int]]:
     return {
         name: (theirs, ours)
         for name, (theirs, ours) in pairs.items()
-        if theirs - ours != several * AGREED.get(name, 0)
-        and name not in (KEPT, EMPTY)
+        if theirs - ours != several * AGREED.get(name, 0) and name not in (KEPT, EMPTY)
     }
 
 
