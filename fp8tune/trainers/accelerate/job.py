@@ -114,8 +114,11 @@ def fsdp2(
     distributed_type: Any,
     fsdp_config_fsdp_version: Any = 1,
     training_fsdp: Any = None,
+    training_deepspeed: Any = None,
 ) -> bool:
-    """Whether FSDP2 shards the model; unknown if training arguments ask for FSDP."""
+    """Whether FSDP2 shards the model; unknown if training arguments say otherwise."""
+    if distributed_type == "FSDP" and training_deepspeed:
+        raise Unknown("precision.deepspeed")
     if distributed_type == "FSDP":
         return str(fsdp_config_fsdp_version) == "2"
     return known("sharded", None if training_fsdp else False)

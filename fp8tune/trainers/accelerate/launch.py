@@ -193,11 +193,16 @@ class Launch:
 
     def number(self, name: str) -> Any:
         """Return an argument that is compared with numbers."""
-        value = self.arguments[name]
+        value = self.given(name)
         if isinstance(value, (int, float)):
             return value
         reason = f"`{name}` has to be a whole number"
         raise Refused(self.key(name), reason=reason, **_as_number(value))
+
+    def given(self, name: str) -> Any:
+        """Return an argument; 1 where the file leaves it to a command not known."""
+        value = self.arguments.get(name)
+        return 1 if value is None and not self.command_is_known else value
 
     def divisor(self, name: str) -> Any:
         """Return an argument by which another is divided."""
@@ -275,7 +280,7 @@ class Launch:
 
     def whole(self, name: str) -> int:
         """Return an argument as a whole number."""
-        value = self.arguments.get(name)
+        value = self.given(name)
         try:
             return int(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):

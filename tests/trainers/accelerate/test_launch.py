@@ -21,6 +21,7 @@ DEEPSPEED = FILE.replace("MULTI_GPU", "DEEPSPEED")
         (FILE.replace("MULTI_GPU", "DDP"), [("value-not-allowed", "distributed_type")]),
         ("num_processes: 8\n", [("missing-key", "distributed_type")]),
         ("distributed_type: MULTI_GPU\n", []),  # the command may give num_processes
+        (FILE + "num_machines:\nmachine_rank:\n", []),  # these too
         ("distributed_type: 'NO'\n", []),
         (FILE + "gpu_ids: 0\n", [("launch-refused", "gpu_ids")]),
         (FILE + "gpu_ids: '0'\n", [("launch-refused", "gpu_ids")]),
@@ -75,6 +76,8 @@ NO_COUNT = FILE.replace("num_processes: 8\n", "")
     [
         ("--quiet", NO_COUNT, ["num_processes"], -1),
         ("--num_machines=2 -q", NO_COUNT, ["num_processes"], -1),
+        ("--quiet", FILE + "num_machines:\n", ["num_machines"], 8),
+        ("--num_machines=2", FILE + "num_machines:\nmachine_rank: 1\n", [], 8),
         ("--num_processes 4 --main_process_ip _ train.py --x", NO_COUNT, [], 4),
         ("--num_processes 4", FILE, [], 4),
         ("--mixed-precision fp9", FILE, ["mixed_precision"], 8),
