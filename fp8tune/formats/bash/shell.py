@@ -148,22 +148,24 @@ class Shell:
                 yield from self._run(command)
 
     def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
-        """Yield the command, or those in the text that it passes to ``bash -c``."""
+        """Yield the command, or those in the text given to ``bash -c`` or ``eval``.
+
+        What is only printed is no command.
+        """
         words = command.words
-        for number, word in enumerate(words[:-2]):
-            shell = word.text.rpartition("/")[2] in ("bash", "sh")
-            option = words[number + 1].text
-            if shell and re.fullmatch("-[a-z]*c", option) and depth:
-                inner = Shell([], {})
-                inner.variables = dict(self.variables)
-                inner.folder = command.folder
-                text = words[number + 2]
-                for each in inner.commands(text.text):
-                    whole = [*words[:number], *_with_holes(each.words, text)]
-                    after = Command(whole, command.line, each.folder)
-                    yield from self.nested(after, depth - 1)
-                return
-        yield command
+        first = words[0].text if words else ""
+        if first in ("echo", "printf"):
+            return
+        if not depth or (found := _text_inside(words)) is None:
+            yield command
+            return
+        before, text = found
+        inner = Shell([], {})
+        inner.variables = dict(self.variables)
+        inner.folder = command.folder
+        for each in inner.commands(text.text):
+            whole = [*before, *_with_holes(each.words, text)]
+            yield from self.nested(Command(whole, command.line, each.folder), depth - 1)
 
     def _statements(self, text: str) -> Iterator[list[Token]]:
         """Yield the tokens of each simple command; block keywords are applied."""
@@ -443,6 +445,18 @@ class Shell:
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value
+
+
+def _text_inside(words: list[Word]) -> tuple[list[Word], Word] | None:
+    """Return the text that a command runs as a script, and the words before it."""
+    texts = [word.text for word in words]
+    if texts[:1] == ["eval"]:
+        return [], _join(words[1:], " ")
+    for number, text in enumerate(texts[:-2]):
+        shell = text.rpartition("/")[2] in ("bash", "sh")
+        if shell and re.fullmatch("-[a-z]*c", texts[number + 1]):
+            return words[:number], words[number + 2]
+    return None
 
 
 def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:

@@ -69,7 +69,7 @@ def test_what_may_be_among_unknown_words_is_open():
 
 def test_another_program_may_have_flags_of_its_own():
     mine = MODEL.replace("pretrain_gpt.py", "pretrain_mine.py")
-    assert rules_of(mine + "--bf16 --my-own-flag 1\n") == []
+    assert rules_of(mine + "--bf16 --my-own-flag 1 --optimizer cpu-adam\n") == []
     assert rules_of("torchrun train.py --bf16 --epochs 3\n") == []
 
 
