@@ -70,7 +70,7 @@ def test_flags_of_the_run():
         ("torchrun train.py --a $X ${Y[@]}", {"a": None, "unresolved": []}),
         ("torchrun train.py --bf16 -5 --a -x", {"bf16": -5, "a": True}),
         ("bash -c 'python train.py --a b'", {"a": "b"}),
-        ("C='torchrun t.py --x 1'\necho $C | tee log\neval $C --y", {"x": 1, "y": True}),
+        ("C='python t.py --x 1'\necho $C | tee log\neval $C --y", {"x": 1, "y": True}),
         ("eval \"python t.py --x '1 2'\"", {"x": "1 2"}),
         ("eval python t.py --x 1 $Y --z 2", {"x": 1, "unresolved": ["$Y is not set"]}),
         ("A=(--x 1); A+=(--y 2)\npython train.py ${A[*]}", {"x": 1, "y": 2}),
