@@ -51,6 +51,12 @@ class _Call(NamedTuple):
     processes: int
     lost: list[str]
 
+    @property
+    def texts(self) -> tuple[str, list[str], dict[str, list[str]]]:
+        """The program and its words, without the reasons of those not known."""
+        flags = {key: [w.text for w in words] for key, words in self.flags.items()}
+        return self.program, [word.text for word in self.loose], flags
+
 
 class Document:
     """A script that starts one training run."""
@@ -216,9 +222,8 @@ def _call(text: str) -> _Call | None:
         shell = Shell([], slurm.variables(options))
         for command in shell.commands(text):
             for inner in shell.nested(command):
-                call = _python_call(inner, options)
-                if call and call not in calls:
-                    calls.append(call)
+                if call := _python_call(inner, options):
+                    calls = _with(call, calls)
     except BadScript as error:
         raise Unreadable(f"line {error}") from None
     most = max((len(call.flags) for call in calls), default=0)
@@ -226,6 +231,17 @@ def _call(text: str) -> _Call | None:
     if len(large) > 1:
         raise Unreadable("the script starts several runs: name one in a script alone")
     return large[0] if large else None
+
+
+def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
+    """Add a call; of one that is there, by another launcher, the launcher is unknown.
+
+    Such are the branches of a script that runs at a prompt or as a job.
+    """
+    same = [other for other in calls if other.texts == call.texts]
+    if same and same[0].launcher != call.launcher:
+        call = call._replace(launcher=[], processes=0)
+    return [other for other in calls if other not in same] + [call]
 
 
 def _python_call(command: Command, job: Mapping[str, str]) -> _Call | None:

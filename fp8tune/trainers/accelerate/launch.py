@@ -282,7 +282,7 @@ class Launch:
         """Return an argument as a whole number."""
         value = self.given(name)
         try:
-            return int(value)  # type: ignore[arg-type]
+            return int(value)
         except (TypeError, ValueError, OverflowError):
             reason = f"`{name}` has to be a whole number"
             raise Refused(self.key(name), reason=reason, **_as_number(value)) from None

@@ -86,6 +86,15 @@ def test_words_of_a_command(script, found):
         assert values["unresolved"][0].startswith(found["unresolved"][0])
 
 
+def test_one_run_by_two_launchers():
+    run = "python t.py --x 1\n"
+    text = f"if test $I; then torchrun --nproc_per_node 8 t.py --x 1; else {run} fi\n"
+    values = parse(text.encode(), "run.sh").values
+    assert (values["launcher"], values.get("processes"), values["x"]) == ([], None, 1)
+    twice = parse((run + run).encode(), "run.sh").values
+    assert twice["launcher"] == ["python"]
+
+
 def test_no_run_and_several_runs():
     assert parse(b"echo hello\n", "run.sh").values == {}
     two = "python a.py --x 1 --y 2\npython b.py --x 1 --y 3\n"
