@@ -131,6 +131,7 @@ class Shell:
         self.conditional = False
         self.sign = ""
         self.closed = False
+        self.sourced = False
         self.line, self.expanded = 1, 0
         self.builtins = {
             "cd": self._enter,
@@ -138,6 +139,7 @@ class Shell:
             "shift": self._shift,
             "set": self._replace_arguments,
             "unset": self._unset,
+            **dict.fromkeys(("source", "."), self._source),
             **dict.fromkeys(_READS, self._read),
         }
 
@@ -340,6 +342,10 @@ class Shell:
         else:
             self.arguments = _hole("$@", "depends on a `shift` that is not resolved")
 
+    def _source(self, _words: list[Word]) -> None:
+        """Note that another file was run here: it may set any array."""
+        self.sourced = True
+
     def _replace_arguments(self, words: list[Word]) -> None:
         """Apply ``set -- ...``; other options of ``set`` change nothing here."""
         if words and words[0].text == "--":
@@ -441,7 +447,8 @@ class Shell:
                 return Word(str(len(arguments)))
             index = int(name[:6]) - 1
             return arguments[index] if 0 <= index < len(arguments) else None
-        value = self.variables.get(name, [] if part.every else None)
+        empty = part.every and not self.sourced
+        value = self.variables.get(name, [] if empty else None)
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value

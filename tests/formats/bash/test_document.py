@@ -68,6 +68,11 @@ def test_flags_of_the_run():
     [
         ("torchrun train.py --a 1 $MORE", {"a": 1, "unresolved": ["$MORE is not set"]}),
         ("torchrun train.py --a $X ${Y[@]}", {"a": None, "unresolved": []}),
+        ("python t.py --a 1 ${Y[@]}", {"a": 1, "unresolved": []}),
+        (
+            'source "$X/models.sh"\npython t.py --a 1 ${Y[@]}',
+            {"a": 1, "unresolved": ["${Y[@]} is not set"]},
+        ),
         ("torchrun train.py --bf16 -5 --a -x", {"bf16": -5, "a": True}),
         ("bash -c 'python train.py --a b'", {"a": "b"}),
         ("C='python t.py --x 1'\necho $C | tee log\neval $C --y", {"x": 1, "y": True}),
@@ -82,8 +87,10 @@ def test_words_of_a_command(script, found):
     values = flags(script)
     told = {key: values[key] for key in found if key != "unresolved"}
     assert told == {key: v for key, v in found.items() if key != "unresolved"}
-    if found.get("unresolved"):
-        assert values["unresolved"][0].startswith(found["unresolved"][0])
+    unresolved = values["unresolved"]
+    starts = found.get("unresolved", unresolved)
+    assert all(map(str.startswith, unresolved, starts)), unresolved
+    assert len(unresolved) == len(starts)
 
 
 def test_one_run_by_two_launchers():
