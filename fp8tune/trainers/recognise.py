@@ -25,6 +25,9 @@ _TABLES = {
 }
 """What may be the name of a table or a key at the root, by the format."""
 
+_BLANK = re.compile("[A-Z][A-Z0-9]*_[A-Z0-9_]*,")
+"""A word without quotes in Hjson, up to the end of its line, for ``sed`` to replace."""
+
 NO_FLAGS = (
     "it starts no trainer that is configured by flags; "
     "fp8tune lint --script FILE checks what it runs"
@@ -101,17 +104,10 @@ def recognise(
     version, and the first trainer. ``only`` names the trainer where its version alone
     is open; else those are asked that read files of the format ``form``.
     """
+    if other := _other(values, form):
+        return Kind("", False, other)
     if form == "bash":
-        if other := _started(values.get("launcher", [])):
-            what = f"it starts {other}; fp8tune lint --script FILE checks what it runs"
-            return Kind("", False, what)
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
-    for description, tables in foreign().items():
-        hits = len(tables.intersection(values))
-        if hits > 1 or (hits and hits == len(values)):
-            return Kind("", False, description)
-    if describes_trainer(values):
-        return Kind("", False, "a description of a trainer (--trainer reads it)")
     share = EXPLICIT if explicit else FOUND
     asked = _by_name(only, form)
     ranked = list(_ranked(values, asked, only, form))
@@ -130,6 +126,22 @@ def recognise(
         False,
         f"most of it is not {about.title}'s (--trainer {about.name} checks it)",
     )
+
+
+def _other(values: dict[str, Any], form: str) -> str:
+    """Return what a file is that is surely no train config, else ``""``."""
+    if form == "bash" and (other := _started(values.get("launcher", []))):
+        return f"it starts {other}; fp8tune lint --script FILE checks what it runs"
+    blanks = (v for v in values.values() if isinstance(v, str) and _BLANK.fullmatch(v))
+    if form == "json" and (blank := next(blanks, "")):
+        return f"a template: `{blank[:-1]}` is still to be filled in"
+    for description, tables in foreign().items():
+        hits = len(tables.intersection(values))
+        if hits > 1 or (hits and hits == len(values)):
+            return description
+    if describes_trainer(values):
+        return "a description of a trainer (--trainer reads it)"
+    return ""
 
 
 def _started(launcher: list[str]) -> str:

@@ -142,3 +142,10 @@ def test_a_file_of_another_trainer_is_told_so(named, text, words):
     (told,) = [d for d in found if d.help.startswith("the file looks like")]
     assert told.rule == "unknown-key"
     assert told.help.startswith(words)
+
+
+def test_a_json_file_that_a_script_fills_in():
+    rules = Rules(read_builtin(), {})
+    text = b'{\n  "train_batch_size": GB_SIZE,\n  "bf16": {}\n}\n'
+    found = check("ds.json", text, rules, Target(), explicit=True)
+    assert found.skipped == "a template: `GB_SIZE` is still to be filled in"
