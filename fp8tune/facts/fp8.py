@@ -280,8 +280,8 @@ def pays(
 
 def reasons(
     compile: bool,  # noqa: A002
-    hidden_size: int,
     fp8_obstacle: str,
+    hidden_size: int = NARROW + 1,
     fp8_published: bool = True,
     fp8_tokens: tuple[int, ...] = (),
     gpu: str = "",

@@ -169,3 +169,13 @@ def test_the_help_names_full_ac_that_several_keys_set(fp8tune, project):
     project({"a.yaml": text.replace("global_batch_size: 8", "global_batch_size: 64")})
     out = fp8tune("lint", "a.yaml", *H100).out
     assert "= help: use full activation checkpointing: at most " in out
+
+
+def test_why_fp8_does_not_pay_needs_no_sizes(fp8tune, project):
+    launch = ACCELERATE.split("fp8_config")[0]
+    project({"a.yaml": launch, "sft.yaml": "output_dir: out\nbf16: true\n"})
+    asked = ("estimate", "a.yaml", "--with", "sft.yaml", *H100)
+    said = fp8tune(*asked, "--output-format", "json").json
+    assert said["missing"]["memory.peak_gib"] == "model.unnamed"
+    assert said["fp8_pays"] == "no"
+    assert said["reasons"] == ["without compile each cast is a separate kernel"]
