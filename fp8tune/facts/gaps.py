@@ -67,6 +67,7 @@ GAPS = {
     "ac.unsaid": "activation checkpointing that the file leaves open: set "
     "`gradient_checkpointing`, which is off for transformers and on for TRL",
     "activation_bytes.scores": "attention that keeps its scores",
+    "seq_len.generated": "training that generates its own samples",
     "logit_bytes.trl": "the logits of TRL's trainer, which only some releases build",
     "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
     "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",

@@ -143,6 +143,10 @@ def test_other_numbers_of_processes(fp8tune, project):
         ),
         (SFT, "the launch file is unknown: add --with FILE"),
         (SFT.replace("max_length: 8192\n", ""), "unknown: set `max_length`"),
+        (
+            SFT.replace("max_length", "max_completion_length"),
+            "unknown: no estimate covers training that generates its own samples",
+        ),
     ],
 )
 def test_what_is_missing_has_the_words_of_the_trainer(fp8tune, project, text, words):

@@ -400,10 +400,17 @@ def fp8_converts_head(job: Job, fp8_backend: str = "") -> bool:
 
 
 def seq_len(
-    training_max_length: Any = None, training_max_seq_length: Any = None
+    training_max_length: Any = None,
+    training_max_seq_length: Any = None,
+    training_max_completion_length: Any = None,
 ) -> int:
-    """Tokens per sequence, if the training arguments say how long one is at most."""
+    """Tokens per sequence, if the training arguments say how long one is at most.
+
+    Raises ``Unknown`` for trainers that generate their samples, such as TRL's GRPO.
+    """
     length = training_max_length or training_max_seq_length
+    if training_max_completion_length and not length:
+        raise Unknown("seq_len.generated")
     return known("seq_len", length if isinstance(length, int) else None)
 
 
