@@ -39,6 +39,7 @@ EVIDENCE = {
         "torchtitan_verdicts",
         "prime_rl_verdicts",
         "nvidia_verdicts",
+        "other_projects",
         "llamafactory_verdicts",
         "axolotl_verdicts",
         "accelerate_verdicts",
