@@ -161,8 +161,9 @@ class Shell:
         if not depth or (found := _text_inside(words)) is None:
             yield command
             return
-        before, text = found
+        before, text, arguments = found
         inner = Shell([], {})
+        inner.arguments = self.arguments if first == "eval" else arguments
         inner.variables = dict(self.variables)
         inner.folder = command.folder
         for each in inner.commands(text.text):
@@ -454,15 +455,18 @@ class Shell:
         return value
 
 
-def _text_inside(words: list[Word]) -> tuple[list[Word], Word] | None:
-    """Return the text that a command runs as a script, and the words before it."""
+def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | None:
+    """Return the text that a command runs as a script.
+
+    With the words before it, and its arguments.
+    """
     texts = [word.text for word in words]
     if texts[:1] == ["eval"]:
-        return [], _join(words[1:], " ")
+        return [], _join(words[1:], " "), []
     for number, text in enumerate(texts[:-2]):
         shell = text.rpartition("/")[2] in ("bash", "sh")
         if shell and re.fullmatch("-[a-z]*c", texts[number + 1]):
-            return words[:number], words[number + 2]
+            return words[:number], words[number + 2], words[number + 4 :]
     return None
 
 

@@ -77,6 +77,7 @@ def test_flags_of_the_run():
         ("bash -c 'python train.py --a b'", {"a": "b"}),
         ("C='python t.py --x 1'\necho $C | tee log\neval $C --y", {"x": 1, "y": True}),
         ("eval \"python t.py --x '1 2'\"", {"x": "1 2"}),
+        ("bash -c 'cd x; exec \"$@\"' bash python t.py --x '1 2'", {"x": "1 2"}),
         ("eval python t.py --x 1 $Y --z 2", {"x": 1, "unresolved": ["$Y is not set"]}),
         ("A=(--x 1); A+=(--y 2)\npython train.py ${A[*]}", {"x": 1, "y": 2}),
         ("if cmd; then A='--x 1'; fi\npython t.py $A --y", {"y": True}),
