@@ -166,6 +166,7 @@ class Shell:
         inner.arguments = self.arguments if first == "eval" else arguments
         inner.variables = dict(self.variables)
         inner.folder = command.folder
+        inner.sourced = self.sourced
         for each in inner.commands(text.text):
             whole = [*before, *_with_holes(each.words, text)]
             yield from self.nested(Command(whole, command.line, each.folder), depth - 1)
