@@ -196,6 +196,8 @@ class _Run(Loading):
         """Note the values that the launcher hands to the script."""
         for name, spec in self.schema.top_keys.items():
             self.values[name] = launch.raw.get(name, spec.default)
+        if self.values["distributed_type"] is False:  # NO without quotes, in YAML
+            self.values["distributed_type"] = "NO"
         precision = launch.arguments.get("mixed_precision") or launch.raw.get(
             "mixed_precision"
         )

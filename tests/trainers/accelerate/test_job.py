@@ -49,6 +49,15 @@ def test_precision(job, text, precision):
     assert job(text).find("precision") == precision
 
 
+@each(
+    ("kind", "parallel"),
+    [("MULTI_GPU", "ddp"), ("'NO'", ""), ("NO", ""), ("MULTI_CPU", None)],
+)
+def test_what_holds_the_weights(job, kind, parallel):
+    """YAML takes NO for false, which the launcher takes for one GPU alone."""
+    assert job(FILE.format(kind, "bf16", "{}")).find("parallel") == parallel
+
+
 TE = FILE.format("MULTI_GPU", "fp8", "{backend: TE, margin: 2}")
 
 
