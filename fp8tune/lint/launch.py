@@ -67,15 +67,14 @@ class Launch(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The run in one line, as a user would type it."""
+        """The run in one line, as a user would type it, on the GPUs that it names."""
         size, gpu = self.target.world_size, self.target.gpu
-        count = f"{size or 'an unknown number of'} "
-        gpus = f"{gpu} GPU{'s' * (size != 1)}".lstrip()
-        kind = "" if gpu else " of unknown type"
+        words = (str(size or ""), gpu, f"GPU{'s' * (size != 1)}")
+        gpus = f", on {' '.join(filter(None, words))}" * bool(size or gpu)
         others = (word for path in self.beside for word in ("--with", path))
         overrides = (word.replace(HOLE, "_") for word in self.overrides)
         command = shlex.join((self.config, *others, *overrides))
-        return f"{command}, on {count}{gpus}{kind}"
+        return f"{command}{gpus}"
 
 
 def read_launch(
