@@ -60,6 +60,8 @@ def _on_error(context: ExceptionContext) -> None:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     error = context.original_exception
+    if not isinstance(error, Exception):  # Ctrl-C, which ends the connection too
+        return
     is_outage = context.is_disconnect
     if isinstance(context.sqlalchemy_exception, (InterfaceError, OperationalError)):
         state = sql_state(error)

@@ -148,13 +148,13 @@ class Workers:
                 self.waits = False
                 self._study.refresh()
                 return False
-            if not self.waits:
+            waited, self.waits = self.waits, True  # Ctrl-C may come with the note
+            if not waited:
                 wait = round(self._members.silent_s)
                 say(
                     "another process coordinates this search, or did until a moment "
                     f"ago: waiting for its end, or for {wait} s without a sign of it"
                 )
-            self.waits = True
             for trial in filter(None, self._study.refresh().values()):
                 watch(trial)
             time.sleep(POLL_S)

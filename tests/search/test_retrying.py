@@ -2,8 +2,9 @@
 
 import optuna
 import pytest
+import sqlalchemy
 
-from fp8tune.search.retrying import Outage, RetryingStorage
+from fp8tune.search.retrying import Outage, RetryingStorage, raise_outages
 
 
 class Restarting(optuna.storages.InMemoryStorage):
@@ -46,3 +47,16 @@ def test_a_study_is_the_same_whether_the_server_goes_away(storage, monkeypatch):
         away = "the database does not answer (connection refused); trying again for"
         assert notes[0].startswith(away)
         assert notes[1].startswith("the database answers again after ")
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_signal_in_a_statement_is_no_outage(signal):
+    """The engine calls the connection lost, as it does when the server goes away."""
+
+    def interrupt(*_):
+        raise signal
+
+    raise_outages(engine := sqlalchemy.create_engine("sqlite://"))
+    sqlalchemy.event.listen(engine, "do_execute", interrupt)
+    with engine.connect() as connection, pytest.raises(signal):
+        connection.execute(sqlalchemy.text("SELECT 1"))
