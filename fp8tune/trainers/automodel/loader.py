@@ -204,10 +204,10 @@ class _Run:
                 "add `pipeline: {}` to `distributed`",
             )
         if self.strict:
-            strategy = str(v["distributed.strategy"]).lower()
-            self.one_of("Distributed", "distributed.strategy", strategy)
-            key = "checkpoint.model_save_format"
-            self.one_of("Checkpoint", key, v[key])
+            if (key := "distributed.strategy") in v:
+                self.one_of("Distributed", key, str(v[key]).lower())
+            if (key := "checkpoint.model_save_format") in v:
+                self.one_of("Checkpoint", key, v[key])
 
     def one_of(self, name: str, key: str, value: Any) -> None:
         """Note a value that is not one of those allowed, and forget it."""

@@ -80,3 +80,10 @@ def test_fp8_on_a_gpu_without_it(settings, rules):
     text = f"{head}fp8:\n  enabled: true\n  {settings}\n"
     found = rules_of(f"{text}packed_sequence:\n  packed_sequence_size: 8192\n")
     assert sorted(found) == rules
+
+
+def test_values_where_tables_belong():
+    text = (
+        SAVES[: SAVES.index("checkpoint:")] + "distributed: fsdp2\ncheckpoint: false\n"
+    )
+    assert rules_of(text) == ["section-not-a-table", "section-not-a-table"]
