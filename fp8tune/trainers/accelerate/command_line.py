@@ -37,8 +37,10 @@ FALSE_WORDS = ("no", "false", "f", "n", "0")
 _OPTION = re.compile("--?[A-Za-z]")
 
 NUMBERS = ("num_processes", "num_machines", "machine_rank", "main_process_port")
-FOLLOWED = (*NUMBERS, "main_process_ip", "mixed_precision")
-"""Options whose value replaces that of the file."""
+ADDRESS = "main_process_ip"
+FOLLOWED = (*NUMBERS, ADDRESS, "mixed_precision")
+"""Options whose value replaces that of the file; only that one is there counts for the
+address, so it need not be known."""
 
 OF_ONE_MACHINE = {"machine_rank": 0, "main_process_port": 29500}
 """Numbers that a job has only when it runs, and those that stand for them."""
@@ -73,7 +75,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     for name, start, script, prefix in options(about.calls[0], words, 0):
         value = words[script - 1][prefix:] if script - start > 1 or prefix else ""
         text = " ".join(words[start:script])
-        if HOLE in value and name not in (*NUMBERS, *NO_MATTER):
+        if HOLE in value and name not in (*NUMBERS, ADDRESS, *NO_MATTER):
             raise Unreadable(f"the value of `--{name}` is not known before the run")
         if name in FOLLOWED:
             command[name] = _number(name, value) if name in NUMBERS else value

@@ -28,6 +28,7 @@ FILES = {
             f"--machine_rank {HOLE} --num_machines 2",
             {"machine_rank": 0, "num_machines": 2},
         ),
+        (f"--main_process_ip {HOLE} train.py", {"num_processes": 8}),
     ],
 )
 def test_arguments(words, values):
