@@ -455,6 +455,19 @@ def scaled_half_weights(
     return half and bool(training_fp16) and not training_use_peft
 
 
+def weight_bits(
+    training_load_in_4bit: Any = None, training_load_in_8bit: Any = None
+) -> int:
+    """Bits per weight of what bitsandbytes quantizes; 16 if it does not."""
+    return (
+        4
+        if training_load_in_4bit is True
+        else 8
+        if training_load_in_8bit is True
+        else 16
+    )
+
+
 def any_length(
     micro_batch: Any,
     trl_arguments: bool,

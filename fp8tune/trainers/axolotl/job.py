@@ -11,6 +11,7 @@ converts.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
@@ -92,13 +93,70 @@ def fp8_on(fp8: Any, fp8_lost: bool) -> bool:
     return bool(fp8) and not fp8_lost
 
 
+KERNELS = {
+    "lora_qkv_kernel": ("q_proj", "k_proj", "v_proj"),
+    "lora_o_kernel": ("o_proj",),
+    "lora_mlp_kernel": ("gate_proj", "up_proj", "down_proj"),
+}
+"""Linears whose products LoRA's kernels compute (monkeypatch/lora_kernels.py)."""
+
+CHOSEN = (*KERNELS, "lora_embedding_kernel")
+"""Keys of which one turns off that Axolotl chooses kernels itself."""
+
+
+def lora_kernels(
+    job: Job, adapter: Any, fsdp_config: Any, fsdp_version: Any, load_in_8bit: Any
+) -> bool:
+    """Whether LoRA's kernels compute the products of all linears of a dense block.
+
+    They do if no key says otherwise (check_auto_enable_lora_kernels). Unknown for a
+    mixture of experts.
+    """
+    if adapter not in ("lora", "qlora"):
+        return False
+    given = [job.find(key) for key in CHOSEN]
+    if any(value is not None for value in given):
+        on = all(job.find(key) for key in KERNELS)
+    else:
+        fsdp1 = fsdp_config is not None and str(fsdp_version) != "2"
+        eight = adapter == "lora" and load_in_8bit
+        skips = ("rl", "nvfp4_merge_aware", "trust_remote_code")
+        on = not (fsdp1 or eight or any(job.find(key) for key in skips))
+    listed = job.find("lora_target_modules")
+    names = {str(name) for name in listed} if isinstance(listed, list) else set()
+    every = set().union(*KERNELS.values()) <= names
+    if not on or not (job.find("lora_target_linear") or every):
+        return False
+    with suppress(Unknown):
+        if job["experts"]:
+            raise Unknown("lora_kernels")
+    return True
+
+
+def torchao(fp8_on: bool) -> bool:
+    """Whether torchao computes in FP8: nothing else does in Axolotl."""
+    return fp8_on
+
+
+def fp8_bypassed(fp8_on: bool, lora_kernels: bool) -> bool:
+    """Whether linears are converted, and none of them computes."""
+    return fp8_on and lora_kernels
+
+
+def weight_bits(load_in_4bit: Any, load_in_8bit: Any) -> int:
+    """Bits per weight of what bitsandbytes quantizes; 16 if it does not."""
+    return 4 if load_in_4bit else 8 if load_in_8bit else 16
+
+
 def experts_in_tensors() -> bool:
     """Whether a block's experts are 3-D parameters: so since transformers 5."""
     return True
 
 
-def precision(fp8_on: bool, other_precision: str) -> str:
+def precision(job: Job, fp8_on: bool, other_precision: str) -> str:
     """Compute precision of the linears."""
+    if fp8_on and job.find("adapter") and job["fp8_bypassed"]:
+        return other_precision
     return Words("fp8") if fp8_on else other_precision
 
 

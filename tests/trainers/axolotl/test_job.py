@@ -39,3 +39,28 @@ def test_precision_recipe_checkpointing_compile(job, more, expected):
     assert tuple(mine[name] for name in names) == expected
     sizes = (mine["micro_batch"], mine["grad_accum"], mine["seq_len"])
     assert (*sizes, mine["learning_rate"]) == (2, 4, 4096, 1e-5)
+
+
+LORA = START + "fp8: true\nadapter: lora\n"
+ALL = "lora_target_linear: true\n"
+BLOCK = "lora_target_modules: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+
+
+@each(
+    ("text", "expected"),
+    [
+        (LORA + ALL, ("bf16", True)),
+        (LORA + BLOCK + "down_proj]\n", ("bf16", True)),
+        (LORA + BLOCK + "x]\n", ("fp8", False)),  # some linears have no adapter
+        (LORA + ALL + "lora_o_kernel: false\n", ("fp8", False)),
+        (LORA + ALL + "load_in_8bit: true\n", ("fp8", False)),
+        (LORA + ALL + "trust_remote_code: true\n", ("fp8", False)),
+        (LORA + ALL + "fsdp_version: 1\nfsdp_config: {}\n", ("fp8", False)),
+        (LORA + ALL + "fsdp_version: 2\nfsdp_config: {}\n", ("bf16", True)),
+        (START + ALL + "fp8: true\n", ("fp8", False)),
+        (START + ALL + "adapter: lora\n", ("bf16", False)),
+    ],
+)
+def test_kernels_of_lora_take_the_linears_out_of_fp8(job, text, expected):
+    mine = job(text)
+    assert (mine["precision"], mine["fp8_bypassed"]) == expected
