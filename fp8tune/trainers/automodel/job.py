@@ -103,6 +103,11 @@ def whole_model(job: Job) -> bool:
     return True
 
 
+def adapters(job: Job) -> bool:
+    """Whether linears get LoRA's adapters."""
+    return "peft" in job.written
+
+
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:
     """True where the file says how batches are put together, else unknown."""
     return known("padding", dataloader_collate_fn or None)
