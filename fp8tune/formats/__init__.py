@@ -32,7 +32,7 @@ ENDINGS = {
 """The format of a file by the ending of its name."""
 
 
-ABOUT_SCRIPT = ("program", "launcher", "processes", "unknown", "unresolved")
+ABOUT_SCRIPT = ("program", "launcher", "processes", "unknown", "unresolved", "maybe")
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 
 

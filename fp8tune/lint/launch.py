@@ -303,7 +303,7 @@ class _Script:
         """Raise ``CannotLaunch`` for a word that is not known before the run."""
         if word.unknown is None:
             return
-        text, reason = word.unknown
+        text, reason, _ = word.unknown
         if reason.startswith("is argument"):
             script = f"fp8tune lint --script {self.path} -- ARGUMENTS"
             raise self.fail(line, f"{what} {reason}; add its arguments: {script}", "")

@@ -3,7 +3,8 @@
 The script is read, never run. Keys are the flags of the command with the most flags,
 ``--num-layers`` as ``num_layers``: a flag alone is ``True``, one value is a number or
 text, several are an array. What is known only at run time is ``None``, with the reason
-in ``unknown``; ``unresolved`` lists the words that may stand for more flags.
+in ``unknown``; ``unresolved`` lists the words that may stand for more flags, ``maybe``
+the flags that the command may have or not.
 ``program`` is the Python file, ``launcher`` has the words before it, and ``processes``
 is how many of it they start, where the script says that.
 """
@@ -17,9 +18,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
-from fp8tune.formats.bash.shell import Command, Shell, Word
+from fp8tune.formats.bash.shell import FLAG, Command, Shell, Word
 from fp8tune.formats.bash.words import BadScript, comment_spans
 from fp8tune.formats.document import (
+    HOLE,
     InvalidText,
     Lines,
     Path,
@@ -34,9 +36,12 @@ from fp8tune.formats.edits import CannotEdit, Edit
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
 
-_FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 _VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
+_QUOTED = re.compile(r"--[A-Za-z][\w.-]* ")
+"""A flag and its value in one word, which argparse takes for one unknown flag."""
+_LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
+"""What stands for several words, and not for the value of a flag."""
 _NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
 _BOM = "\ufeff"
 
@@ -50,6 +55,7 @@ class _Call(NamedTuple):
     launcher: list[str]
     processes: int
     lost: list[str]
+    maybe: dict[str, bool]
 
     @property
     def texts(self) -> tuple[str, list[str], dict[str, list[str]]]:
@@ -257,23 +263,29 @@ def _python_call(command: Command, job: Mapping[str, str]) -> _Call | None:
     flags: dict[str, list[Word]] = {}
     loose: list[Word] = []
     twice: list[tuple[str, list[Word]]] = []
+    maybe: dict[str, bool] = {}
     into = loose
     for word in words[number + 1 :]:
+        if word.text == HOLE and word.unknown and word.unknown.flags is not None:
+            maybe |= {_key(flag): hole for flag, hole in word.unknown.flags.items()}
+            continue
         flag, equals, value = word.text.partition("=")
-        if _FLAG.fullmatch(flag):
+        if FLAG.match(word.text):
             key = _key(flag)
             if key in flags:
                 twice.append((key, flags[key]))
             into = flags[key] = []
             if equals:
                 into.append(word._replace(text=value))
+        elif _QUOTED.match(word.text) and not word.unknown:
+            into = flags[word.text] = []
         elif word.text[:1] != "-" or _NEGATIVE.match(word.text):
             into.append(word)
     program = texts[number].rpartition("/")[2]
     lost = [key for key, words in twice if words != flags[key]]
     launcher = texts[:number]
     count = slurm.processes(launcher, {**job, **slurm.options_of(launcher)})
-    found = _Call(program, flags, loose, launcher, count, lost)
+    found = _Call(program, flags, loose, launcher, count, lost, maybe)
     return found if flags or loose else None
 
 
@@ -288,12 +300,20 @@ def _values(call: _Call) -> dict[str, Any]:
     unresolved = _reasons(call.loose)
     unknown = {}
     for key, words in call.flags.items():
+        if words and words[0].unknown and _LISTS.search(words[0].unknown.text):
+            unresolved += _reasons(words[:1])
+            words = words[1:]
         known = [None if word.unknown else _number(word.text) for word in words[:1]]
         known += [_number(word.text) for word in words[1:] if not word.unknown]
         unresolved += _reasons(words[1:])
         values[key] = known[0] if len(known) == 1 else known or True
         if reasons := _reasons(words[:1]):
             unknown[key] = reasons[0]
+    values["maybe"] = list(call.maybe)
+    for key, hole in call.maybe.items():
+        values[key] = None
+        unknown[key] = "is set on a condition" if hole else ""
+    unknown = {key: reason for key, reason in unknown.items() if reason}
     return {**values, "unknown": unknown, "unresolved": unresolved}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.formats.bash.arithmetic import NotEvaluated, evaluate
@@ -33,6 +33,9 @@ MAX_EXPANDED = 1 << 20
 MAX_NESTED = 3
 """Deepest ``bash -c`` within ``bash -c`` that is read."""
 
+FLAG = re.compile(r"--[A-Za-z][\w.-]*(?==|$)")
+"""A flag, with its value behind a sign or without one."""
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _OPENS = ("if", "while", "until", "case", "for", "select", "{")
 _CLOSES = ("fi", "done", "esac", "}")
@@ -46,10 +49,15 @@ _LOOP, _CONDITION = "is set in a loop", "is set on a condition"
 
 
 class Unknown(NamedTuple):
-    """An unresolvable piece: its text, and why."""
+    """An unresolvable piece: its text, and why.
+
+    ``flags`` are those that may be among the words it stands for, with whether an
+    unknown value follows; ``None`` if it may be any words.
+    """
 
     text: str
     reason: str
+    flags: dict[str, bool] | None = None
 
 
 class Word(NamedTuple):
@@ -83,8 +91,9 @@ Value = Word | list[Word]
 
 
 class _Block:
-    """A block that is open, with the variables that were set in it.
+    """A block that is open, with what the variables that it sets may be after it.
 
+    The first such value is the one before the block, then that of each branch.
     ``runs`` says of a branch whether it runs: it is decided where the tests before it
     compare known texts. ``tested`` is what its test has given so far, ``negated``
     whether it has a ``!``, which is not followed, ``taken`` whether an earlier branch
@@ -93,7 +102,7 @@ class _Block:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.names: set[str] = set()
+        self.names: dict[str, list[Value | None]] = {}
         self.testing = kind == "if"
         self.runs: bool | None = None
         self.tested: bool | None = None
@@ -258,27 +267,32 @@ class Shell:
         """End a block: its assignments may not have happened."""
         if self.blocks:
             self._forget()
-            names = self.blocks.pop().names
-            if self.blocks:
-                self.blocks[-1].names.update(names)
+            block = self.blocks.pop()
+            for name, values in {} if block.sure else block.names.items():
+                self.variables[name] = _either(name, values)
 
     def _forget(self) -> None:
+        """End a branch: the next begins as this one did."""
         if self.blocks and not self.blocks[-1].sure:
-            for name in self.blocks[-1].names:
-                self.variables[name] = _hole(f"${name}", _CONDITION)
+            for name, values in self.blocks[-1].names.items():
+                values.append(self.variables.pop(name, None))
+                if values[0] is not None:
+                    self.variables[name] = values[0]
 
     def _inside(self, *kinds: str) -> bool:
         return any(block.kind in kinds for block in self.blocks)
 
     def _set(self, name: str, value: Value) -> None:
         """Set a variable if the line certainly runs; else it becomes unknown."""
-        if self.blocks:
-            self.blocks[-1].names.add(name)
+        outside = _hole(f"${name}", "may be set by another file")
+        before = self.variables.get(name, outside if self.sourced else None)
+        for block in self.blocks:
+            block.names.setdefault(name, [before])
         length = self._count(value)
         if self._inside(*_LOOPS):
             value = _hole(f"${name}", _LOOP)
         elif self.conditional:
-            value = _hole(f"${name}", _CONDITION)
+            value = _either(name, [before, value])
         elif length > MAX_LENGTH:
             value = _hole(f"${name}", "is too long")
         self.variables[name] = value
@@ -454,6 +468,52 @@ class Shell:
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value
+
+
+def _either(name: str, values: Sequence[Value | None]) -> Value:
+    """Return what a variable is that has one of several values.
+
+    It is what all begin with, then an unknown piece, with the flags that may be in it.
+    A text that is not set may come from outside; an array is empty then.
+    """
+    unknown = Unknown(f"${name}", _CONDITION)
+    if not any(isinstance(value, list) for value in values):
+        words = [value for value in values if isinstance(value, Word)]
+        if len(words) < len(values) or any(word.unknown for word in words):
+            return Word(HOLE, unknown)
+        start = os.path.commonprefix([f"{word.text} " for word in words])
+        start = start[: start.rfind(" ") + 1]
+        rests = [[Word(word.text[len(start) :])] for word in words]
+        return Word(start + HOLE, unknown._replace(flags=_flags(rests)))
+    known = [value or [] for value in values]
+    lists = [value if isinstance(value, list) else [value] for value in known]
+    same = 0
+    for each in zip(*lists, strict=False):
+        if any(word != each[0] for word in each):
+            break
+        same += 1
+    flags = _flags([words[same:] for words in lists])
+    return [*lists[0][:same], Word(HOLE, unknown._replace(flags=flags))]
+
+
+def _flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
+    """Return the flags in them, ``None`` where words may belong to other flags."""
+    found: dict[str, bool] = {}
+    for words in alternatives:
+        flag = ""
+        pieces = (word._replace(text=t) for word in words for t in word.text.split())
+        for word in pieces:
+            name = FLAG.match(word.text)
+            if name:
+                flag = name[0]
+                found[flag] = found.get(flag, False) or bool(word.unknown)
+            elif word.unknown and word.unknown.flags is not None:
+                found |= word.unknown.flags
+            elif not flag:
+                return None
+            elif word.unknown:
+                found[flag] = True
+    return found
 
 
 def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | None:

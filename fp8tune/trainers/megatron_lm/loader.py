@@ -76,11 +76,13 @@ class Loader:
         unresolved = _unresolved(raw, keys)
         unresolved += [words for name, words in REPLACED.items() if name in raw]
         hidden = bool(unresolved)
+        maybe = dict.fromkeys(raw.get("maybe", ()))
         if YAML in raw:
             raw = {name: raw[name] for name in ABOUT_SCRIPT if name in raw}
         values: dict[str, Any] = {}
         faults: list[Fault] = []
-        for name, value in raw.items():
+        given = {name: value for name, value in raw.items() if name not in maybe}
+        for name, value in given.items():
             spec = keys.get(name)
             if name in ABOUT_SCRIPT:
                 values[name] = value
@@ -96,7 +98,7 @@ class Loader:
                 continue
             if taken is not None:
                 values[name] = taken
-        written = raw.keys() & keys.keys()
+        written = given.keys() & keys.keys()
         unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
@@ -116,6 +118,8 @@ class Loader:
         near = closest(name, names)
         path: Path = (name,)
         hint = f"did you mean `{near}`?" if near else ""
+        if " " in name:
+            hint = "the quotes make one word of the flag and its value: remove them"
         facts = {"key": name, "name": name, "table": "Megatron-LM", "hint": hint}
         yield Fault("unknown-key", path, {**facts, **key_meant(hint, path, names)})
 

@@ -48,6 +48,7 @@ def test_flags_of_the_run():
         "save": None,
         "unknown": {"save": "$OUT is not set in the script"},
         "unresolved": [],
+        "maybe": [],
     }
     spans = {
         key: document.text[start:end]
@@ -147,3 +148,47 @@ def test_a_flag_twice_with_another_value():
     [again] = document.repeated
     assert (again.path, document.text[slice(*again.span)]) == (("x",), "x")
     assert again.first < again.span
+
+
+@each(
+    ("setting", "word", "maybe", "unresolved"),
+    [
+        ("M+=(--x y --z=1)", '"${M[@]}"', ["x", "z"], 0),
+        ("M+=('--x y')", "${M[@]}", ["x"], 0),
+        ("M+=(--x $UNSET)", '"${M[@]}"', ["x"], 0),
+        ("M+=($UNSET)", '"${M[@]}"', [], 1),
+        ("M+=(y)", '"${M[@]}"', [], 1),  # a second value of the last flag
+        ('T="--x y"', "$T", ["x"], 0),
+        ('T="$T --x"', "$T", ["x"], 0),
+        ('U="--x y"', "$U", [], 1),  # else U may come from outside
+    ],
+)
+def test_flags_set_on_a_condition(setting, word, maybe, unresolved):
+    """Whether they are there is unknown, and all other flags are known."""
+    for branch in (f'if [ -n "$KEY" ]; then {setting}; fi', f"test -f x && {setting}"):
+        text = f"M=(--a 1); T=\n{branch}\ntorchrun t.py --b 2 3 {word} --c\n"
+        values = flags(text)
+        assert values["maybe"] == maybe
+        assert len(values["unresolved"]) == unresolved
+        assert values["c"] is True
+        assert values.get("a") == (1 if "M" in word else None)
+
+
+def test_else_begins_as_if_did():
+    text = """M=(--a 1)
+if [ -f x ]; then M+=(--b 1); else M+=(--c 1); fi
+torchrun t.py "${M[@]}"
+"""
+    values = flags(text)
+    assert (values["a"], sorted(values["maybe"])) == (1, ["b", "c"])
+
+
+def test_a_flag_quoted_with_its_value_is_one_word():
+    values = flags('M=("--a 1" --b 2)\ntorchrun t.py "${M[@]}"\n')
+    assert (values["--a 1"], values["b"], "a" in values) == (True, 2, False)
+
+
+def test_an_array_of_another_file_may_be_more_flags():
+    for more in ("$UNSET", '"${M[@]}"'):
+        values = flags(f"source x\ntorchrun t.py --a 1 --no-load-rng {more}\n")
+        assert bool(values["unresolved"]) is (more != "$UNSET")
