@@ -477,23 +477,23 @@ def _either(name: str, values: Sequence[Value | None]) -> Value:
     A text that is not set may come from outside; an array is empty then.
     """
     unknown = Unknown(f"${name}", _CONDITION)
-    if not any(isinstance(value, list) for value in values):
-        words = [value for value in values if isinstance(value, Word)]
-        if len(words) < len(values) or any(word.unknown for word in words):
-            return Word(HOLE, unknown)
-        start = os.path.commonprefix([f"{word.text} " for word in words])
-        start = start[: start.rfind(" ") + 1]
-        rests = [[Word(word.text[len(start) :])] for word in words]
-        return Word(start + HOLE, unknown._replace(flags=_flags(rests)))
     known = [value or [] for value in values]
+    text = not any(isinstance(value, list) for value in values)
+    if text and (
+        None in values or any(w.unknown for w in known if isinstance(w, Word))
+    ):
+        return Word(HOLE, unknown)
     lists = [value if isinstance(value, list) else [value] for value in known]
+    if text:
+        lists = [[Word(w) for w in words[0].text.split(" ")] for words in lists]
     same = 0
     for each in zip(*lists, strict=False):
         if any(word != each[0] for word in each):
             break
         same += 1
     flags = _flags([words[same:] for words in lists])
-    return [*lists[0][:same], Word(HOLE, unknown._replace(flags=flags))]
+    found = [*lists[0][:same], Word(HOLE, unknown._replace(flags=flags))]
+    return _join(found, " ") if text else found
 
 
 def _flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
