@@ -30,6 +30,11 @@ OURS = {
     "processes": ("int | None", "How many of it they start."),
     "unknown": ("dict[str, str]", "Why the values of some flags are not known."),
     "unresolved": ("list[str]", "Words of the command that only a run resolves."),
+    "maybe": ("list[str]", "Flags that the command may have or not."),
+    "max_connections": (
+        "str | None",
+        "CUDA_DEVICE_MAX_CONNECTIONS, as the script sets it.",
+    ),
 }
 """Keys of the document that are no flags (``fp8tune/formats/bash``)."""
 

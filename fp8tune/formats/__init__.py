@@ -32,7 +32,15 @@ ENDINGS = {
 """The format of a file by the ending of its name."""
 
 
-ABOUT_SCRIPT = ("program", "launcher", "processes", "unknown", "unresolved", "maybe")
+ABOUT_SCRIPT = (
+    "program",
+    "launcher",
+    "processes",
+    "unknown",
+    "unresolved",
+    "maybe",
+    "max_connections",
+)
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 
 

@@ -5,6 +5,7 @@ The script is read, never run. Keys are the flags of the command with the most f
 text, several are an array. What is known only at run time is ``None``, with the reason
 in ``unknown``; ``unresolved`` lists the words that may stand for more flags, ``maybe``
 the flags that the command may have or not.
+``max_connections`` is CUDA_DEVICE_MAX_CONNECTIONS, where the script alone says it.
 ``program`` is the Python file, ``launcher`` has the words before it, and ``processes``
 is how many of it they start, where the script says that.
 """
@@ -36,6 +37,7 @@ from fp8tune.formats.edits import CannotEdit, Edit
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
 
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 _VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
 _QUOTED = re.compile(r"--[A-Za-z][\w.-]* ")
@@ -56,6 +58,7 @@ class _Call(NamedTuple):
     processes: int
     lost: list[str]
     maybe: dict[str, bool]
+    connections: str = ""
 
     @property
     def texts(self) -> tuple[str, list[str], dict[str, list[str]]]:
@@ -110,6 +113,10 @@ class Document:
         place = text.rfind(str(self.values.get("program", "")))
         if self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
+        if "max_connections" in self.values and (
+            found := re.search(rf"{CONNECTIONS}=[\"']?(\w+)", text)
+        ):
+            spans.values["max_connections",] = found.span(1)
         for found in _WRITTEN.finditer(text):
             path: Path = (_key(found[0]),)
             if path[0] not in self.values:
@@ -229,7 +236,8 @@ def _call(text: str) -> _Call | None:
         for command in shell.commands(text):
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):
-                    calls = _with(call, calls)
+                    connections = _connections(text, shell)
+                    calls = _with(call._replace(connections=connections), calls)
     except BadScript as error:
         raise Unreadable(f"line {error}") from None
     most = max((len(call.flags) for call in calls), default=0)
@@ -237,6 +245,15 @@ def _call(text: str) -> _Call | None:
     if len(large) > 1:
         raise Unreadable("the script starts several runs: name one in a script alone")
     return large[0] if large else None
+
+
+def _connections(text: str, shell: Shell) -> str:
+    """Return CUDA_DEVICE_MAX_CONNECTIONS of a run, ``""`` if it is not certain."""
+    value = shell.variables.get(CONNECTIONS)
+    if not isinstance(value, Word) or value.unknown or not value.text.isdecimal():
+        return ""
+    written = re.findall(rf"{CONNECTIONS}=[\"']?(\w*)", text)
+    return value.text if {*written} == {value.text} else ""
 
 
 def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
@@ -297,6 +314,7 @@ def _values(call: _Call) -> dict[str, Any]:
     """
     values: dict[str, Any] = {"program": call.program, "launcher": call.launcher}
     values |= {"processes": call.processes} if call.processes else {}
+    values |= {"max_connections": call.connections} if call.connections else {}
     unresolved = _reasons(call.loose)
     unknown = {}
     for key, words in call.flags.items():

@@ -26,9 +26,27 @@ def _layers(v: Values) -> int:
     return int(v["num_layers"]) + int(sum(v[name] for name in extra))
 
 
+ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
+
+
 def _uneven(v: Values) -> bool:
-    ends = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
-    return any(v[name] is not None for name in ends)
+    return any(v[name] is not None for name in ENDS)
+
+
+def _uneven_refused(v: Values) -> bool:
+    """Whether the first, last or middle stages do not get whole virtual stages."""
+    stages, virtual = v["pipeline_model_parallel_size"], v[VIRTUAL[1]] or 1
+    apart = v[VIRTUAL[0]] is not None or v[VIRTUAL[2]] is not None
+    if not _uneven(v) or apart or stages < 2:
+        return False
+    layers = _layers(v)
+    for own in (v[name] for name in ENDS if v[name] is not None):
+        if own <= 0 or own % virtual:
+            return True
+        layers, stages = layers - own, stages - 1
+    if not stages or not layers:
+        return bool(layers) != bool(stages)
+    return bool(layers % stages or layers // stages % virtual)
 
 
 def _stage_refused(v: Values) -> bool:
@@ -77,8 +95,22 @@ ARGUMENTS = (
     Check(
         "num_layers",
         _stage_refused,
-        "the layers must divide by the pipeline stages, and those of a stage by "
-        "virtual stages",
+        "the layers ({num_layers}) must divide by the pipeline stages "
+        "({pipeline_model_parallel_size}), and those of a stage by virtual stages",
+    ),
+    Check(
+        VIRTUAL[0],
+        lambda v: _uneven(v) and v[VIRTUAL[0]] is not None and v[VIRTUAL[1]] is None,
+        "please use --num-virtual-stages-per-pipeline-rank to specify virtual pipeline "
+        "parallel degree when enable uneven pipeline parallelism",
+        "replace `--num-layers-per-virtual-pipeline-stage`",
+    ),
+    Check(
+        "pipeline_model_parallel_size",
+        _uneven_refused,
+        "the layers ({num_layers}) without those of the first and last stage must "
+        "divide by the other stages of {pipeline_model_parallel_size}, and those of "
+        "each stage by its virtual stages",
     ),
     Check(
         "pipeline_model_parallel_size",

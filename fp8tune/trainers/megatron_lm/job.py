@@ -137,6 +137,11 @@ def ep(expert_model_parallel_size: int, experts: int) -> int:
     return expert_model_parallel_size if experts else 1
 
 
+def etp(tp: int, expert_tensor_parallel_size: Any) -> int:
+    """Tensor-parallel degree of the experts: the model's, unless a flag says it."""
+    return expert_tensor_parallel_size or tp
+
+
 def virtual_stages(
     layers: int,
     pp: int,
