@@ -411,6 +411,8 @@ class Shell:
         empty = value is None or (
             part.operator[:1] == ":" and value in (Word(""), list[Word]())
         )
+        if sign in ("-", "=") and value is None and part.name.startswith("SLURM_"):
+            return _hole(part.text, "is set by Slurm in a job")
         if sign in ("-", "=") and empty:
             default = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
             if sign == "=":
