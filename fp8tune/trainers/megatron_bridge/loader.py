@@ -26,6 +26,7 @@ from fp8tune.trainers.schema import Schema
 
 MAX_FAULTS = 200
 
+RECIPE, WITH = "fp8_recipe", "_with_"
 PRECISION = "mixed_precision"
 TARGET = "_target_"
 COPIED = ("model", "optimizer", "ddp")
@@ -137,9 +138,13 @@ class _Run:
 
     def unknown_recipe(self, said: str) -> None:
         """Note a name that no recipe has."""
-        near = closest(said, self.recipes)
+        recipes = {name: str(self.recipes[name].get(RECIPE)) for name in self.recipes}
+        named = [name for name, recipe in recipes.items() if recipe in said]
+        start = said.partition(WITH)[0]
+        same = (name for name in named if name.partition(WITH)[0] == start)
+        near = closest(said, named or recipes) or next(same, "")
         hint = f'did you mean "{near}"?' if near else ""
-        facts = {"key": PRECISION, "value": said, "allowed": list(self.recipes)}
+        facts = {"key": PRECISION, "value": said, "allowed": named or list(recipes)}
         facts |= {"hint": hint, **value_meant(hint, said)}
         self.faults.append(Fault("value-not-allowed", (PRECISION,), facts))
 
