@@ -116,13 +116,14 @@ class Hints:
         return ""
 
     def _homes(self, name: str) -> str:
-        """Sections that have a key of exactly this name."""
+        """The one or two sections that have a key of exactly this name."""
         homes = [
             section
             for section in self.schema.sections
             if name in self._section_keys(section)
         ]
-        return " or ".join(f"`{dotted((home, name))}`" for home in homes[:2])
+        few = homes if len(homes) < 3 else []
+        return " or ".join(f"`{dotted((home, name))}`" for home in few)
 
     def _elsewhere(self, name: str, section: str) -> str:
         by_name = {

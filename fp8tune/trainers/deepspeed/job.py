@@ -140,3 +140,21 @@ def precision(job: Job) -> str:
         if job[name] and job[f"{name}.enabled"]:
             return Words(name.replace("bfloat16", "bf16"))
     return Words("fp32")
+
+
+OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "muadam", "muadamw", "musgd", "lion")
+OPTIMIZERS += ("muon",)
+ONE_BIT = ("onebitadam", "onebitlamb", "zerooneadam")
+"""Names of DeepSpeed's own optimizers; the second until 0.18 (runtime/config.py)."""
+
+TORCH = ("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS")
+TORCH += ("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam")
+"""Optimizers of torch 2.13, which DeepSpeed takes by name."""
+
+
+def optimizer_unknown(optimizer_type: Any, trainer_version: str) -> str:
+    """The name of an optimizer that neither DeepSpeed nor torch has."""
+    name = str(optimizer_type or "adam")
+    old = trainer_version.startswith(("0.17.", "0.18."))
+    own = OPTIMIZERS + ONE_BIT * old
+    return Words("" if name.lower() in own or name in TORCH else name)
