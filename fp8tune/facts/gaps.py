@@ -144,8 +144,8 @@ GAPS = {
     "rowwise_with_gw_hp",
     "fp8_backend": "FP8 of a backend that the file does not name: name one, or add "
     "--installed in the environment of the run",
-    "precision.backend": "FP8 of another backend than torchao and Transformer Engine, or in a "
-    "release that does not launch it",
+    "precision.backend": "FP8 of another backend than torchao and Transformer "
+    "Engine, or in a release that does not launch it",
     "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",

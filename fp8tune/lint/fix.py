@@ -76,7 +76,8 @@ def find_fix(
             continue
         except (Unknown, CannotEdit):
             continue
-        if not edits or (fault and _adds(document, edits, known, loaded, overrides)):
+        guessed = fault is not None and "fault" in {**repair.set, **repair.rename}
+        if not edits or (guessed and _adds(document, edits, known, loaded, overrides)):
             continue
         if repair.safety != "safe" and "gpu" in job:
             after = _after(job, document, edits, known, overrides)

@@ -14,6 +14,9 @@ from fp8tune.trainers.schema import Key, Schema
 JINJA = "this looks like a Jinja template: render it first, and lint the result"
 VARIABLE = "nothing expands `{}` here: lint the file in which it is filled in"
 
+SWITCH = "enabled"
+"""A key that says nothing of where it was meant to stand."""
+
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 
 
@@ -38,6 +41,8 @@ class Hints:
         ``keys`` are those of the table that the unknown key stands in.
         """
         name = str(path[-1])
+        if name == SWITCH and len(path) > 1:
+            return ""
         if len(path) == 1:
             meant = self._section(name)
         elif len(path) == 2:
@@ -116,14 +121,13 @@ class Hints:
         return ""
 
     def _homes(self, name: str) -> str:
-        """The one or two sections that have a key of exactly this name."""
+        """Sections that have a key of exactly this name."""
         homes = [
             section
             for section in self.schema.sections
             if name in self._section_keys(section)
         ]
-        few = homes if len(homes) < 3 else []
-        return " or ".join(f"`{dotted((home, name))}`" for home in few)
+        return " or ".join(f"`{dotted((home, name))}`" for home in homes[:2])
 
     def _elsewhere(self, name: str, section: str) -> str:
         by_name = {

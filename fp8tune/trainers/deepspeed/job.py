@@ -142,13 +142,37 @@ def precision(job: Job) -> str:
     return Words("fp32")
 
 
-OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "muadam", "muadamw", "musgd", "lion")
-OPTIMIZERS += ("muon",)
+OPTIMIZERS: tuple[str, ...] = (
+    "adagrad",
+    "adam",
+    "adamw",
+    "lamb",
+    "muadam",
+    "muadamw",
+    "musgd",
+    "lion",
+    "muon",
+)
 ONE_BIT = ("onebitadam", "onebitlamb", "zerooneadam")
 """Names of DeepSpeed's own optimizers; the second until 0.18 (runtime/config.py)."""
 
-TORCH = ("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS")
-TORCH += ("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam")
+TORCH: tuple[str, ...] = (
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "LBFGS",
+    "Muon",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "SparseAdam",
+)
 """Optimizers of torch 2.13, which DeepSpeed takes by name."""
 
 
