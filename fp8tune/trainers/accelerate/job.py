@@ -82,8 +82,12 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
+def fp8_engine(
+    fp8_backend: str, launched_precision: str, torchao_release: str = ""
+) -> str:
     """The FP8 library that is used: without a name torchao, if it is installed."""
+    if launched_precision not in ("", "fp8"):
+        return ""
     if fp8_backend not in ("", "NO"):
         return Words(fp8_backend)
     return Words(known("fp8_backend", "AO" if torchao_release else None))

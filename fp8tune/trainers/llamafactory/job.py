@@ -54,6 +54,11 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
+def torchao(fp8_engine: str) -> bool:
+    """Whether torchao computes in FP8, if it is on."""
+    return fp8_engine == "torchao"
+
+
 def fp8_until(fp8_engine: str) -> str:
     """The first release of transformers with which FP8 is off.
 
