@@ -367,6 +367,13 @@ def compile(  # noqa: A001
     return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
+def trl_checkpoints(
+    trl_arguments: bool, training_gradient_checkpointing: Any = None
+) -> bool:
+    """Whether TRL's default turns activation checkpointing on."""
+    return trl_arguments and training_gradient_checkpointing is None
+
+
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
     """Whether the launch file compiles the model."""
     return str(dynamo_config_dynamo_backend or "NO").upper() != "NO"
