@@ -19,6 +19,9 @@ from fp8tune.trainers.axolotl.model_checks import MODEL
 from fp8tune.trainers.axolotl.training_checks import TRAINING
 from fp8tune.trainers.axolotl.values import Values
 
+CANNOT = "the trainer computes with it, and cannot"
+"""The reason where a value of another kind ends the check itself."""
+
 CHECKS = (*DATA, *TRAINING, *MODEL)
 
 
@@ -37,4 +40,4 @@ def refusals(
             if check.refused(f, v):
                 yield check.keys, check.reason, check.hint
         except (TypeError, AttributeError, ValueError):
-            yield check.keys, "the trainer computes with it, and cannot", ""
+            yield check.keys, CANNOT, ""

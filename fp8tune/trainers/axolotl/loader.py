@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.axolotl.checks import refusals
+from fp8tune.trainers.axolotl.checks import CANNOT, refusals
 from fp8tune.trainers.axolotl.model_checks import LEGACY_ATTENTION
 from fp8tune.trainers.axolotl.values import Values, hoisted_version
 from fp8tune.trainers.faults import Fault, Loaded, dotted
@@ -213,7 +213,10 @@ class _Run:
         """Note values that do not fit together, each at the first key that is there."""
         top = {k: v for k, v in self.values.items() if "." not in k}
         version = self.schema.version
+        said = any(fault.kind == "wrong-type" for fault in self.faults)
         for names, reason, hint in refusals(self.raw, top, version):
+            if said and reason == CANNOT:
+                continue  # it follows from a value that is named already
             keys = names.split()
             key = next((key for key in keys if key in self.raw), keys[0])
             self.fault("refused-settings", (key,), reason=reason, hint=hint)
