@@ -37,7 +37,7 @@ def _uneven_refused(v: Values) -> bool:
     """Whether the first, last or middle stages do not get whole virtual stages."""
     stages, virtual = v["pipeline_model_parallel_size"], v[VIRTUAL[1]] or 1
     apart = v[VIRTUAL[0]] is not None or v[VIRTUAL[2]] is not None
-    if not _uneven(v) or apart or stages < 2:
+    if not _uneven(v) or apart:
         return False
     layers = _layers(v)
     for own in (v[name] for name in ENDS if v[name] is not None):
