@@ -137,6 +137,11 @@ def ep(expert_model_parallel_size: int, experts: int) -> int:
     return expert_model_parallel_size if experts else 1
 
 
+def trains(program: str) -> bool:
+    """Whether the program trains, by its name: others quantize, export or generate."""
+    return program.startswith(("pretrain", "train", "finetune", "sft"))
+
+
 def etp(tp: int, expert_tensor_parallel_size: Any) -> int:
     """Tensor-parallel degree of the experts: the model's, unless a flag says it."""
     return expert_tensor_parallel_size or tp
