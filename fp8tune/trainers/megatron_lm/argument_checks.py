@@ -15,6 +15,12 @@ VIRTUAL = (
 )
 
 
+ONE_OF_THREE = (
+    "No more than one of --num-layers-per-virtual-pipeline-stage, "
+    "--num-virtual-stages-per-pipeline-rank, --pipeline-model-parallel-layout"
+)
+
+
 def _layers(v: Values) -> int:
     """Return the layers as the pipeline counts them."""
     if v["hybrid_layer_pattern"] or v["encoder_num_layers"]:
@@ -119,10 +125,14 @@ ARGUMENTS = (
         "be greater than 1",
     ),
     Check(
-        "pipeline_model_parallel_size",
-        lambda v: sum(v[name] is not None for name in VIRTUAL) > 1,
-        "No more than one of --num-layers-per-virtual-pipeline-stage, "
-        "--num-virtual-stages-per-pipeline-rank, --pipeline-model-parallel-layout",
+        VIRTUAL[1],
+        lambda v: v[VIRTUAL[0]] is not None and v[VIRTUAL[1]] is not None,
+        ONE_OF_THREE,
+    ),
+    Check(
+        VIRTUAL[2],
+        lambda v: v[VIRTUAL[2]] is not None and (v[VIRTUAL[0]] or v[VIRTUAL[1]]),
+        ONE_OF_THREE,
     ),
     Check(
         "train_samples",
