@@ -94,14 +94,17 @@ def test_two_workers_on_a_gpu_are_noticed():
         def note(**about):
             return same_gpu_note(name, [Member(1, other | about, True, "")])
 
-        assert note().startswith(f"process {running.pid} is a worker on this GPU too;")
-        differing = (
-            {"name": f"{here} GPU 1"},
-            {"host": "elsewhere"},
-            {"pid": os.getpid()},  # of another container with this host name
-        )
-        assert [note(**about) for about in differing] == [""] * len(differing)
-        running.kill()
+        try:
+            wait_for(note)  # a process has no command line yet while it begins
+            assert note().startswith(f"process {running.pid} is a worker on this GPU")
+            differing = (
+                {"name": f"{here} GPU 1"},
+                {"host": "elsewhere"},
+                {"pid": os.getpid()},  # of another container with this host name
+            )
+            assert [note(**about) for about in differing] == [""] * len(differing)
+        finally:
+            running.kill()
     assert note() == ""
 
 
