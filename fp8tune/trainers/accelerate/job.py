@@ -82,12 +82,8 @@ def fp8_backend(fp8_config_backend: Any = None) -> str:
     return Words("" if fp8_config_backend is None else str(fp8_config_backend))
 
 
-def fp8_engine(
-    fp8_backend: str, launched_precision: str, torchao_release: str = ""
-) -> str:
+def fp8_engine(fp8_backend: str, torchao_release: str = "") -> str:
     """The FP8 library that is used: without a name torchao, if it is installed."""
-    if launched_precision not in ("", "fp8"):
-        return ""
     if fp8_backend not in ("", "NO"):
         return Words(fp8_backend)
     return Words(known("fp8_backend", "AO" if torchao_release else None))
@@ -96,6 +92,11 @@ def fp8_engine(
 def torchao(fp8_engine: str) -> bool:
     """Whether torchao computes in FP8; unknown if what is installed decides."""
     return fp8_engine == "AO"
+
+
+def may_be_fp8(launched_precision: str) -> bool:
+    """Whether the launch file leaves FP8 possible."""
+    return launched_precision in ("", "fp8")
 
 
 def may_be_torchao(fp8_backend: str) -> bool:

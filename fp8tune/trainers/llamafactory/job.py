@@ -54,9 +54,9 @@ def fp8_engine(fp8_backend: Any) -> str:
     return Words("te" if fp8_backend == "te" else "torchao")
 
 
-def torchao(fp8_engine: str) -> bool:
-    """Whether torchao computes in FP8, if it is on."""
-    return fp8_engine == "torchao"
+def may_be_fp8(fp8_read: bool) -> bool:
+    """Whether the file leaves FP8 possible."""
+    return fp8_read
 
 
 def fp8_until(fp8_engine: str) -> str:
