@@ -76,8 +76,7 @@ def find_fix(
             continue
         except (Unknown, CannotEdit):
             continue
-        guessed = fault is not None and "fault" in {**repair.set, **repair.rename}
-        if not edits or (guessed and _adds(document, edits, known, loaded, overrides)):
+        if not edits:
             continue
         if repair.safety != "safe" and "gpu" in job:
             after = _after(job, document, edits, known, overrides)
@@ -88,23 +87,6 @@ def find_fix(
         stopped = fault is not None and rule.category == "rejected"
         return Offer(Fix(repair.safety, title, changes, placed, stopped))
     return Offer(kept=kept)
-
-
-def _adds(
-    document: ConfigDocument,
-    edits: list[Edit],
-    known: Trainer,
-    loaded: Loaded,
-    overrides: tuple[str, ...],
-) -> bool:
-    """Return whether after some edits the trainer takes offence at something else."""
-    try:
-        values = document.read(apply(document.text, edits))
-        after = known.load(values, overrides)
-    except (Unknown, InvalidText, CannotEdit):
-        return False
-    before = {(fault.kind, fault.path) for fault in loaded.faults}
-    return any((fault.kind, fault.path) not in before for fault in after.faults)
 
 
 def _after(

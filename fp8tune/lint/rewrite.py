@@ -201,7 +201,8 @@ def _applied(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten 
 
     The text must still parse, each finding must be gone, and no new error may appear.
     Exceptions are errors that the trainer only now reaches, unless they are about a key
-    that a fix wrote. A safe fix may reveal one error that the mistake had hidden.
+    that a fix wrote, or gave another value. A safe fix may reveal one error that the
+    mistake had hidden.
     """
     after = _seen(now, chosen, look)
     if after is None or after[1].skipped:
@@ -223,9 +224,14 @@ def _worse(
         hidden = all(found.fix and found.fix.safety == "safe" for found in chosen)
         return bool(new) and not (hidden and after.total() <= before.total())
     path = report.path
-    before_names = set(_names(parse(now.data, path).values))
-    written = set(_names(parse(data, path).values)) - before_names
-    return any(key.rpartition(".")[2] in written for _, key in new)
+    old, texts = parse(now.data, path).values, parse(data, path).values
+    written = set(_names(texts)) - set(_names(old))
+    changed = {name for name in texts if old.get(name, texts[name]) != texts[name]}
+    changed -= {name for name in changed if isinstance(texts[name], dict)}
+    return any(
+        key.rpartition(".")[2] in written or key.partition(".")[0] in changed
+        for _, key in new
+    )
 
 
 def explained(result: Rewritten, look: Look, *, unsafe: bool) -> list[Diagnostic]:

@@ -137,9 +137,9 @@ def ep(expert_model_parallel_size: int, experts: int) -> int:
     return expert_model_parallel_size if experts else 1
 
 
-def trains(program: str) -> bool:
+def trains(program: Any) -> bool:
     """Whether the program trains, by its name: others quantize, export or generate."""
-    return program.startswith(("pretrain", "train", "finetune", "sft"))
+    return str(program).startswith(("pretrain", "train", "finetune", "sft"))
 
 
 def etp(tp: int, expert_tensor_parallel_size: Any) -> int:
