@@ -493,8 +493,9 @@ def _either(name: str, values: Sequence[Value | None]) -> Value:
         if any(word != each[0] for word in each):
             break
         same += 1
-    flags = _flags([words[same:] for words in lists])
-    found = [*lists[0][:same], Word(HOLE, unknown._replace(flags=flags))]
+    rests = [words[same:] for words in lists]
+    hole = Word(HOLE, unknown._replace(flags=_flags(rests)))
+    found = [*lists[0][:same], *[hole] * any(rests)]
     return _join(found, " ") if text else found
 
 

@@ -100,9 +100,10 @@ class _Run:
         recipe = recipe_of(raw)
         self.strict = recipe in (*KNOWN, "")
         self.values["recipe"] = recipe or KNOWN[0]
-        for name in raw:
+        for name, value in raw.items():
             if name in self.schema.sections or name in self.schema.top_keys:
-                self.written.add(name)
+                if value is not None:
+                    self.written.add(name)
             else:
                 self.section(name)
         for section, name in self.schema.sections.items():

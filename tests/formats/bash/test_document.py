@@ -183,6 +183,15 @@ torchrun t.py "${M[@]}"
     assert (values["a"], sorted(values["maybe"])) == (1, ["b", "c"])
 
 
+def test_branches_that_agree_leave_nothing_open():
+    text = """N=8
+if [ -f x ]; then N=8; else N=8; fi
+torchrun t.py --n $N --m 1
+"""
+    values = flags(text)
+    assert (values["n"], values["maybe"], values["unresolved"]) == (8, [], [])
+
+
 def test_a_flag_quoted_with_its_value_is_one_word():
     values = flags('M=("--a 1" --b 2)\ntorchrun t.py "${M[@]}"\n')
     assert (values["--a 1"], values["b"], "a" in values) == (True, 2, False)
