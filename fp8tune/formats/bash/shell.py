@@ -74,7 +74,13 @@ def _hole(text: str, reason: str) -> Word:
 def _join(words: Iterable[Word], between: str = "") -> Word:
     """Join several words into one."""
     known = list(words)
-    unknown = next((word.unknown for word in known if word.unknown), None)
+    pieces = [word.unknown for word in known if word.unknown]
+    unknown = pieces[0] if pieces else None
+    for piece in pieces[1:]:
+        if unknown is not None and unknown.flags is not None:
+            more = piece.flags
+            flags = None if more is None else unknown.flags | more
+            unknown = unknown._replace(flags=flags)
     return Word(between.join(word.text for word in known), unknown)
 
 
@@ -481,13 +487,11 @@ def _either(name: str, values: Sequence[Value | None]) -> Value:
     unknown = Unknown(f"${name}", _CONDITION)
     known = [value or [] for value in values]
     text = not any(isinstance(value, list) for value in values)
-    if text and (
-        None in values or any(w.unknown for w in known if isinstance(w, Word))
-    ):
+    if text and (None in values or any(map(_is_open, known))):
         return Word(HOLE, unknown)
     lists = [value if isinstance(value, list) else [value] for value in known]
     if text:
-        lists = [[Word(w) for w in words[0].text.split(" ")] for words in lists]
+        lists = [[*_split(words[0])] for words in lists]
     same = 0
     for each in zip(*lists, strict=False):
         if any(word != each[0] for word in each):
@@ -497,6 +501,18 @@ def _either(name: str, values: Sequence[Value | None]) -> Value:
     hole = Word(HOLE, unknown._replace(flags=_flags(rests)))
     found = [*lists[0][:same], *[hole] * any(rests)]
     return _join(found, " ") if text else found
+
+
+def _is_open(value: Value) -> bool:
+    """Whether a text has a piece that may be any words."""
+    piece = value.unknown if isinstance(value, Word) else None
+    return piece is not None and piece.flags is None
+
+
+def _split(word: Word) -> Iterator[Word]:
+    """Yield the words of a text."""
+    for text in word.text.split(" "):
+        yield Word(text, word.unknown if HOLE in text else None)
 
 
 def _flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:

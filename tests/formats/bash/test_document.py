@@ -192,6 +192,21 @@ torchrun t.py --n $N --m 1
     assert (values["n"], values["maybe"], values["unresolved"]) == (8, [], [])
 
 
+def test_a_text_that_grows_on_several_conditions():
+    text = """A="--a 1"
+if [ -f x ]; then A="$A --b"; fi
+case "$KIND" in
+  x) A="$A --c 1";;
+  y) A="$A --d 2";;
+esac
+test -f y && A="$A --e"
+torchrun t.py $A --f
+"""
+    values = flags(text)
+    assert sorted(values["maybe"]) == ["b", "c", "d", "e"]
+    assert (values["a"], values["f"], values["unresolved"]) == (1, True, [])
+
+
 def test_a_flag_quoted_with_its_value_is_one_word():
     values = flags('M=("--a 1" --b 2)\ntorchrun t.py "${M[@]}"\n')
     assert (values["--a 1"], values["b"], "a" in values) == (True, 2, False)
