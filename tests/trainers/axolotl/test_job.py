@@ -46,6 +46,12 @@ ALL = "lora_target_linear: true\n"
 BLOCK = "lora_target_modules: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
 
 
+def test_kernels_of_lora_leave_the_precision_of_experts_open(job):
+    moe = LORA.replace("a/b", "Qwen/Qwen3-30B-A3B") + ALL
+    assert job(moe).find("experts")
+    assert (job(moe).find("precision"), job(moe).find("fp8_bypassed")) == (None, None)
+
+
 @each(
     ("text", "expected"),
     [
