@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats import ENDINGS, format_of, parse
-from fp8tune.formats.bash.shell import Command, Shell, Word
+from fp8tune.formats.bash.shell import Command, Shell
 from fp8tune.formats.bash.slurm import (
     TORCHRUN,
     gpus_per_node,
@@ -24,6 +24,7 @@ from fp8tune.formats.bash.slurm import (
     sbatch,
     variables,
 )
+from fp8tune.formats.bash.values import Word
 from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target

@@ -21,6 +21,13 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,15}")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
+_ASSIGNED = re.compile(
+    r"\b([A-Za-z_]\w*)\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+    r"|(?:\+\+|--)\s*([A-Za-z_]\w*)",
+    re.ASCII,
+)
+
+
 class NotEvaluated(Exception):
     """The text is not arithmetic on known whole numbers."""
 
@@ -33,6 +40,11 @@ def evaluate(text: str, value: Callable[[str], str]) -> int:
     if len(text) > MAX_LENGTH:
         raise NotEvaluated
     return _Expression(_WORD.findall(text), value).whole()
+
+
+def assigned(text: str) -> set[str]:
+    """Return the variables that an expression may set, as ``N = 8`` and ``N++`` do."""
+    return {first or second for first, second in _ASSIGNED.findall(text)}
 
 
 class _Expression:

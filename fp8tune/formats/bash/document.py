@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
-from fp8tune.formats.bash.shell import FLAG, Command, Shell, Word
+from fp8tune.formats.bash.shell import Command, Shell
+from fp8tune.formats.bash.values import FLAG, Word
 from fp8tune.formats.bash.words import BadScript, comment_spans
 from fp8tune.formats.document import (
     HOLE,

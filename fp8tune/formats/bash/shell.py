@@ -12,10 +12,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.formats.bash.arithmetic import NotEvaluated, evaluate
+from fp8tune.formats.bash.arithmetic import NotEvaluated, assigned, evaluate
+from fp8tune.formats.bash.block import Block
+from fp8tune.formats.bash.functions import body_of
+from fp8tune.formats.bash.values import (
+    CONDITION,
+    Unknown,
+    Value,
+    Word,
+    either,
+    flags,
+    hole,
+    join,
+    with_holes,
+)
 from fp8tune.formats.bash.words import (
     ARITHMETIC,
+    CLOSES,
     MAX_DEPTH,
+    OPENS,
+    OUTPUT,
+    RESERVED,
     BadScript,
     Part,
     Parts,
@@ -33,55 +50,24 @@ MAX_EXPANDED = 1 << 20
 MAX_NESTED = 3
 """Deepest ``bash -c`` within ``bash -c`` that is read."""
 
-FLAG = re.compile(r"--[A-Za-z][\w.-]*(?==|$)")
-"""A flag, with its value behind a sign or without one."""
-
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
-_OPENS = ("if", "while", "until", "case", "for", "select", "{")
-_CLOSES = ("fi", "done", "esac", "}")
-_BRANCHES = ("then", "else", "elif", "!")
-_RESERVED = frozenset((*_OPENS, *_CLOSES, *_BRANCHES, "do", "time"))
+MAX_CALLS = 8
+"""Deepest call of a function within a function that is followed."""
+MAX_COMMANDS = 1 << 14
+"""The most commands of a script that are read, those of its functions at each call."""
+
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _READS = ("read", "mapfile", "readarray", "getopts")
-_LOOP, _CONDITION = "is set in a loop", "is set on a condition"
-
-
-class Unknown(NamedTuple):
-    """An unresolvable piece: its text, and why.
-
-    ``flags`` are those that may be among the words it stands for, with whether an
-    unknown value follows; ``None`` if it may be any words.
-    """
-
-    text: str
-    reason: str
-    flags: dict[str, bool] | None = None
-
-
-class Word(NamedTuple):
-    """One word of a command; each ``HOLE`` in it is a piece in ``unknown``."""
-
-    text: str
-    unknown: Unknown | None = None
-
-
-def _hole(text: str, reason: str) -> Word:
-    return Word(HOLE, Unknown(text, reason))
-
-
-def _join(words: Iterable[Word], between: str = "") -> Word:
-    """Join several words into one."""
-    known = list(words)
-    pieces = [word.unknown for word in known if word.unknown]
-    unknown = pieces[0] if pieces else None
-    for piece in pieces[1:]:
-        if unknown is not None and unknown.flags is not None:
-            more = piece.flags
-            flags = None if more is None else unknown.flags | more
-            unknown = unknown._replace(flags=flags)
-    return Word(between.join(word.text for word in known), unknown)
+_LOOP, _ARITHMETIC = "is set in a loop", "is set by arithmetic"
+_ARGUMENT = "is an argument of a function"
+_KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
+"""Variables that no other file changes."""
+_SETUP = re.compile(
+    r"activate\b|conda|mamba|bashrc|profile|modules|lmod", re.IGNORECASE
+)
+"""What sets up a shell: it changes no variable of a script but PATH and the like."""
 
 
 class Command(NamedTuple):
@@ -92,76 +78,71 @@ class Command(NamedTuple):
     folder: Word
 
 
-Value = Word | list[Word]
-"""A text, or an array."""
+class _Call:
+    """A function that runs: how many blocks are around it, and how far it came.
 
-
-class _Block:
-    """A block that is open, with what the variables that it sets may be after it.
-
-    The first such value is the one before the block, then that of each branch.
-    ``runs`` says of a branch whether it runs: it is decided where the tests before it
-    compare known texts. ``tested`` is what its test has given so far, ``negated``
-    whether it has a ``!``, which is not followed, ``taken`` whether an earlier branch
-    ran, and ``sure`` whether all branches were decided.
+    ``outside`` has the variables that are local in it, with their values outside,
+    ``returned`` says whether it may have ended already, ``ended`` that it has.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.names: dict[str, list[Value | None]] = {}
-        self.testing = kind == "if"
-        self.runs: bool | None = None
-        self.tested: bool | None = None
-        self.negated = False
-        self.taken: bool | None = False
-        self.sure = kind == "if"
-
-    def test(self, truth: bool | None, sign: str) -> None:
-        """Take the result of one command of the test, behind ``&&``, ``||`` or else."""
-        if sign == "&&" and self.tested is not True:
-            truth = False if False in (self.tested, truth) else None
-        elif sign == "||" and self.tested is not False:
-            truth = True if True in (self.tested, truth) else None
-        self.tested = truth
-
-    def then(self, truth: bool | None) -> None:
-        """Begin a branch, given the result of its test."""
-        self.testing = False
-        if self.taken or truth is False:
-            self.runs = False
-        else:
-            self.runs = None if self.taken is None else truth
-        self.taken = self.taken or truth
-        self.sure = self.sure and self.runs is not None
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.outside: dict[str, Value | None] = {}
+        self.returned = self.ended = False
 
 
 class Shell:
     """Reads scripts, given ``variables`` and ``arguments`` from outside."""
 
     def __init__(self, arguments: Iterable[str], variables: Mapping[str, str]) -> None:
-        self.arguments: Value = list(map(Word, arguments))
+        self.arguments: list[Word] | str = list(map(Word, arguments))
+        """Those of the script or function, else why they are not known."""
         self.variables: dict[str, Value] = {n: Word(v) for n, v in variables.items()}
         self.folder = Word("")
-        self.blocks: list[_Block] = []
-        self.conditional = False
-        self.sign = ""
-        self.closed = False
-        self.sourced = False
-        self.line, self.expanded = 1, 0
+        self.blocks: list[Block] = []
+        self.runs: bool | None = True
+        """Whether the next command runs; not known behind some ``&&`` and ``||``."""
+        self.truth: bool | None = None
+        """The result of the last list of commands, where tests decide it."""
+        self.sign, self.negated = "", False
+        self.changed = ""
+        """Why a variable that the script does not set may be set, if it may."""
+        self.functions: dict[str, list[Token]] = {}
+        self.called: set[str] = set()
+        self.calls: list[_Call] = []
+        self.ended = False
+        self.line, self.expanded, self.count = 1, 0, 0
         self.builtins = {
             "cd": self._enter,
             "pushd": self._enter,
             "shift": self._shift,
             "set": self._replace_arguments,
             "unset": self._unset,
+            "let": self._let,
+            "printf": self._printf,
+            "return": self._return,
             **dict.fromkeys(("source", "."), self._source),
             **dict.fromkeys(_READS, self._read),
         }
 
     def commands(self, text: str) -> Iterator[Command]:
-        """Yield the simple commands of a script in order; raises ``BadScript``."""
-        for command in self._statements(text):
-            if all(block.runs is not False for block in self.blocks):
+        """Yield the simple commands of a script in order; raises ``BadScript``.
+
+        Those of a function come where it is called. Of one that no command calls, which
+        another program may, they come last, with unknown arguments.
+        """
+        yield from self._all(tokens(text))
+        for name in [name for name in self.functions if name not in self.called]:
+            self.ended = False
+            yield from self._call(name, _ARGUMENT)
+
+    def _all(self, each: Iterable[Token]) -> Iterator[Command]:
+        """Yield the commands of tokens, without those of branches that do not run."""
+        for command in self._statements(iter(each)):
+            if self.runs is not False and not any(b.skipped for b in self.blocks):
+                self.count += 1
+                if self.count > MAX_COMMANDS:
+                    raise BadScript(self.line, "the script runs too many commands")
                 yield from self._run(command)
 
     def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
@@ -181,63 +162,70 @@ class Shell:
         inner.arguments = self.arguments if first == "eval" else arguments
         inner.variables = dict(self.variables)
         inner.folder = command.folder
-        inner.sourced = self.sourced
-        for each in inner.commands(text.text):
-            whole = [*before, *_with_holes(each.words, text)]
+        inner.changed = self.changed
+        inner.functions = self.functions if first == "eval" else {}
+        for each in inner._all(tokens(text.text)):
+            whole = [*before, *with_holes(each.words, text)]
             yield from self.nested(Command(whole, command.line, each.folder), depth - 1)
 
-    def _statements(self, text: str) -> Iterator[list[Token]]:
+    def _statements(self, each: Iterator[Token]) -> Iterator[list[Token]]:
         """Yield the tokens of each simple command; block keywords are applied."""
         command: list[Token] = []
         skipped = ""  # the end of the head of a loop or case
-        for token in tokens(text):
+        for token in each:
             word = token.plain
             if skipped:
                 skipped = self._skipped(skipped, token)
+            elif token.operator == "(" and len(command) == 1 and command[0].plain:
+                self.functions[command.pop().plain] = body_of(each)
             elif token.operator:
                 if command:
                     yield command
-                    if self._leaves(command):
+                    if self._leaves(command) or self.ended:
                         return
                     command = []
                 skipped = self._operator(token.operator)
-            elif not command and word in _RESERVED:
+            elif not command and word == "function":
+                name = next(each, token).plain
+                self.functions[name] = body_of(each)
+            elif not command and word in RESERVED:
                 self._reserved(word)
                 skipped = _HEADS.get(word, "")
             else:
                 command.append(token)
-            if token.operator != "\n":
-                self.closed = token.operator == ")"
         if command:
             yield command
 
     def _reserved(self, word: str) -> None:
         """Open, change or close the block of a reserved word."""
-        if word in _OPENS:
-            self._open("function" if word == "{" and self.closed else word)
-        elif word in _CLOSES:
+        if word in OPENS:
+            self._open(word)
+        elif word in CLOSES:
             self._close()
+        elif word == "!":
+            self.negated = not self.negated
         elif self.blocks and self.blocks[-1].kind == "if":
             self._branch(self.blocks[-1], word)
 
-    def _branch(self, block: _Block, word: str) -> None:
-        """Apply ``then``, ``elif`` or ``else``; a test behind ``!`` is not decided."""
+    def _branch(self, block: Block, word: str) -> None:
+        """Apply ``then``, ``elif`` or ``else``."""
         if word == "then":
-            block.then(None if block.negated else block.tested)
+            if all(len(values) == 1 for values in block.names.values()):
+                block.begin(self.variables)
+            block.then(self.truth)
         elif word == "else":
             self._forget()
             block.then(True)
         elif word == "elif":
             self._forget()
-            block.testing, block.tested, block.negated = True, None, False
             block.runs = None
-        elif word == "!":
-            block.negated = True
-        self.sign = ""
+        self.truth, self.sign = None, ""
 
     def _operator(self, sign: str) -> str:
         """Apply an operator to the blocks; return what ends a head that follows."""
-        self.conditional, self.sign = sign in ("&&", "||"), sign
+        self.runs, self.sign, self.negated = True, sign, False
+        if sign in ("&&", "||"):
+            self.runs = None if self.truth is None else self.truth is (sign == "&&")
         if sign == "(":
             self._open("(")
         elif sign == ")":
@@ -249,8 +237,13 @@ class Shell:
 
     def _skipped(self, until: str, token: Token) -> str:
         """Skip the head of a loop or case; return what ends it."""
+        if until == "name" and token.plain == "let":
+            return "let"
+        if until == "let":
+            self._let([self._text(token.parts)])
+            return "\n"
         if until == "name":
-            self._set(token.plain, _hole(f"${token.plain}", _LOOP))
+            self._set(token.plain, hole(f"${token.plain}", _LOOP))
             return "\n"
         if until == "in":
             return ")" if token.plain == "in" else until
@@ -264,18 +257,23 @@ class Shell:
         """Return whether the script ends here."""
         name = command[0].plain
         ends = name == "exit" or (name == "exec" and len(command) > 1)
-        return ends and not self.blocks and not self.conditional
+        self.ended = self.ended or (
+            ends and not self.blocks and self.sign not in ("&&", "||")
+        )
+        return self.ended
 
     def _open(self, kind: str) -> None:
-        self.blocks.append(_Block(kind))
+        self.blocks.append(Block(kind, reached=self.runs))
+        self.truth, self.sign = None, ""
 
     def _close(self) -> None:
         """End a block: its assignments may not have happened."""
+        self.truth = None
         if self.blocks:
             self._forget()
             block = self.blocks.pop()
             for name, values in {} if block.sure else block.names.items():
-                self.variables[name] = _either(name, values)
+                self.variables[name] = either(name, values)
 
     def _forget(self) -> None:
         """End a branch: the next begins as this one did."""
@@ -288,47 +286,184 @@ class Shell:
     def _inside(self, *kinds: str) -> bool:
         return any(block.kind in kinds for block in self.blocks)
 
-    def _set(self, name: str, value: Value) -> None:
-        """Set a variable if the line certainly runs; else it becomes unknown."""
-        outside = _hole(f"${name}", "may be set by another file")
-        before = self.variables.get(name, outside if self.sourced else None)
+    @property
+    def _conditional(self) -> bool:
+        """Whether this command may not run, though its block does."""
+        return self.runs is None or any(call.returned for call in self.calls)
+
+    @property
+    def _uncertain(self) -> bool:
+        """Whether this command may not run."""
+        return self._conditional or any(not block.sure for block in self.blocks)
+
+    def _result(self, truth: bool | None) -> None:
+        """Take the result of a command behind ``&&``, ``||`` or another sign."""
+        if self._inside(*_LOOPS):
+            truth = None  # the variables may have other values the next time
+        truth = (not truth) if self.negated and truth is not None else truth
+        if self.sign == "&&" and self.truth is not True:
+            truth = False if False in (self.truth, truth) else None
+        elif self.sign == "||" and self.truth is not False:
+            truth = True if True in (self.truth, truth) else None
+        self.truth = truth
+
+    def _set(self, name: str, value: Value, start: Sequence[Word] = ()) -> None:
+        """Set a variable if the line certainly runs; else it becomes unknown.
+
+        ``start`` are the words of an array to which others are added.
+        """
+        added = value if isinstance(value, list) else [value]
+        value = [*start, *added] if start else value
+        outside = hole(f"${name}", self.changed)
+        before = self.variables.get(name, outside if self.changed else None)
         for block in self.blocks:
             block.names.setdefault(name, [before])
         length = self._count(value)
         if self._inside(*_LOOPS):
-            value = _hole(f"${name}", _LOOP)
-        elif self.conditional:
-            value = _either(name, [before, value])
+            more = flags([added]) if start else None
+            unknown = Word(HOLE, Unknown(f"${name}", _LOOP, more))
+            value = [*start, unknown] if start else unknown
+        elif self._conditional:
+            value = either(name, [before, value])
         elif length > MAX_LENGTH:
-            value = _hole(f"${name}", "is too long")
+            value = hole(f"${name}", "is too long")
         self.variables[name] = value
 
     def _run(self, command: list[Token]) -> Iterator[Command]:
         """Apply a command to the state, or yield it."""
         self.line = command[0].line
         first = command[0].plain
-        if first in _DECLARES or all(map(_is_assignment, command)):
+        if first in _DECLARES:
+            self._declare(first, command[1:])
+            self._result(_status(command))
+            return
+        if all(map(_is_assignment, command)):
             for token in command:
                 self._assign(token)
+            self._result(_status(command))
             return
         while len(command) > 1 and _is_assignment(command[0]):
             command = command[1:]
         words = [word for token in command for word in self._fields(token.parts)]
-        builtin = self.builtins.get(words[0].text) if words else None
-        if builtin is not None:
-            builtin(words[1:])
-        elif words:
-            if self.blocks and self.blocks[-1].testing:
-                self.blocks[-1].test(_truth(words), self.sign)
+        if not words:
+            return
+        name = words[0].text
+        if name in self.functions:
+            yield from self._call(name, words[1:])
+            self._result(None)
+        elif name in self.builtins:
+            self.builtins[name](words[1:])
+            self._result(self._arithmetic(words[1:]) if name == "let" else None)
+        else:
             yield Command(words, command[0].line, self.folder)
+            if name == "eval":
+                self._source(words)
+            self._result(_truth(words))
+
+    def _call(self, name: str, arguments: list[Word] | str) -> Iterator[Command]:
+        """Yield the commands of a function."""
+        self.called.add(name)
+        if len(self.calls) == MAX_CALLS:
+            self._change_all()
+            return
+        outer = self.arguments, self.runs, self.sign, self.negated, self.truth
+        depth = len(self.blocks)
+        if self.runs is None or isinstance(arguments, str):
+            self._open("function")
+        call = _Call(len(self.blocks))
+        self.calls.append(call)
+        self.arguments, self.runs, self.sign = arguments, True, ""
+        yield from self._all(self.functions[name])
+        while len(self.blocks) > call.blocks:
+            self._close()
+        self.arguments, self.runs, self.sign, self.negated, self.truth = outer
+        self.calls.pop()
+        for variable, value in call.outside.items():
+            self.variables.pop(variable, None)
+            if value is not None:
+                self.variables[variable] = value
+        if call.blocks > depth:
+            self._close()
+        if call.ended:
+            self.ended = False
+
+    def _return(self, _words: list[Word]) -> None:
+        """End a function; what follows is uncertain if this is."""
+        if not self.calls:
+            return
+        call = self.calls[-1]
+        inside = self.blocks[call.blocks :]
+        if self.runs is None or any(not block.sure for block in inside):
+            call.returned = True
+        else:
+            call.ended = self.ended = True
+
+    def _declare(self, first: str, command: list[Token]) -> None:
+        """Apply ``export`` and the like to the variables that follow."""
+        local = self.calls and first in ("local", "declare", "typeset")
+        for token in command:
+            plain = _is_assignment(token)
+            words = [] if plain else self._fields(token.parts)
+            names = [token.parts[0].text] if plain else [word.text for word in words]
+            for name in names:
+                found = re.match(r"[A-Za-z_]\w*", name)
+                if found and local:
+                    self._make_local(found[0])
+            if plain:
+                self._assign(token)
+            for word in words:
+                found = _ASSIGNMENT.match(word.text)
+                if found and not found[2]:
+                    self._set(found[1], word._replace(text=word.text[found.end() :]))
+                elif HOLE in word.text or found:
+                    self._change_all()
+                elif local and word.text.isidentifier():
+                    self.variables.pop(word.text, None)
+
+    def _make_local(self, name: str) -> None:
+        """Note the value of a variable outside a function, to which it returns."""
+        call = self.calls[-1]
+        sure = all(block.sure for block in self.blocks[call.blocks :])
+        outside = self.variables.get(name)
+        if self._conditional or not sure:
+            outside = hole(f"${name}", CONDITION)
+        call.outside.setdefault(name, outside)
+
+    def _change_all(self) -> None:
+        """Take all variables as unknown."""
+        self.changed = f"may be changed in line {self.line}"
+        for name, value in self.variables.items():
+            if _KEPT.match(name):
+                continue
+            array = isinstance(value, list)
+            unknown = hole(f"${{{name}[@]}}" if array else f"${name}", self.changed)
+            self._set(name, [unknown] if array else unknown)
+
+    def _let(self, words: list[Word]) -> None:
+        for name in assigned(" ".join(word.text for word in words)):
+            self._set(name, hole(f"${name}", _ARITHMETIC))
+
+    def _arithmetic(self, words: list[Word]) -> bool | None:
+        """Return whether ``(( ... ))`` succeeds: whether the number is not zero."""
+        text = " ".join(word.text for word in words)
+        part = Part(f"$(({text}))", reason=ARITHMETIC)
+        number = self._number(part, 0)
+        return None if number.unknown else number.text != "0"
+
+    def _printf(self, words: list[Word]) -> None:
+        if len(words) > 1 and words[0].text == "-v":
+            self._read(words[1:2])
 
     def _read(self, words: list[Word]) -> None:
         for word in words:
-            self._set(word.text, _hole(f"${word.text}", "is read by the script"))
+            self._set(word.text, hole(f"${word.text}", "is read by the script"))
 
     def _unset(self, words: list[Word]) -> None:
         for word in words:
-            self.variables.pop(word.text, None)
+            if self._uncertain:
+                self._set(word.text, hole(f"${word.text}", CONDITION))
+            else:
+                self.variables.pop(word.text, None)
 
     def _assign(self, token: Token) -> None:
         text = token.parts[0].text if token.parts else ""
@@ -340,12 +475,12 @@ class Shell:
         before = old if isinstance(old, list) else [old] if old else []
         if token.items is not None:
             items = [word for item in token.items for word in self._fields(item)]
-            self._set(name, [*before, *items] if more else items)
+            self._set(name, items, before if more else [])
             return
         first = token.parts[0]._replace(text=text[found.end() :])
         value = self._text((first, *token.parts[1:]))
         if more:
-            value = _join((*before[:1], value))
+            value = join((*before[:1], value))
         self._set(name, [value, *old[1:]] if isinstance(old, list) else value)
 
     def _enter(self, words: list[Word]) -> None:
@@ -354,31 +489,35 @@ class Shell:
         if os.path.isabs(folder.text):
             self.folder = folder
         else:
-            self.folder = _join((self.folder, folder), "/" if self.folder.text else "")
+            self.folder = join((self.folder, folder), "/" if self.folder.text else "")
 
     def _shift(self, words: list[Word]) -> None:
         by = words[0].text if words else "1"
-        known = by.isascii() and by.isdigit() and not (self.blocks or self.conditional)
-        if isinstance(self.arguments, list) and known:
+        known = by.isascii() and by.isdigit() and not self._uncertain
+        if isinstance(self.arguments, str):
+            return
+        if known:
             self.arguments = self.arguments[int(by[:6]) :]
         else:
-            self.arguments = _hole("$@", "depends on a `shift` that is not resolved")
+            self.arguments = "depends on a `shift` that is not resolved"
 
-    def _source(self, _words: list[Word]) -> None:
-        """Note that another file was run here: it may set any array."""
-        self.sourced = True
+    def _source(self, words: list[Word]) -> None:
+        """Run a text or file that is not read here: it may set any variable."""
+        pieces = (word.unknown.text for word in words if word.unknown)
+        if not _SETUP.search(" ".join([*(word.text for word in words), *pieces])):
+            self._change_all()
 
     def _replace_arguments(self, words: list[Word]) -> None:
         """Apply ``set -- ...``; other options of ``set`` change nothing here."""
         if words and words[0].text == "--":
             unknown = any(word.unknown for word in words)
-            sure = not (self.blocks or self.conditional or unknown)
-            self.arguments = words[1:] if sure else _hole("$@", _CONDITION)
+            sure = not (self._uncertain or unknown)
+            self.arguments = words[1:] if sure else CONDITION
 
     def _text(self, parts: Parts, depth: int = 0) -> Word:
         """Return the word of parts that are not split."""
         values = (self._value(part, depth) for part in parts)
-        return _join(v if isinstance(v, Word) else _join(v, " ") for v in values)
+        return join(v if isinstance(v, Word) else join(v, " ") for v in values)
 
     def _fields(self, parts: Parts) -> list[Word]:
         """Return the words that one word of the script expands to."""
@@ -394,47 +533,58 @@ class Shell:
                     for text in piece.text.split()
                 ]
             elif "@" not in (part.name, part.every):
-                pieces = [_join(pieces, " ")]
+                pieces = [join(pieces, " ")]
             for number, piece in enumerate(pieces):
                 if number and last is not None:
                     done.append(last)
                     last = None
-                last = piece if last is None else _join((last, piece))
+                last = piece if last is None else join((last, piece))
         return done if last is None else [*done, last]
 
     def _value(self, part: Part, depth: int = 0) -> Value:
         """Return the value of one piece of a word."""
         if part.reason == ARITHMETIC and depth <= MAX_DEPTH:
-            return self._result(part, depth)
+            return self._number(part, depth)
         if part.reason:
-            return _hole(part.text, part.reason)
+            return hole(part.text, part.reason)
         if not part.name:
             return Word(part.text)
         if depth > MAX_DEPTH:
-            return _hole(part.text, "is nested too deeply")
+            return hole(part.text, "is nested too deeply")
         value, sign = self._variable(part), part.operator[-1:]
         self._count(value)
         empty = value is None or (
             part.operator[:1] == ":" and value in (Word(""), list[Word]())
         )
-        if sign in ("-", "=") and value is None and part.name.startswith("SLURM_"):
-            return _hole(part.text, "is set by Slurm in a job")
         if sign in ("-", "=") and empty:
+            slurm = "is set by Slurm in a job" * part.name.startswith("SLURM_")
+            if value is None and (slurm or self.changed):
+                return hole(part.text, slurm or self.changed)
             default = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
             if sign == "=":
                 self._set(part.name, default)
             return default
         if sign == "+":
-            return _hole(part.text, _CONDITION)
+            return self._alternative(part, value, empty=empty, depth=depth)
         if value is None or (sign == "?" and empty):
             number = part.name.isdigit()
             what = f"argument {part.name} of the script"
-            return _hole(
+            return hole(
                 part.text, f"is {what}" if number else "is not set in the script"
             )
         return value
 
-    def _result(self, part: Part, depth: int) -> Word:
+    def _alternative(
+        self, part: Part, value: Value | None, *, empty: bool, depth: int
+    ) -> Word:
+        """Return the value of ``${name:+alternative}``."""
+        other = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
+        known = value is not None and not (isinstance(value, Word) and value.unknown)
+        if known:
+            return Word("") if empty else other
+        return Word(HOLE, Unknown(part.text, CONDITION, flags([[other]])))
+
+    def _number(self, part: Part, depth: int) -> Word:
         """Return the result of ``$((...))``; an unknown operand makes it unknown."""
         text = self._text(parts_of(part.text[3:-2], quoted=True), depth + 1)
         unknown = text.unknown
@@ -448,6 +598,7 @@ class Shell:
         try:
             return Word(str(evaluate(text.text, value)))
         except NotEvaluated:
+            self._let([text])
             return Word(HOLE, unknown or Unknown(part.text, ARITHMETIC))
 
     def _count(self, value: Value | None) -> int:
@@ -463,76 +614,19 @@ class Shell:
         """Return the value of a variable, ``None`` if it is not set."""
         name, arguments = part.name, self.arguments
         if name in ("@", "*", "#") or name.isdigit():
-            if self._inside("function"):
-                return _hole(part.text, "is an argument of a function")
-            if name in ("@", "*") or isinstance(arguments, Word):
+            if isinstance(arguments, str):
+                return hole(part.text, arguments)
+            if name in ("@", "*"):
                 return arguments
             if name == "#":
                 return Word(str(len(arguments)))
             index = int(name[:6]) - 1
             return arguments[index] if 0 <= index < len(arguments) else None
-        empty = part.every and not self.sourced
+        empty = part.every and not self.changed
         value = self.variables.get(name, [] if empty else None)
         if isinstance(value, list) and not part.every:
             return value[0] if value else Word("")
         return value
-
-
-def _either(name: str, values: Sequence[Value | None]) -> Value:
-    """Return what a variable is that has one of several values.
-
-    It is what all begin with, then an unknown piece, with the flags that may be in it.
-    A text that is not set may come from outside; an array is empty then.
-    """
-    unknown = Unknown(f"${name}", _CONDITION)
-    known = [value or [] for value in values]
-    text = not any(isinstance(value, list) for value in values)
-    if text and (None in values or any(map(_is_open, known))):
-        return Word(HOLE, unknown)
-    lists = [value if isinstance(value, list) else [value] for value in known]
-    if text:
-        lists = [[*_split(words[0])] for words in lists]
-    same = 0
-    for each in zip(*lists, strict=False):
-        if any(word != each[0] for word in each):
-            break
-        same += 1
-    rests = [words[same:] for words in lists]
-    hole = Word(HOLE, unknown._replace(flags=_flags(rests)))
-    found = [*lists[0][:same], *[hole] * any(rests)]
-    return _join(found, " ") if text else found
-
-
-def _is_open(value: Value) -> bool:
-    """Whether a text has a piece that may be any words."""
-    piece = value.unknown if isinstance(value, Word) else None
-    return piece is not None and piece.flags is None
-
-
-def _split(word: Word) -> Iterator[Word]:
-    """Yield the words of a text."""
-    for text in word.text.split(" "):
-        yield Word(text, word.unknown if HOLE in text else None)
-
-
-def _flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
-    """Return the flags in them, ``None`` where words may belong to other flags."""
-    found: dict[str, bool] = {}
-    for words in alternatives:
-        flag = ""
-        pieces = (word._replace(text=t) for word in words for t in word.text.split())
-        for word in pieces:
-            name = FLAG.match(word.text)
-            if name:
-                flag = name[0]
-                found[flag] = found.get(flag, False) or bool(word.unknown)
-            elif word.unknown and word.unknown.flags is not None:
-                found |= word.unknown.flags
-            elif not flag:
-                return None
-            elif word.unknown:
-                found[flag] = True
-    return found
 
 
 def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | None:
@@ -542,7 +636,7 @@ def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | Non
     """
     texts = [word.text for word in words]
     if texts[:1] == ["eval"]:
-        return [], _join(words[1:], " "), []
+        return [], join(words[1:], " "), []
     for number, text in enumerate(texts[:-2]):
         shell = text.rpartition("/")[2] in ("bash", "sh")
         if shell and re.fullmatch("-[a-z]*c", texts[number + 1]):
@@ -550,17 +644,12 @@ def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | Non
     return None
 
 
-def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
-    """Yield the words of a text; its unknown parts stay unknown in them."""
-    for word in words:
-        hole = HOLE in word.text and not word.unknown
-        yield word._replace(unknown=outer.unknown) if hole else word
-
-
 def _truth(words: list[Word]) -> bool | None:
     """Return the result of a test of known texts; ``None`` for any other command."""
     if any(word.unknown for word in words):
         return None
+    if len(words) == 1 and words[0].text in ("true", "false", ":"):
+        return words[0].text != "false"
     first, *texts = (word.text for word in words)
     if (first, texts[-1:]) in (("[", ["]"]), ("[[", ["]]"])):
         texts = texts[:-1]
@@ -576,6 +665,12 @@ def _truth(words: list[Word]) -> bool | None:
     if sign in ("-eq", "-ne") and left.isdecimal() and right.isdecimal():
         return (int(left[:20]) == int(right[:20])) is (sign == "-eq")
     return None
+
+
+def _status(command: list[Token]) -> bool | None:
+    """Return the result of assignments: known if no command is run for them."""
+    parts = (part for token in command for part in token.parts)
+    return None if any(part.reason == OUTPUT for part in parts) else True
 
 
 def _is_assignment(token: Token) -> bool:

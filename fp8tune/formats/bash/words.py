@@ -13,6 +13,11 @@ from typing import NamedTuple
 MAX_DEPTH = 8
 """Deepest nesting of quotes and parentheses that is read."""
 
+OPENS = ("if", "while", "until", "case", "for", "select", "{")
+CLOSES = ("fi", "done", "esac", "}")
+RESERVED = frozenset((*OPENS, *CLOSES, "then", "else", "elif", "!", "do", "time"))
+"""The words that open, close or divide blocks."""
+
 _NAME = r"[A-Za-z_]\w*"
 _BRACES = re.compile(
     rf"({_NAME}|\d+|[@*#])(?:\[([@*])\])?(?:(:?[-=?+])(.*))?", re.DOTALL
@@ -114,7 +119,10 @@ class _Reader:
                 self.at = len(text) if end < 0 else end
                 self.comments.append((start, self.at))
             elif text.startswith("((", self.at):
-                self.at = self.closing(self.at + 2, "))")
+                start, line = self.at, self.line(self.at)
+                self.at = self.closing(start + 2, "))")
+                let = Part("let"), Part(text[start + 2 : self.at - 2], quoted=True)
+                yield from (Token("", (part,), line) for part in let)
             elif found := _HEREDOC.match(text, self.at):
                 self.heredocs.append((found[3], bool(found[1])))
                 self.at = found.end()
@@ -230,6 +238,10 @@ class _Reader:
         if text.startswith("$((", start):
             self.at = self.closing(start + 3, "))")
             return Part(text[start : self.at], quoted, reason=ARITHMETIC)
+        if text.startswith("$[", start):
+            self.at = self.closing(start + 2, "]")
+            inner = text[start + 2 : self.at - 1]
+            return Part(f"$(({inner}))", quoted, reason=ARITHMETIC)
         if text.startswith("$(", start):
             self.at = self.closing(start + 2, ")")
             return Part(text[start : self.at], quoted, reason=OUTPUT)

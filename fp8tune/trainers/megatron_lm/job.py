@@ -94,6 +94,12 @@ def unresolved_words(unresolved: list[str]) -> str:
     return Words(", ".join(dict.fromkeys(unresolved))[:400])
 
 
+def conditional_flags(maybe: list[str]) -> str:
+    """The flags that the command may have or not."""
+    names = (n if n.startswith("--") else "--" + n.replace("_", "-") for n in maybe)
+    return Words(", ".join(names)[:400])
+
+
 def declared_gpus(processes: Any) -> int:
     """Number of processes that the script starts, where it says that."""
     return int(known("world_size", processes))

@@ -174,6 +174,15 @@ def test_flags_set_on_a_condition(setting, word, maybe, unresolved):
         assert values.get("a") == (1 if "M" in word else None)
 
 
+def test_flags_that_a_loop_adds():
+    text = """M=(--a 1)
+for i in 1 2; do M+=(--b "$i"); done
+torchrun t.py "${M[@]}" --c
+"""
+    values = flags(text)
+    assert (values["a"], values["c"], values["maybe"]) == (1, True, ["b"])
+
+
 def test_else_begins_as_if_did():
     text = """M=(--a 1)
 if [ -f x ]; then M+=(--b 1); else M+=(--c 1); fi

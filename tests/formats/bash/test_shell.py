@@ -2,8 +2,9 @@
 
 import pytest
 
-from fp8tune.formats.bash.shell import HOLE, Shell
+from fp8tune.formats.bash.shell import Shell
 from fp8tune.formats.bash.words import BadScript
+from fp8tune.formats.document import HOLE
 from tests.each import each
 
 
@@ -57,13 +58,10 @@ def words(script, *arguments, **variables):
             [["run", "<is set on a condition>"]],
         ),
         (
-            "[ -n x ] && A=1; run $A",
-            [["[", "-n", "x", "]"], ["run", "<is set on a condition>"]],
+            "[ -f x ] && A=1; run $A",
+            [["[", "-f", "x", "]"], ["run", "<is set on a condition>"]],
         ),
-        (
-            "f() { run $1; }; A=2; f x",
-            [["f"], ["run", "<is an argument of a function>"], ["f", "x"]],
-        ),
+        ("f() { run $1; }; A=2; f x", [["run", "x"]]),
         (
             "read A; run $A $NONE",
             [["run", "<is read by the script>", "<is not set in the script>"]],
@@ -123,7 +121,7 @@ def test_a_script_that_does_not_end(script, reason):
         ('A=; if [ -z "$A" ] && [ -n b ]; then B=x; fi; run $B', "x"),
         ("A=1; if [ $A = 2 ] || [ $A = 1 ]; then B=x; fi; run $B", "x"),
         ("B=z; if [ a = b ]; then B=x; fi; run $B", "z"),
-        ("A=1; if ! [ $A = 2 ]; then B=x; fi; run $B", "<is set on a condition>"),
+        ("A=1; if ! [ $A = 2 ]; then B=x; fi; run $B", "x"),
         ("if [ $1 = a ]; then B=x; else B=y; fi; run $B", "<is set on a condition>"),
         ("if [ -f x ]; then B=x; fi; run $B", "<is set on a condition>"),
         ("if [[ a == a* ]]; then B=x; fi; run $B", "<is set on a condition>"),
@@ -135,6 +133,37 @@ def test_tests_of_known_texts_are_decided(script, word):
     [command] = [c for c in shell.commands(script) if c.words[0].text == "run"]
     [found] = command.words[1:]
     assert (f"<{found.unknown.reason}>" if found.unknown else found.text) == word
+
+
+@each(
+    ("script", "word"),
+    [
+        ("A=1; [ $A = 1 ] && B=x; run $B", "x"),
+        ("A=1; [ $A = 2 ] && B=x || B=y; run $B", "y"),
+        ("A=1; ! [ $A = 2 ] && B=x; run $B", "x"),
+        ("B=z; [ a = b ] && { B=x; B=y; }; run $B", "z"),
+        ("[ a = a ] && { B=x; B=y; }; run $B", "y"),
+        ("B=z; if ((B = 2)); then A=1; else A=2; fi; run $B", "is set by arithmetic"),
+        ("B=z; [ a = b ] && if x; then B=y; fi; run $B", "z"),
+        ("x && if [ a = a ]; then B=y; fi; run $B", "<is set on a condition>"),
+        ("A=1 && B=x; run $B", "x"),
+        ("A=$(x) && B=x; run $B", "<is set on a condition>"),
+        ("x && [ a = b ] && B=x; B=$B; run $B", "<is not set in the script>"),
+        ("x && [ a = a ] && B=x; run $B", "<is set on a condition>"),
+        ("A=1; ((A)) && B=x; run $B", "x"),
+        ("A=0; if ((A)); then B=x; else B=y; fi; run $B", "y"),
+        ("A=true; if $A; then B=x; fi; run $B", "x"),
+        ("A=false; $A && B=x || B=y; run $B", "y"),
+        ("[ a = b ] && A=1\nB=x; run $B", "x"),
+        (
+            "A=1; while x; do [ $A = 2 ] && B=x; A=2; done; run $B",
+            "<is set on a condition>",
+        ),
+    ],
+)
+def test_lists_of_known_tests_are_decided(script, word):
+    [command] = [c for c in words(script) if c[0] == "run"]
+    assert command[1:] in ([word], [f"<{word}>"])
 
 
 def test_a_branch_that_does_not_run_has_no_commands():
@@ -164,3 +193,103 @@ def test_a_branch_that_does_not_run_has_no_commands():
 )  # fmt: skip
 def test_arithmetic(expression, expected):
     assert words(f"run $(({expression}))", N="2", G="8", S="1+2") == [["run", expected]]
+
+
+def last(script):
+    """What the last command runs with, an unknown word as its reason."""
+    return words(script, HOME="/h")[-1][1:]
+
+
+@each(
+    ("change", "reason"),
+    [
+        ("source more.sh", "may be changed in line 2"),
+        ("test -f x && . ./more.sh", "is set on a condition"),
+        ("eval $(x)", "may be changed in line 2"),
+        ("export $(grep -v '#' .env | xargs)", "may be changed in line 2"),
+        ('declare "$X=3"', "may be changed in line 2"),
+        ("let A=3", "is set by arithmetic"),
+        ("(( A = 3 ))", "is set by arithmetic"),
+        ("((A++))", "is set by arithmetic"),
+        ("test -f x && (( A += 3 ))", "is set on a condition"),
+        ("run $((A = 3))", "is set by arithmetic"),
+        ("for ((A = 0; A < 3; A++)); do x; done", "is set on a condition"),
+        ("printf -v A %d 3", "is read by the script"),
+        ("if test -f x; then unset A; fi", "is set on a condition"),
+        ("f() { source more.sh; }; f", "may be changed in line 2"),
+    ],
+)
+def test_what_a_line_may_change_is_unknown(change, reason):
+    assert last(f"A=1 B=8 \n{change}\nB=2\nrun $A $B") == [f"<{reason}>", "2"]
+
+
+@each(
+    "line",
+    [
+        "source .venv/bin/activate",
+        'eval "$(conda shell.bash hook)"',
+        "if (( A > 0 )); then x; fi",
+        "let B=A+1",
+        'declare "B=3"',
+        "printf '%s' A",
+    ],
+)
+def test_what_changes_no_variable_of_the_script(line):
+    assert last(f"A=1\n{line}\nrun $A $HOME") == ["1", "/h"]
+
+
+def test_a_default_may_be_set_by_another_file():
+    assert last("source more.sh; run ${A:-1}") == ["<may be changed in line 1>"]
+
+
+@each(
+    ("script", "expected"),
+    [
+        ("A=(a); f() { A+=(\"$@\"); }; A=(b); f c 'd e'; run ${A[*]}", "b c d e"),
+        ("function f { A+=$1; }; A=1; f 2; f 3; run $A", "123"),
+        ("f()\n{\n  A=1\n}\nA=2\nrun $A", "2"),
+        ("f() { if [ $1 = a ]; then A=1; else A=2; fi; }; f b; run $A", "2"),
+        ("A=1; f() { local A=2 B=3; A=4; }; B=5; f; run $A $B", "1 5"),
+        ("A=1; f() { [ $1 = a ] && return; A=2; }; f b; run $A", "2"),
+        ("A=1; f() { test -f $1 && return; A=2; }; f b; run $A", "<C>"),
+        ("A=1; f() { if [ $1 = a ]; then return; fi; A=2; }; f a; run $A", "1"),
+        ("A=1; f() { return; A=2; }; f; run $A", "1"),
+        ("A=1; f() { A=2; }; test -f x && f; run $A", "<C>"),
+        ("A=1; f() { A=2; }; if f; then x; fi; run $A", "2"),
+        ("f() { g $1 b; }; g() { A=$2$1; }; f a; run $A", "ba"),
+        ("A=1; f() { A=2; f; }; f; run $A", "<may be changed in line 1>"),
+        ("f() { shift; run $1 $#; }; f a b", "b 1"),
+        ("f() { { A=1; }; A=2; }; A=3; f; run $A", "2"),
+        ("A=1; f() { x && local A; A=2; }; f; run $A", "<C>"),
+        ("A=1; f() { A=2; local A=3; }; x && f; run $A", "<C>"),
+        ("f() { exit; }; f; run 3", ""),
+    ],
+)
+def test_functions_run_where_they_are_called(script, expected):
+    found = [c for c in words(script) if c[0] == "run"]
+    told = " ".join(word for c in found for word in c[1:])
+    assert told.replace("<is set on a condition>", "<C>") == expected
+
+
+def test_a_function_that_another_program_may_call():
+    script = "f() { run $1 $A; }; A=2; srun f; A=3"
+    assert words(script) == [
+        ["srun", "f"],
+        ["run", "<is an argument of a function>", "3"],
+    ]
+
+
+def test_calls_are_bounded():
+    script = "".join(f"f{n}() {{ {f'f{n + 1};' * 9} }}\n" for n in range(7)) + "f0"
+    with pytest.raises(BadScript, match="too many commands"):
+        words(script + "\nf7() { x; }")
+    with pytest.raises(BadScript, match=r"1: .* not in \{ \}"):
+        words("f() if x; then y; fi")
+
+
+@each(
+    ("variable", "expected"),
+    [("A=1; ", ["--x", "2"]), ("A=; ", []), ("", ["<is set on a condition>"])],
+)
+def test_an_alternative(variable, expected):
+    assert last(variable + "run ${A:+--x 2}") == expected
