@@ -338,8 +338,13 @@ def saves_whole_model(
     training_save_strategy: Any,
     distributed_type: Any,
     fsdp2: bool,
+    training_use_peft: Any = None,
+    training_lora_r: Any = None,
 ) -> bool:
     """Whether the Trainer writes the weights as they are during the run.
+
+    With PEFT it writes the adapters alone, which are FP8 where 16 divides their rank:
+    TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
     (``benchmarks/accelerate/saving.py``). Unknown with FSDP1 and DeepSpeed.
@@ -348,6 +353,8 @@ def saves_whole_model(
         return False
     if distributed_type in ("DEEPSPEED", "MEGATRON_LM"):
         raise Unknown("training.save_strategy")
+    if (training_use_peft or training_lora_r) and (training_lora_r or 16) % 16:
+        return False
     if distributed_type == "FSDP":
         if not fsdp2:
             raise Unknown("training.save_strategy")
@@ -368,11 +375,35 @@ def compile(  # noqa: A001
     return bool(training_torch_compile) or training_torch_compile_backend is not None
 
 
-def trl_checkpoints(
-    trl_arguments: bool, training_gradient_checkpointing: Any = None
-) -> bool:
+def checkpointing_key(training_activation_checkpointing: Any = None) -> str:
+    """The training argument that says whether activations are checkpointed.
+
+    ``activation_checkpointing`` since transformers 5.23, where it is set; the old name
+    is read otherwise
+    (https://github.com/huggingface/transformers/blob/v5.24.0/src/transformers/training_args.py#L1533).
+    """
+    new = training_activation_checkpointing is not None
+    return Words(f"training.{'activation' if new else 'gradient'}_checkpointing")
+
+
+def asked_checkpointing(
+    training_activation_checkpointing: Any = None,
+    training_gradient_checkpointing: Any = None,
+) -> Any:
+    """What the training arguments say about checkpointing, ``None`` if nothing."""
+    if training_activation_checkpointing is not None:
+        return training_activation_checkpointing
+    return training_gradient_checkpointing
+
+
+def trainer_checkpoints(asked_checkpointing: Any) -> bool:
+    """Whether the training arguments turn activation checkpointing on."""
+    return asked_checkpointing is True
+
+
+def trl_checkpoints(trl_arguments: bool, asked_checkpointing: Any) -> bool:
     """Whether TRL's default turns activation checkpointing on."""
-    return trl_arguments and training_gradient_checkpointing is None
+    return trl_arguments and asked_checkpointing is None
 
 
 def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
@@ -381,7 +412,7 @@ def dynamo_backend_used(dynamo_config_dynamo_backend: Any = None) -> bool:
 
 
 def ac(
-    training_gradient_checkpointing: Any,
+    asked_checkpointing: Any,
     fsdp_config_fsdp_activation_checkpointing: Any = False,
     training_max_length: Any = None,
     trl_arguments: bool = False,
@@ -390,13 +421,9 @@ def ac(
 
     transformers has it off unless it is set, TRL has it on.
     """
-    if training_gradient_checkpointing is None and (
-        trl_arguments or training_max_length
-    ):
+    if asked_checkpointing is None and (trl_arguments or training_max_length):
         raise Unknown("ac.unsaid")
-    on = training_gradient_checkpointing or _is_true(
-        fsdp_config_fsdp_activation_checkpointing
-    )
+    on = asked_checkpointing or _is_true(fsdp_config_fsdp_activation_checkpointing)
     return Words("full" if on else "none")
 
 

@@ -55,7 +55,8 @@ LATER = {
 """The first release that reads a key of ``fp8_config``."""
 
 FALSE_WORDS = ("false", "no", "off", "0", "none")
-SWITCHES = ("bf16", "fp16", "torch_compile", "gradient_checkpointing", "use_cpu")
+CHECKPOINTS = ("gradient_checkpointing", "activation_checkpointing")
+SWITCHES = ("bf16", "fp16", "torch_compile", "use_cpu", *CHECKPOINTS)
 """Training arguments of which text is true, whatever it says."""
 
 FP8_ARGUMENTS = ("fp8", "fp8_backend", "fp8_config", "mixed_precision")

@@ -103,9 +103,13 @@ def whole_model(job: Job) -> bool:
     return True
 
 
-def adapters(job: Job) -> bool:
-    """Whether linears get LoRA's adapters."""
-    return "peft" in job.written
+def adapters(job: Job, fp8_skips: tuple[str, ...]) -> bool:
+    """Whether FP8 converts all linears that get LoRA's adapters.
+
+    False where a filter keeps linears of the blocks in bf16: they keep their adapters.
+    """
+    blocks = any(part not in "lm_head" for part in fp8_skips)
+    return "peft" in job.written and not blocks
 
 
 def seq_packing_known(dataloader_collate_fn: bool = False) -> bool:

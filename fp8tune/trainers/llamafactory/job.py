@@ -69,18 +69,37 @@ def fp8_until(fp8_engine: str) -> str:
     return Words("5.3" if fp8_engine == "te" else "5.0")
 
 
+def fp8_by_launcher(other_precision: str) -> bool:
+    """Whether FP8 is on, after all, if `accelerate launch` asks for it.
+
+    transformers 5 takes the launcher's precision where the arguments name none
+    (https://github.com/huggingface/transformers/blob/v5.6.0/src/transformers/training_args.py#L1580).
+    """
+    return other_precision == "fp32"
+
+
+def without_fp8(other_precision: str, fp8_by_launcher: bool) -> str:
+    """What a run is in that has no FP8 by LLaMA-Factory itself."""
+    launched = " or what `accelerate launch` asks for" * fp8_by_launcher
+    return Words(f"{other_precision}{launched}")
+
+
 def fp8_lost(
     fp8_until: str,
+    fp8_by_launcher: bool,
     transformers_release: str | None = None,
     transformers_at_most: str | None = None,
 ) -> bool:
     """Whether the release of transformers keeps FP8 off.
 
-    An upper bound tells that it does not, and never that it does.
+    An upper bound tells that it does not, and never that it does. Unknown where the
+    launcher decides.
     """
     until = _as_number(fp8_until)
     if transformers_at_most and _as_number(transformers_at_most) < until:
         return False
+    if fp8_by_launcher and _as_number(transformers_release or "9") >= until:
+        raise Unknown("mixed_precision")
     return _as_number(known("transformers", transformers_release)) >= until
 
 
