@@ -75,6 +75,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "expert-model-parallel-size": (OFF, 1, 2, 3),
     "num-experts": (OFF, 4, 8),
     "moe-token-dispatcher-type": (OFF, "allgather", "alltoall", "alltoall_seq"),
+    "moe-shared-expert-intermediate-size": (OFF, 1024),
+    "moe-shared-expert-overlap": (OFF, ON),
+    "overlap-moe-expert-parallel-comm": (OFF, ON),
+    "expert-tensor-parallel-size": (OFF, 1, 2),
     "moe-router-padding-for-quantization": (OFF, ON),
     "moe-router-padding-for-fp8": (OFF, ON),
     "sequence-parallel": (OFF, ON),
@@ -134,6 +138,19 @@ SHARDING: tuple[dict[str, Any], ...] = (
     },
     {"use-megatron-fsdp": ON, "ckpt-format": "fsdp_dtensor"},
 )
+EXPERTS = (
+    "tensor-model-parallel-size",
+    "expert-model-parallel-size",
+    "expert-tensor-parallel-size",
+    "moe-token-dispatcher-type",
+    "moe-shared-expert-intermediate-size",
+    "moe-shared-expert-overlap",
+    "overlap-moe-expert-parallel-comm",
+    "disable-bias-linear",
+    "recompute-granularity",
+)
+"""Flags that are drawn together with experts."""
+
 BF16_LAYERS = ("num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16")
 WORLD_SIZES = (8, 8, 16, 12)
 
@@ -152,6 +169,10 @@ def configs(count: int, seed: int) -> Iterator[dict[str, Any]]:
             flags["first-last-layers-bf16"] = ON
             for name in BF16_LAYERS:
                 flags[name] = draw.choice((OFF, 0, 1, 4, 8))
+        if draw.random() < 0.25:
+            flags["num-experts"] = 8
+            for name in EXPERTS:
+                flags[name] = draw.choice(CHOICES[name])
         for name in draw.sample(list(CHOICES), draw.randint(0, 4)):
             flags[name] = draw.choice(CHOICES[name])
         yield {

@@ -182,3 +182,85 @@ def optimizer_unknown(optimizer_type: Any, trainer_version: str) -> str:
     old = trainer_version.startswith(("0.17.", "0.18."))
     own = OPTIMIZERS + ONE_BIT * old
     return Words("" if name.lower() in own or name in TORCH else name)
+
+
+UNTESTED: tuple[str, ...] = (
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+)
+"""Optimizers of torch that ZeRO refuses unless it is told to take them.
+
+Measured with DeepSpeed 0.17.6, 0.18.9 and 0.19.8 by
+``benchmarks/deepspeed/initialize.py``, as is what follows.
+"""
+
+
+def optimizer_untested(
+    zero_stage: int,
+    optimizer_type: Any = None,
+    zero_allow_untested_optimizer: Any = None,
+) -> str:
+    """The name of an optimizer that ZeRO refuses, ``""`` if it takes it."""
+    refused = zero_stage > 0 and not zero_allow_untested_optimizer
+    return Words(optimizer_type if refused and optimizer_type in UNTESTED else "")
+
+
+def clips_in_optimizer(optimizer_params: Any = None) -> bool:
+    """Whether the optimizer's own settings have DeepSpeed's old clipping."""
+    return isinstance(optimizer_params, dict) and "max_grad_norm" in optimizer_params
+
+
+SCHEDULERS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
+"""DeepSpeed's own schedulers (runtime/lr_schedules.py)."""
+
+TORCH_SCHEDULERS: tuple[str, ...] = (
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
+)
+"""Schedulers of torch 2.13, which DeepSpeed takes by name."""
+
+
+def scheduler_unknown(scheduler_type: Any = None) -> str:
+    """The name of a scheduler that neither DeepSpeed nor torch has."""
+    known_names = scheduler_type in (None, *SCHEDULERS, *TORCH_SCHEDULERS)
+    return Words("" if known_names else scheduler_type)
+
+
+def scheduler_meant(scheduler_unknown: str) -> str:
+    """DeepSpeed's scheduler whose name differs only in the case of letters."""
+    names = {name.lower(): name for name in SCHEDULERS}
+    return Words(names.get(str(scheduler_unknown).lower(), ""))
+
+
+def wraps_optimizer(job: Job, zero_stage: int) -> bool:
+    """Whether DeepSpeed puts a class of its own around the optimizer."""
+    halves = any(
+        job[name] and job[f"{name}.enabled"] for name in ("bf16", "bfloat16", "fp16")
+    )
+    return zero_stage > 0 or halves
+
+
+def torch_scheduler(wraps_optimizer: bool, scheduler_type: Any = None) -> str:
+    """A scheduler of torch that does not take DeepSpeed's optimizer."""
+    refused = wraps_optimizer and scheduler_type in TORCH_SCHEDULERS
+    return Words(scheduler_type if refused else "")

@@ -280,17 +280,5 @@ ARGUMENTS = (
         "enabled",
         "add `--sequence-parallel`",
     ),
-    Check(
-        "expert_model_parallel_size",
-        lambda v: v["expert_model_parallel_size"] > 1 and not v["num_experts"],
-        "num_experts must be non None to use expert model parallelism",
-    ),
-    Check(
-        "expert_model_parallel_size",
-        lambda v: (
-            v["num_experts"] and v["num_experts"] % v["expert_model_parallel_size"] > 0
-        ),
-        "Number of experts should be a multiple of expert model parallel_size",
-    ),
 )
 """What concerns the rest of the run."""

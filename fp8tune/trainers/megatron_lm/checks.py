@@ -16,10 +16,11 @@ from fp8tune.job import Prose
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.megatron_lm.argument_checks import ARGUMENTS
 from fp8tune.trainers.megatron_lm.check import Check, Values
+from fp8tune.trainers.megatron_lm.expert_checks import EXPERTS
 from fp8tune.trainers.megatron_lm.fp8_checks import FP8
 from fp8tune.trainers.megatron_lm.sharding_checks import SHARDING
 
-CHECKS = (*FP8, *ARGUMENTS, *SHARDING)
+CHECKS = (*FP8, *ARGUMENTS, *SHARDING, *EXPERTS)
 
 
 def refusals(values: Values) -> Iterator[Fault]:
