@@ -15,7 +15,7 @@ def body_of(each: Iterator[Token]) -> list[Token]:
     for token in each:
         if token.plain == "{":
             return list(_up_to_the_end(each))
-        if token.operator not in ("(", ")", "\n"):
+        if token.operator not in ("()", "\n"):
             raise BadScript(token.line, "the body of a function is not in { }")
     return []
 

@@ -176,7 +176,7 @@ class Shell:
             word = token.plain
             if skipped:
                 skipped = self._skipped(skipped, token)
-            elif token.operator == "(" and len(command) == 1 and command[0].plain:
+            elif token.operator == "()" and len(command) == 1 and command[0].plain:
                 self.functions[command.pop().plain] = body_of(each)
             elif token.operator:
                 if command:

@@ -23,7 +23,7 @@ _BRACES = re.compile(
     rf"({_NAME}|\d+|[@*#])(?:\[([@*])\])?(?:(:?[-=?+])(.*))?", re.DOTALL
 )
 _SIMPLE = re.compile(rf"{_NAME}|\d|[@*#?$!-]")
-_OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|()\n]")
+_OPERATOR = re.compile(r"\([ \t]*\)|;;&?|;&|&&|\|\||\|&|[;&|()\n]")
 _REDIRECTION = re.compile(r"\d*(?:<<<|<>|>>|>\||[<>]&|&>>?|[<>](?!\())|&>>?")
 _HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(['\"\\]?)([\w.-]+)\2")
 _ARRAY = re.compile(rf"{_NAME}\+?=")
@@ -134,7 +134,7 @@ class _Reader:
                 self.at = found.end()
                 if found[0] == "\n" and self.heredocs:
                     self.skip_heredocs()
-                yield Token(found[0], (), line)
+                yield Token(found[0].replace(" ", "").replace("\t", ""), (), line)
             else:
                 yield self.word()
 

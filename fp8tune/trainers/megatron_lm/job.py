@@ -95,7 +95,7 @@ def unresolved_words(unresolved: list[str]) -> str:
 
 
 def conditional_flags(maybe: list[str]) -> str:
-    """The flags that the command may have or not."""
+    """The flags that the command may have or not, of those that lint reads."""
     names = (n if n.startswith("--") else "--" + n.replace("_", "-") for n in maybe)
     return Words(", ".join(names)[:400])
 

@@ -104,6 +104,8 @@ class Loader:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
             faults += _missing(raw) if raw.get("program") in PROGRAMS else ()
         values["unresolved"] = unresolved
+        own = raw.get("program") in PROGRAMS
+        values["maybe"] = [n for n in maybe if n in keys or (own and n not in _names())]
         faults += refusals(values)
         _pad(values)
         return Loaded(values, set(written), faults[:MAX_FAULTS])

@@ -262,6 +262,9 @@ def test_a_default_may_be_set_by_another_file():
         ("f() { { A=1; }; A=2; }; A=3; f; run $A", "2"),
         ("A=1; f() { x && local A; A=2; }; f; run $A", "<C>"),
         ("A=1; f() { A=2; local A=3; }; x && f; run $A", "<C>"),
+        ("f ( ) { A=1; }; function g () { f; }; g; run $A", "1"),
+        ("A=1; if [[ ( $A = 1 || x ) ]]; then y; fi; run $A", "1"),
+        ("PATH=x (e.g., y)\nrun 3", "3"),
         ("f() { exit; }; f; run 3", ""),
     ],
 )
