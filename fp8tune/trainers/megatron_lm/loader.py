@@ -103,9 +103,8 @@ class Loader:
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
             faults += _missing(raw) if raw.get("program") in PROGRAMS else ()
-        values["unresolved"] = unresolved
-        own = raw.get("program") in PROGRAMS
-        values["maybe"] = [n for n in maybe if n in keys or (own and n not in _names())]
+        open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
+        values |= {"unresolved": unresolved, "maybe": open_}
         faults += refusals(values)
         _pad(values)
         return Loaded(values, set(written), faults[:MAX_FAULTS])
