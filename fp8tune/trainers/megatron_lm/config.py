@@ -9,6 +9,7 @@ core/distributed at d98e8a64d.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fp8tune.job import Job, Unknown, known
@@ -37,6 +38,11 @@ def grad_accum(
 def head_dim(hidden_size: int, heads: int, kv_channels: Any) -> int:
     """Size of one attention head."""
     return kv_channels or hidden_size // heads
+
+
+def known_degrees(job: Job) -> int:
+    """Ranks of one copy of the model, of the degrees that the file says."""
+    return math.prod(job.find(name) or 1 for name in ("tp", "pp", "cp"))
 
 
 def etp(expert_tensor_parallel_size: Any, tp: int) -> int:
