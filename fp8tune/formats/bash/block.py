@@ -12,6 +12,7 @@ class Block:
     ``reached`` says whether the block runs, ``runs`` whether a branch of it does, which
     is decided where the tests before it compare known texts, ``taken`` whether an
     earlier branch ran, and ``sure`` whether all that may run certainly does.
+    ``branches`` is how many have ended, ``whole`` whether one of them always runs.
     """
 
     def __init__(self, kind: str, *, reached: bool | None) -> None:
@@ -21,6 +22,7 @@ class Block:
         self.runs: bool | None = None
         self.taken: bool | None = False
         self.sure = reached is True and kind in ("if", "{")
+        self.branches, self.whole = 0, False
 
     @property
     def skipped(self) -> bool:
@@ -34,6 +36,12 @@ class Block:
         for name in self.names:
             self.names[name] = [hole(f"${name}", CONDITION)]
             variables[name] = hole(f"${name}", CONDITION)
+
+    def after(self, name: str) -> list[Value | None]:
+        """Return what a variable may be after the block."""
+        values = self.names[name]
+        set_in_all = self.whole and len(values) == self.branches + 1
+        return values[1:] if set_in_all and self.reached else values
 
     def then(self, truth: bool | None) -> None:
         """Begin a branch, given the result of its test."""

@@ -216,6 +216,7 @@ class Shell:
         elif word == "else":
             self._forget()
             block.then(True)
+            block.whole = True
         elif word == "elif":
             self._forget()
             block.runs = None
@@ -248,8 +249,10 @@ class Shell:
         if until == "in":
             return ")" if token.plain == "in" else until
         if until == ")" and token.plain == "esac":
-            self._close()
+            self._close(begun=False)
             return ""
+        if until == ")" and token.plain == "*" and self.blocks:
+            self.blocks[-1].whole = True
         ends = (";", "\n") if until == "\n" else (until,)
         return "" if token.operator in ends else until
 
@@ -266,18 +269,23 @@ class Shell:
         self.blocks.append(Block(kind, reached=self.runs))
         self.truth, self.sign = None, ""
 
-    def _close(self) -> None:
-        """End a block: its assignments may not have happened."""
+    def _close(self, *, begun: bool = True) -> None:
+        """End a block, and its last branch if one has begun.
+
+        Its assignments may not have happened.
+        """
         self.truth = None
         if self.blocks:
-            self._forget()
+            if begun:
+                self._forget()
             block = self.blocks.pop()
-            for name, values in {} if block.sure else block.names.items():
-                self.variables[name] = either(name, values)
+            for name in () if block.sure else block.names:
+                self.variables[name] = either(name, block.after(name))
 
     def _forget(self) -> None:
         """End a branch: the next begins as this one did."""
         if self.blocks and not self.blocks[-1].sure:
+            self.blocks[-1].branches += 1
             for name, values in self.blocks[-1].names.items():
                 values.append(self.variables.pop(name, None))
                 if values[0] is not None:

@@ -201,6 +201,18 @@ torchrun t.py --n $N --m 1
     assert (values["n"], values["maybe"], values["unresolved"]) == (8, [], [])
 
 
+def test_one_of_all_branches_runs():
+    text = """if [ -f x ]; then A=(--n 1); else A=(--n 1 --m 2); fi
+case $(size) in
+  7b) B="--l 1";;
+  *) B="--l 1 --k 2";;
+esac
+torchrun t.py "${A[@]}" $B
+"""
+    values = flags(text)
+    assert (values["n"], values["l"], values["maybe"]) == (1, 1, ["m", "k"])
+
+
 def test_a_text_that_grows_on_several_conditions():
     text = """A="--a 1"
 if [ -f x ]; then A="$A --b"; fi
