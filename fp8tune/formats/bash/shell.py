@@ -10,6 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from fp8tune.formats.bash.arithmetic import NotEvaluated, assigned, evaluate
@@ -62,10 +63,14 @@ _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _READS = ("read", "mapfile", "readarray", "getopts")
 _LOOP, _ARITHMETIC = "is set in a loop", "is set by arithmetic"
 _ARGUMENT = "is an argument of a function"
+_GOES_ON = ("&&", "||", "|", "|&")
+_PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
+_PIPED = "is set in a pipeline"
 _KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
 """Variables that no other file changes."""
 _SETUP = re.compile(
-    r"activate\b|conda|mamba|bashrc|profile|modules|lmod", re.IGNORECASE
+    r"\bactivate\b|\b(?:conda|mamba)\b|shell\.bash|\.bashrc|\.(?:bash_)?profile"
+    r"|/etc/profile|/modules\.sh|/lmod/"
 )
 """What sets up a shell: it changes no variable of a script but PATH and the like."""
 
@@ -105,6 +110,12 @@ class Shell:
         self.truth: bool | None = None
         """The result of the last list of commands, where tests decide it."""
         self.sign, self.negated = "", False
+        self.apart = False
+        """Whether the command runs in a process of its own, as in a pipeline."""
+        self.ended_names: list[str] = []
+        """What the block set that has just ended."""
+        self.unsure: set[str] = set()
+        """Functions that are defined on a condition."""
         self.changed = ""
         """Why a variable that the script does not set may be set, if it may."""
         self.functions: dict[str, list[Token]] = {}
@@ -143,7 +154,12 @@ class Shell:
                 self.count += 1
                 if self.count > MAX_COMMANDS:
                     raise BadScript(self.line, "the script runs too many commands")
+                outside = dict(self.variables), self.arguments, self.folder
+                apart = self.apart
                 yield from self._run(command)
+                if apart:
+                    self.variables, self.arguments, self.folder = outside
+                    self.ended = False
 
     def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
         """Yield the command, or those in the text given to ``bash -c`` or ``eval``.
@@ -172,14 +188,17 @@ class Shell:
         """Yield the tokens of each simple command; block keywords are applied."""
         command: list[Token] = []
         skipped = ""  # the end of the head of a loop or case
-        for token in each:
+        for token in chain(each, (Token("\n", (), self.line),)):
             word = token.plain
             if skipped:
                 skipped = self._skipped(skipped, token)
             elif token.operator == "()" and len(command) == 1 and command[0].plain:
-                self.functions[command.pop().plain] = body_of(each)
+                self._define(command.pop().plain, body_of(each))
+            elif token.operator == "\n" and not command and self.sign in _GOES_ON:
+                continue
             elif token.operator:
                 if command:
+                    self.apart = token.operator in _APART or self.sign in _PIPES
                     yield command
                     if self._leaves(command) or self.ended:
                         return
@@ -187,14 +206,23 @@ class Shell:
                 skipped = self._operator(token.operator)
             elif not command and word == "function":
                 name = next(each, token).plain
-                self.functions[name] = body_of(each)
+                self._define(name, body_of(each))
             elif not command and word in RESERVED:
                 self._reserved(word)
                 skipped = _HEADS.get(word, "")
             else:
                 command.append(token)
-        if command:
-            yield command
+
+    def _define(self, name: str, body: list[Token]) -> None:
+        """Define a function; where another may hold, both are read."""
+        if any(block.skipped for block in self.blocks) or self.runs is False:
+            return
+        if self._uncertain:
+            self.unsure.add(name)
+            body = [*self.functions.get(name, []), *body]
+        else:
+            self.unsure.discard(name)
+        self.functions[name] = body
 
     def _reserved(self, word: str) -> None:
         """Open, change or close the block of a reserved word."""
@@ -224,6 +252,10 @@ class Shell:
 
     def _operator(self, sign: str) -> str:
         """Apply an operator to the blocks; return what ends a head that follows."""
+        if sign in _APART:
+            for name in self.ended_names:
+                self._set(name, hole(f"${name}", _PIPED))
+        self.ended_names = []
         self.runs, self.sign, self.negated = True, sign, False
         if sign in ("&&", "||"):
             self.runs = None if self.truth is None else self.truth is (sign == "&&")
@@ -279,6 +311,7 @@ class Shell:
             if begun:
                 self._forget()
             block = self.blocks.pop()
+            self.ended_names = list(block.names)
             for name in () if block.sure else block.names:
                 self.variables[name] = either(name, block.after(name))
 
@@ -376,8 +409,8 @@ class Shell:
             return
         outer = self.arguments, self.runs, self.sign, self.negated, self.truth
         depth = len(self.blocks)
-        if self.runs is None or isinstance(arguments, str):
-            self._open("function")
+        if self.runs is None or isinstance(arguments, str) or name in self.unsure:
+            self.blocks.append(Block("function", reached=None))
         call = _Call(len(self.blocks))
         self.calls.append(call)
         self.arguments, self.runs, self.sign = arguments, True, ""
@@ -409,6 +442,8 @@ class Shell:
     def _declare(self, first: str, command: list[Token]) -> None:
         """Apply ``export`` and the like to the variables that follow."""
         local = self.calls and first in ("local", "declare", "typeset")
+        options = (token.plain for token in command if token.plain[:1] == "-")
+        local = local and not any("g" in option for option in options)
         for token in command:
             plain = _is_assignment(token)
             words = [] if plain else self._fields(token.parts)

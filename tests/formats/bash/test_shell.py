@@ -155,6 +155,9 @@ def test_tests_of_known_texts_are_decided(script, word):
         ("A=true; if $A; then B=x; fi; run $B", "x"),
         ("A=false; $A && B=x || B=y; run $B", "y"),
         ("[ a = b ] && A=1\nB=x; run $B", "x"),
+        ("B=z; [ a = b ] &&\n  B=x; run $B", "z"),
+        ("B=z; [ a = a ] || # note\n\n  B=x; run $B", "z"),
+        ("x ||\n  exit 1\nB=x; run $B", "x"),
         (
             "A=1; while x; do [ $A = 2 ] && B=x; A=2; done; run $B",
             "<is set on a condition>",
@@ -204,6 +207,7 @@ def last(script):
     ("change", "reason"),
     [
         ("source more.sh", "may be changed in line 2"),
+        ("source ./h100_profile.sh", "may be changed in line 2"),
         ("test -f x && . ./more.sh", "is set on a condition"),
         ("eval $(x)", "may be changed in line 2"),
         ("export $(grep -v '#' .env | xargs)", "may be changed in line 2"),
@@ -228,6 +232,9 @@ def test_what_a_line_may_change_is_unknown(change, reason):
     [
         "source .venv/bin/activate",
         'eval "$(conda shell.bash hook)"',
+        "source ~/.bashrc",
+        ". /etc/profile.d/modules.sh",
+        'source "$(conda info --base)/etc/profile.d/conda.sh"',
         "if (( A > 0 )); then x; fi",
         "let B=A+1",
         'declare "B=3"',
@@ -265,6 +272,13 @@ def test_a_default_may_be_set_by_another_file():
         ("f ( ) { A=1; }; function g () { f; }; g; run $A", "1"),
         ("A=1; if [[ ( $A = 1 || x ) ]]; then y; fi; run $A", "1"),
         ("PATH=x (e.g., y)\nrun 3", "3"),
+        ("if x; then f() { A=1; }; else f() { A=2; }; fi; f; run $A", "<C>"),
+        ("if [ a = a ]; then f() { A=1; }; else f() { A=2; }; fi; f; run $A", "1"),
+        ("A=2; f() { A=4; }; f | tee log; run $A", "2"),
+        ("A=2; f() { A=4; exit; }; f & run $A", "2"),
+        ("f() { declare -g A=4; }; A=2; f; run $A", "4"),
+        ("f() { A=4; }; A=2; x & f; run $A", "4"),
+        ("A=2; { A=4; } | tee log; run $A", "<is set in a pipeline>"),
         ("f() { exit; }; f; run 3", ""),
     ],
 )
