@@ -51,12 +51,12 @@ MAX_EXPANDED = 1 << 20
 MAX_NESTED = 3
 """Deepest ``bash -c`` within ``bash -c`` that is read."""
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 MAX_CALLS = 8
 """Deepest call of a function within a function that is followed."""
 MAX_COMMANDS = 1 << 14
 """The most commands of a script that are read, those of its functions at each call."""
 
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
@@ -114,7 +114,7 @@ class Shell:
         """Whether the command runs in a process of its own, as in a pipeline."""
         self.ended_names: list[str] = []
         """What the block set that has just ended."""
-        self.unsure: set[str] = set()
+        self.either_of: set[str] = set()
         """Functions that are defined on a condition."""
         self.changed = ""
         """Why a variable that the script does not set may be set, if it may."""
@@ -139,11 +139,14 @@ class Shell:
     def commands(self, text: str) -> Iterator[Command]:
         """Yield the simple commands of a script in order; raises ``BadScript``.
 
-        Those of a function come where it is called. Of one that no command calls, which
-        another program may, they come last, with unknown arguments.
+        Those of a function come where it is called. Of one that is given to another
+        program, such as srun, they come last, with unknown arguments.
         """
-        yield from self._all(tokens(text))
-        for name in [name for name in self.functions if name not in self.called]:
+        given: set[str] = set()
+        for command in self._all(tokens(text)):
+            given.update(*(word.text.split() for word in command.words))
+            yield command
+        for name in [n for n in self.functions if n in given - self.called]:
             self.ended = False
             yield from self._call(name, _ARGUMENT)
 
@@ -154,12 +157,14 @@ class Shell:
                 self.count += 1
                 if self.count > MAX_COMMANDS:
                     raise BadScript(self.line, "the script runs too many commands")
-                outside = dict(self.variables), self.arguments, self.folder
-                apart = self.apart
-                yield from self._run(command)
-                if apart:
-                    self.variables, self.arguments, self.folder = outside
-                    self.ended = False
+                yield from (self._apart if self.apart else self._run)(command)
+
+    def _apart(self, command: list[Token]) -> Iterator[Command]:
+        """Run a command in a process of its own: what it sets is lost."""
+        outside = dict(self.variables), self.arguments, self.folder
+        yield from self._run(command)
+        self.variables, self.arguments, self.folder = outside
+        self.ended = False
 
     def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
         """Yield the command, or those in the text given to ``bash -c`` or ``eval``.
@@ -179,7 +184,9 @@ class Shell:
         inner.variables = dict(self.variables)
         inner.folder = command.folder
         inner.changed = self.changed
-        inner.functions = self.functions if first == "eval" else {}
+        if first == "eval":
+            inner.functions, inner.called = self.functions, self.called
+            inner.either_of = self.either_of
         for each in inner._all(tokens(text.text)):
             whole = [*before, *with_holes(each.words, text)]
             yield from self.nested(Command(whole, command.line, each.folder), depth - 1)
@@ -218,10 +225,10 @@ class Shell:
         if any(block.skipped for block in self.blocks) or self.runs is False:
             return
         if self._uncertain:
-            self.unsure.add(name)
+            self.either_of.add(name)
             body = [*self.functions.get(name, []), *body]
         else:
-            self.unsure.discard(name)
+            self.either_of.discard(name)
         self.functions[name] = body
 
     def _reserved(self, word: str) -> None:
@@ -409,7 +416,7 @@ class Shell:
             return
         outer = self.arguments, self.runs, self.sign, self.negated, self.truth
         depth = len(self.blocks)
-        if self.runs is None or isinstance(arguments, str) or name in self.unsure:
+        if self.runs is None or isinstance(arguments, str) or name in self.either_of:
             self.blocks.append(Block("function", reached=None))
         call = _Call(len(self.blocks))
         self.calls.append(call)

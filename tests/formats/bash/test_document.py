@@ -201,6 +201,15 @@ torchrun t.py --n $N --m 1
     assert (values["n"], values["maybe"], values["unresolved"]) == (8, [], [])
 
 
+def test_a_function_that_eval_calls_is_one_run():
+    text = """a() { torchrun t.py --n "$1" --m 2; }
+b() { torchrun t.py --n 3 --k 4; }
+eval a 1
+"""
+    values = flags(text)
+    assert (values["n"], values["m"], "k" in values) == (1, 2, False)
+
+
 def test_one_of_all_branches_runs():
     text = """if [ -f x ]; then A=(--n 1); else A=(--n 1 --m 2); fi
 case $(size) in

@@ -296,6 +296,10 @@ def test_a_function_that_another_program_may_call():
     ]
 
 
+def test_a_function_that_nothing_calls_has_no_commands():
+    assert words("f() { run 1; }; g() { run 2; }; g") == [["run", "2"]]
+
+
 def test_calls_are_bounded():
     script = "".join(f"f{n}() {{ {f'f{n + 1};' * 9} }}\n" for n in range(7)) + "f0"
     with pytest.raises(BadScript, match="too many commands"):
