@@ -64,7 +64,8 @@ class Script:
             f"unset {name}", f"f{number} {number}", f'f{number} "${name}"',
             f"{name}=$((${{{other}:-0}}+{number}))", f"read {name} <<< {number}",
             f"{name}=$[{number}+1]", "shift", f"set -- {number} {number}",
-            f"{name}=$1", f"{name}=$#",
+            f"{name}=$1", f"{name}=$#", f"{name}={number} f{number} {number}",
+            f"{name}=$1 {other}=${name} f{number} {number}",
         ))  # fmt: skip
 
     def leaving(self) -> str:

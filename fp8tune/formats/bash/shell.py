@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from fp8tune.formats.bash.arithmetic import NotEvaluated, assigned, evaluate
@@ -66,6 +66,7 @@ _ARGUMENT = "is an argument of a function"
 _GOES_ON = ("&&", "||", "|", "|&")
 _PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
 _PIPED = "is set in a pipeline"
+_GIVEN = "is set before the name of a function"
 _KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
 """Variables that no other file changes."""
 _SETUP = re.compile(
@@ -86,12 +87,14 @@ class Command(NamedTuple):
 class _Call:
     """A function that runs: how many blocks are around it, and how far it came.
 
-    ``outside`` has the variables that are local in it, with their values outside,
-    ``returned`` says whether it may have ended already, ``ended`` that it has.
+    ``outside`` has the variables that are local in it, with their values outside, and
+    ``given`` those of them that are assigned before the function's name. ``returned``
+    says whether it may have ended already, ``ended`` that it has.
     """
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
+        self.given: set[str] = set()
         self.outside: dict[str, Value | None] = {}
         self.returned = self.ended = False
 
@@ -390,14 +393,14 @@ class Shell:
                 self._assign(token)
             self._result(_status(command))
             return
-        while len(command) > 1 and _is_assignment(command[0]):
-            command = command[1:]
+        for_it = list(takewhile(_is_assignment, command))
+        command = command[len(for_it) :]
         words = [word for token in command for word in self._fields(token.parts)]
         if not words:
             return
         name = words[0].text
         if name in self.functions:
-            yield from self._call(name, words[1:])
+            yield from self._call(name, words[1:], for_it)
             self._result(None)
         elif name in self.builtins:
             self.builtins[name](words[1:])
@@ -408,8 +411,10 @@ class Shell:
                 self._source(words)
             self._result(_truth(words))
 
-    def _call(self, name: str, arguments: list[Word] | str) -> Iterator[Command]:
-        """Yield the commands of a function."""
+    def _call(
+        self, name: str, arguments: list[Word] | str, for_it: Sequence[Token] = ()
+    ) -> Iterator[Command]:
+        """Yield the commands of a function; ``for_it`` are assignments before it."""
         self.called.add(name)
         if len(self.calls) == MAX_CALLS:
             self._change_all()
@@ -420,7 +425,13 @@ class Shell:
             self.blocks.append(Block("function", reached=None))
         call = _Call(len(self.blocks))
         self.calls.append(call)
-        self.arguments, self.runs, self.sign = arguments, True, ""
+        self.runs, self.sign = True, ""
+        for token in for_it:
+            if found := _ASSIGNMENT.match(token.parts[0].text):
+                self._make_local(found[1])
+                self._assign(token)
+                call.given.add(found[1])
+        self.arguments = arguments
         yield from self._all(self.functions[name])
         while len(self.blocks) > call.blocks:
             self._close()
@@ -459,6 +470,8 @@ class Shell:
                 found = re.match(r"[A-Za-z_]\w*", name)
                 if found and local:
                     self._make_local(found[0])
+                if found and first == "export":
+                    self._change_given(found[0])
             if plain:
                 self._assign(token)
             for word in words:
@@ -467,7 +480,11 @@ class Shell:
                     self._set(found[1], word._replace(text=word.text[found.end() :]))
                 elif HOLE in word.text or found:
                     self._change_all()
-                elif local and word.text.isidentifier():
+                elif (
+                    local
+                    and word.text.isidentifier()
+                    and word.text not in self.calls[-1].given
+                ):
                     self.variables.pop(word.text, None)
 
     def _make_local(self, name: str) -> None:
@@ -478,6 +495,17 @@ class Shell:
         if self._conditional or not sure:
             outside = hole(f"${name}", CONDITION)
         call.outside.setdefault(name, outside)
+
+    def _change_given(self, name: str) -> bool:
+        """Take a variable as unknown outside a function before whose name it stands.
+
+        ``export`` and ``unset`` in the function reach the variable outside. Returns
+        whether there is such a function.
+        """
+        calls = [call for call in self.calls if name in call.given]
+        for call in calls:
+            call.outside[name] = hole(f"${name}", _GIVEN)
+        return bool(calls)
 
     def _change_all(self) -> None:
         """Take all variables as unknown."""
@@ -510,7 +538,9 @@ class Shell:
 
     def _unset(self, words: list[Word]) -> None:
         for word in words:
-            if self._uncertain:
+            if self._change_given(word.text):
+                self._set(word.text, hole(f"${word.text}", _GIVEN))
+            elif self._uncertain:
                 self._set(word.text, hole(f"${word.text}", CONDITION))
             else:
                 self.variables.pop(word.text, None)

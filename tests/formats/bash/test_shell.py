@@ -280,11 +280,19 @@ def test_a_default_may_be_set_by_another_file():
         ("f() { A=4; }; A=2; x & f; run $A", "4"),
         ("A=2; { A=4; } | tee log; run $A", "<is set in a pipeline>"),
         ("f() { exit; }; f; run 3", ""),
+        ("A=1; f() { run $A $B; }; A=4 B=$A f; run $A", "4 4 1"),
+        ("A=1; f() { A=5; }; A=4 f; run $A", "1"),
+        ("f() { local A; run $A; }; A=4 f", "4"),
+        ("A=1; f() { export A=2; }; A=4 f; run $A", "<G>"),
+        ("A=1; f() { unset A; run $A; }; A=4 f; run $A", "<G> <G>"),
+        ("A=1; f() { A=$1$A; g; }; g() { run $A; }; A=4 f 3; run $A", "34 1"),
+        ("A=1; f() { run $A; }; x && A=4 f; run $A", "4 1"),
     ],
 )
 def test_functions_run_where_they_are_called(script, expected):
     found = [c for c in words(script) if c[0] == "run"]
     told = " ".join(word for c in found for word in c[1:])
+    told = told.replace("<is set before the name of a function>", "<G>")
     assert told.replace("<is set on a condition>", "<C>") == expected
 
 
