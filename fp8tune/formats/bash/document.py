@@ -253,6 +253,8 @@ def _connections(text: str, shell: Shell) -> str:
     value = shell.variables.get(CONNECTIONS)
     if not isinstance(value, Word) or value.unknown or not value.text.isdecimal():
         return ""
+    if not re.search(rf"\bexport\b.*\b{CONNECTIONS}\b|\bset -a", text):
+        return ""
     written = re.findall(rf"{CONNECTIONS}=[\"']?(\w*)", text)
     return value.text if {*written} == {value.text} else ""
 

@@ -77,11 +77,15 @@ _SETUP = re.compile(
 
 
 class Command(NamedTuple):
-    """A simple command: its words, its line, and the current folder after ``cd``."""
+    """A simple command: its words, its line, and the current folder after ``cd``.
+
+    ``given`` are the variables that are assigned before its name.
+    """
 
     words: list[Word]
     line: int
     folder: Word
+    given: Mapping[str, Word] = {}
 
 
 class _Call:
@@ -184,7 +188,7 @@ class Shell:
         before, text, arguments = found
         inner = Shell([], {})
         inner.arguments = self.arguments if first == "eval" else arguments
-        inner.variables = dict(self.variables)
+        inner.variables = self.variables | dict(command.given)
         inner.folder = command.folder
         inner.changed = self.changed
         if first == "eval":
@@ -406,10 +410,24 @@ class Shell:
             self.builtins[name](words[1:])
             self._result(self._arithmetic(words[1:]) if name == "let" else None)
         else:
-            yield Command(words, command[0].line, self.folder)
+            given = self._given(for_it)
+            yield Command(words, command[0].line, self.folder, given)
             if name == "eval":
                 self._source(words)
             self._result(_truth(words))
+
+    def _given(self, assignments: Iterable[Token]) -> dict[str, Word]:
+        """Return the variables that are assigned before a command's name."""
+        given: dict[str, Word] = {}
+        for token in assignments:
+            first = token.parts[0]
+            if found := _ASSIGNMENT.match(first.text):
+                first = first._replace(text=first.text[found.end() :])
+                value = self._text((first, *token.parts[1:]))
+                unknown = found[2] or token.items is not None
+                name = found[1]
+                given[name] = hole(f"${name}", CONDITION) if unknown else value
+        return given
 
     def _call(
         self, name: str, arguments: list[Word] | str, for_it: Sequence[Token] = ()

@@ -65,6 +65,20 @@ def test_flags_of_the_run():
 
 
 @each(
+    ("before", "expected"),
+    [
+        ("export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "1"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS=1\nexport CUDA_DEVICE_MAX_CONNECTIONS\n", "1"),
+        ("set -a\nCUDA_DEVICE_MAX_CONNECTIONS=1\n", "1"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS=1\n", None),
+    ],
+)
+def test_a_variable_of_the_environment_is_exported(before, expected):
+    found = flags(f"{before}torchrun pretrain_gpt.py --bf16")
+    assert found.get("max_connections") == expected
+
+
+@each(
     ("script", "found"),
     [
         ("torchrun train.py --a 1 $MORE", {"a": 1, "unresolved": ["$MORE is not set"]}),
@@ -76,6 +90,11 @@ def test_flags_of_the_run():
         ),
         ("torchrun train.py --bf16 -5 --a -x", {"bf16": -5, "a": True}),
         ("bash -c 'python train.py --a b'", {"a": "b"}),
+        ("A=1; A=4 srun bash -c 'python train.py --a $A'", {"a": 4}),
+        (
+            "A=1; A+=4 bash -c 'python train.py --x 1 $A'",
+            {"x": 1, "unresolved": ["$A is set on a condition"]},
+        ),
         ("C='python t.py --x 1'\necho $C | tee log\neval $C --y", {"x": 1, "y": True}),
         ("eval \"python t.py --x '1 2'\"", {"x": "1 2"}),
         ("bash -c 'cd x; exec \"$@\"' bash python t.py --x '1 2'", {"x": "1 2"}),
