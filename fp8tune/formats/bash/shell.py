@@ -56,6 +56,7 @@ MAX_CALLS = 8
 MAX_COMMANDS = 1 << 14
 """The most commands of a script that are read, those of its functions at each call."""
 
+_INDEXED = re.compile(r"([A-Za-z_]\w*)\[.*\]\+?=", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
@@ -66,6 +67,7 @@ _ARGUMENT = "is an argument of a function"
 _GOES_ON = ("&&", "||", "|", "|&")
 _PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
 _PIPED = "is set in a pipeline"
+_ELEMENTS = "is set element by element"
 _GIVEN = "is set before the name of a function"
 _KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
 """Variables that no other file changes."""
@@ -397,6 +399,13 @@ class Shell:
                 self._assign(token)
             self._result(_status(command))
             return
+        elements = list(takewhile(_element, command))
+        for token in elements:
+            self._set_element(_element(token))
+        command = command[len(elements) :]
+        if not command:
+            self._result(None)
+            return
         for_it = list(takewhile(_is_assignment, command))
         command = command[len(for_it) :]
         words = [word for token in command for word in self._fields(token.parts)]
@@ -478,8 +487,8 @@ class Shell:
     def _declare(self, first: str, command: list[Token]) -> None:
         """Apply ``export`` and the like to the variables that follow."""
         local = self.calls and first in ("local", "declare", "typeset")
-        options = (token.plain for token in command if token.plain[:1] == "-")
-        local = local and not any("g" in option for option in options)
+        options = "".join(t.plain for t in command if t.plain[:1] == "-")
+        local = local and "g" not in options
         for token in command:
             plain = _is_assignment(token)
             words = [] if plain else self._fields(token.parts)
@@ -493,17 +502,19 @@ class Shell:
             if plain:
                 self._assign(token)
             for word in words:
-                found = _ASSIGNMENT.match(word.text)
-                if found and not found[2]:
-                    self._set(found[1], word._replace(text=word.text[found.end() :]))
-                elif HOLE in word.text or found:
-                    self._change_all()
-                elif (
-                    local
-                    and word.text.isidentifier()
-                    and word.text not in self.calls[-1].given
-                ):
-                    self.variables.pop(word.text, None)
+                self._declare_word(word, local=bool(local))
+        if "n" in options and first != "export":
+            self._change_all()  # a name of another variable
+
+    def _declare_word(self, word: Word, *, local: bool) -> None:
+        """Apply ``export`` and the like to a word that is no plain assignment."""
+        found = _ASSIGNMENT.match(word.text)
+        if found and not found[2]:
+            self._set(found[1], word._replace(text=word.text[found.end() :]))
+        elif HOLE in word.text or found:
+            self._change_all()
+        elif local and word.text not in self.calls[-1].given:
+            self.variables.pop(word.text, None)
 
     def _make_local(self, name: str) -> None:
         """Note the value of a variable outside a function, to which it returns."""
@@ -556,7 +567,10 @@ class Shell:
 
     def _unset(self, words: list[Word]) -> None:
         for word in words:
-            if self._change_given(word.text):
+            name, index, _ = word.text.partition("[")
+            if index:
+                self._set_element(name)
+            elif self._change_given(word.text):
                 self._set(word.text, hole(f"${word.text}", _GIVEN))
             elif self._uncertain:
                 self._set(word.text, hole(f"${word.text}", CONDITION))
@@ -580,6 +594,12 @@ class Shell:
         if more:
             value = join((*before[:1], value))
         self._set(name, [value, *old[1:]] if isinstance(old, list) else value)
+
+    def _set_element(self, name: str) -> None:
+        """Take an array as unknown, of which an element is set."""
+        unknown = hole(f"${{{name}[@]}}", _ELEMENTS)
+        is_array = isinstance(self.variables.get(name), list)
+        self._set(name, [unknown] if is_array else unknown)
 
     def _enter(self, words: list[Word]) -> None:
         to = next((word for word in words if word.text[:1] != "-"), Word("~"))
@@ -674,8 +694,15 @@ class Shell:
 
     def _alternative(
         self, part: Part, value: Value | None, *, empty: bool, depth: int
-    ) -> Word:
-        """Return the value of ``${name:+alternative}``."""
+    ) -> Value:
+        """Return the value of ``${name:+alternative}``.
+
+        Of ``"${A[@]+"${A[@]}"}"`` the words of the array, or none.
+        """
+        inner = parts_of(part.default, quoted=False)
+        if part.every == "@" and len(inner) == 1 and inner[0].every == "@":
+            array = self._value(inner[0], depth + 1)
+            return [] if value is None or empty else array
         other = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
         known = value is not None and not (isinstance(value, Word) and value.unknown)
         if known:
@@ -769,6 +796,15 @@ def _status(command: list[Token]) -> bool | None:
     """Return the result of assignments: known if no command is run for them."""
     parts = (part for token in command for part in token.parts)
     return None if any(part.reason == OUTPUT for part in parts) else True
+
+
+def _element(token: Token) -> str:
+    """Return the array of ``A[1]=8``, which sets an element, or ``""``."""
+    first = token.parts[0] if token.parts else None
+    if first is None or first.quoted or first.name or first.reason:
+        return ""
+    found = _INDEXED.match("".join(part.text for part in token.parts))
+    return found[1] if found else ""
 
 
 def _is_assignment(token: Token) -> bool:

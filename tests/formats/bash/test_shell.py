@@ -221,6 +221,11 @@ def last(script):
         ("printf -v A %d 3", "is read by the script"),
         ("if test -f x; then unset A; fi", "is set on a condition"),
         ("f() { source more.sh; }; f", "may be changed in line 2"),
+        ("A[0]=3", "is set element by element"),
+        ("A[${#A[@]}]+=3", "is set element by element"),
+        ("unset 'A[0]'", "is set element by element"),
+        ("test -f x && A[0]=3", "is set on a condition"),
+        ("declare -n C=A; C=3", "may be changed in line 2"),
     ],
 )
 def test_what_a_line_may_change_is_unknown(change, reason):
@@ -243,6 +248,18 @@ def test_what_a_line_may_change_is_unknown(change, reason):
 )
 def test_what_changes_no_variable_of_the_script(line):
     assert last(f"A=1\n{line}\nrun $A $HOME") == ["1", "/h"]
+
+
+@each(
+    ("script", "expected"),
+    [
+        ("A=(1 '2 3'); ", ["1", "2 3", "x"]),
+        ("A=(); ", ["x"]),
+        ("", ["x"]),
+    ],
+)
+def test_an_array_that_may_be_unset(script, expected):
+    assert last(script + 'run "${A[@]+"${A[@]}"}" x') == expected
 
 
 def test_a_default_may_be_set_by_another_file():
