@@ -68,7 +68,7 @@ _GOES_ON = ("&&", "||", "|", "|&")
 _PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
 _PIPED = "is set in a pipeline"
 _ELEMENTS = "is set element by element"
-_GIVEN = "is set before the name of a function"
+_GIVEN = "is set before the name of a command"
 _KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
 """Variables that no other file changes."""
 _SETUP = re.compile(
@@ -435,7 +435,7 @@ class Shell:
                 value = self._text((first, *token.parts[1:]))
                 unknown = found[2] or token.items is not None
                 name = found[1]
-                given[name] = hole(f"${name}", CONDITION) if unknown else value
+                given[name] = hole(f"${name}", _GIVEN) if unknown else value
         return given
 
     def _call(
@@ -701,8 +701,9 @@ class Shell:
         """
         inner = parts_of(part.default, quoted=False)
         if part.every == "@" and len(inner) == 1 and inner[0].every == "@":
-            array = self._value(inner[0], depth + 1)
-            return [] if value is None or empty else array
+            if value is None and self.changed:
+                return [hole(part.text, self.changed)]
+            return [] if empty else self._value(inner[0], depth + 1)
         other = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
         known = value is not None and not (isinstance(value, Word) and value.unknown)
         if known:

@@ -256,6 +256,9 @@ def test_what_changes_no_variable_of_the_script(line):
         ("A=(1 '2 3'); ", ["1", "2 3", "x"]),
         ("A=(); ", ["x"]),
         ("", ["x"]),
+        ("source more.sh; ", ["<may be changed in line 1>", "x"]),
+        ("A=(1); source more.sh; ", ["<may be changed in line 1>", "x"]),
+        ("x && A=(1); ", ["<is set on a condition>", "x"]),
     ],
 )
 def test_an_array_that_may_be_unset(script, expected):
@@ -309,7 +312,7 @@ def test_a_default_may_be_set_by_another_file():
 def test_functions_run_where_they_are_called(script, expected):
     found = [c for c in words(script) if c[0] == "run"]
     told = " ".join(word for c in found for word in c[1:])
-    told = told.replace("<is set before the name of a function>", "<G>")
+    told = told.replace("<is set before the name of a command>", "<G>")
     assert told.replace("<is set on a condition>", "<C>") == expected
 
 
