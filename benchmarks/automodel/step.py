@@ -47,6 +47,7 @@ RECIPES = "nemo_automodel.recipes.llm.train_ft"
 
 def main() -> int:
     """Measure the cases on standard input."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # forks would wait for others
     sys.modules["triton"] = None  # type: ignore[assignment]
     sys.path.insert(0, sys.argv[1])
     with contextlib.redirect_stdout(sys.stderr):

@@ -20,7 +20,7 @@ and of another."""
 _TABLES = {
     "toml": r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)",
     "yaml": r"""(?m)^["']?([A-Za-z_][\w-]*)["']?[ \t]*:""",
-    "json": r"""([A-Za-z_][\w-]*)["']?[ \t]*:""",
+    "json": r"""(?<![\w-])([A-Za-z_][\w-]*)["']?[ \t]*:""",
     "bash": r"(?<!\S)--([a-z][\w-]*)",
 }
 """What may be the name of a table or a key at the root, by the format."""

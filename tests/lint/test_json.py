@@ -14,6 +14,7 @@ def test_other_json_gets_no_word(fp8tune, tmp_path):
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {}}')
     (tmp_path / "broken.json").write_text('{"a": ')
     (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "letters.json").write_text("a" * 1_000_000)  # hours, if searched twice
     found = fp8tune("lint", str(tmp_path))
     assert found.code == 0
     assert "json" not in found.out
