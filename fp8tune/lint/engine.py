@@ -56,6 +56,7 @@ def check(
     others: Mapping[str, str] | None = None,
     overrides: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
+    loader: str = "",
 ) -> Report:
     """Check the bytes of one file.
 
@@ -65,7 +66,8 @@ def check(
     header comment does not; ``explicit`` says that the user named the file. ``others``
     are the rules on two files that another file of the run makes true, with its path
     (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config, ``beside`` the other files of its job. Raises ``Unreadable``.
+    config, ``beside`` the other files of its job, ``loader`` what reads it if not its
+    trainer's own. Raises ``Unreadable``.
     """
     form = format_of(path)
     if form != "toml" and not (explicit or only):
@@ -77,7 +79,7 @@ def check(
         document = parse(data, path)
         directive = directive_of(document)
         names = (only, directive.trainer, usual)
-        kind = chosen(document, names, explicit=explicit)
+        kind = chosen(document, names, explicit=explicit, loader=loader)
     except InvalidText as error:
         if only or usual or may_be_config(error.text, explicit=explicit, form=form):
             from fp8tune.lint import unparsed
@@ -118,7 +120,9 @@ def _with_others(
     reports, notes = [], []
     for path, title, only in apart:
         with suppress(CannotRead, Unreadable):
-            reports.append(check(path, read(path), rules, target, only=only))
+            loader = "json" if only and format_of(path) == "json" else ""
+            found = check(path, read(path), rules, target, only=only, loader=loader)
+            reports.append(found)
         if not only:
             what = f"a config of {title} and is checked as one, not together with"
             notes.append(f"{path} is {what} {report.path}")

@@ -98,6 +98,12 @@ UNIGNORABLE = frozenset(
 """Rules whose findings no comment can silence."""
 
 
+NO_COMMENTS = (
+    "no ignore comments were added to JSON that has none: Hugging Face's libraries "
+    "read a DeepSpeed file with Python's json, which takes none"
+)
+
+
 def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     """Add an ignore comment above each finding; ``words`` follow the rule's name."""
     from fp8tune.lint.ignores import with_ignores
@@ -107,6 +113,8 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     if not chosen:
         return Rewritten(data, report)
     document = parse(data, report.path)
+    if document.format == "json" and not any(document.comments()):
+        return Rewritten(data, report._replace(notes=(*report.notes, NO_COMMENTS)))
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     try:

@@ -318,15 +318,23 @@ def released(id_: str, names: Iterable[str], path: str) -> tuple[str, str]:
     return found or id_, words
 
 
-def chosen(document: ConfigDocument, names: Iterable[str], *, explicit: bool) -> Kind:
+def chosen(
+    document: ConfigDocument,
+    names: Iterable[str],
+    *,
+    explicit: bool,
+    loader: str = "",
+) -> Kind:
     """Whose config a file is: of the first of ``names`` that is given, else by keys.
 
     A file that was found is none if it describes a trainer. The document's values are
-    then those that this trainer's loader reads; raises as ``read_as``.
+    then those that this trainer's loader reads, or the ``loader``; raises as
+    ``read_as``.
     """
     kind = _chosen(document.values, document.format, names, explicit=explicit)
     if kind.trainer:
-        document.read_as(trainers()[kind.trainer.partition("==")[0]].reads)
+        reads = trainers()[kind.trainer.partition("==")[0]].reads
+        document.read_as(loader or reads)
     return kind
 
 

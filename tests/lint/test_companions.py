@@ -21,6 +21,12 @@ dataset_name: trl-lib/Capybara
 per_device_train_batch_size: 4
 bf16: true
 """
+LAUNCH_DEEPSPEED = """\
+distributed_type: DEEPSPEED
+num_processes: 8
+deepspeed_config:
+  deepspeed_config_file: {}
+"""
 OFF, UNREAD = "fp8-backend-off-by-arguments", "launch-key-unread"
 TRAINER = ("--trainer", "accelerate==1.15.0")
 
@@ -96,14 +102,10 @@ def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
 
 
 def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
-    launch = (
-        "distributed_type: DEEPSPEED\nnum_processes: 8\n"
-        "deepspeed_config:\n  deepspeed_config_file: ds/zero.json\n"
-    )
     files = {
-        "runs/a/launch.yaml": launch,
-        "ds/zero.json": "{train_batch_size: 8  # in all\n fp16: {enabled: true}, "
-        "zero_optimization: {stage: 2}}\n",
+        "runs/a/launch.yaml": LAUNCH_DEEPSPEED.format("ds/zero.json"),
+        "ds/zero.json": '{"train_batch_size": 8, "fp16": {"enabled": true}, '
+        '"zero_optimization": {"stage": 2}}\n',
     }
     root = project(files)
     assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
@@ -113,6 +115,20 @@ def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     ended = fp8tune("lint", "runs/a/launch.yaml", "--output-format", "concise")
     assert ended.code == 0
     assert ended.out.startswith("runs/a/launch.yaml:4:26: note[named-file-not-checked]")
+
+
+def test_a_deepspeed_file_that_json_refuses(project, fp8tune):
+    """HfDeepSpeedConfig of Accelerate reads it with ``json``, DeepSpeed with hjson."""
+    files = {
+        "launch.yaml": LAUNCH_DEEPSPEED.format("z.json"),
+        "z.json": '{ // ZeRO 2\n  "zero_optimization": {"stage": 2},\n}\n',
+    }
+    project(files)
+    said = fp8tune("lint", "launch.yaml", "--output-format", "concise")
+    assert said.out.startswith("z.json:1:3: error[invalid-json] not valid JSON: ")
+    assert said.code == 1
+    alone = fp8tune("lint", "z.json", "--trainer", "deepspeed")
+    assert "invalid-json" not in alone.out
 
 
 @pytest.mark.parametrize(
@@ -168,6 +184,11 @@ def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
 
 
 def test_ignore_comments_are_not_written_into_json(project, fp8tune):
+    text = '{"train_batch_size": 8, "fp8": {"enabled": true}}'
+    root = project({"ds.json": text})
+    said = fp8tune("lint", "--add-ignore", "ds.json")
+    assert "no ignore comments were added to JSON" in said.out
+    assert (root / "ds.json").read_text() == text
     launch = {"distributed_type": "NO", "num_processes": 1, "mixed_precision": "fp9"}
     root = project({"launch.json": json.dumps(launch)})
     fp8tune("lint", "--add-ignore", "launch.json")
@@ -289,12 +310,7 @@ dataset: alpaca_en_demo
 cutoff_len: 4096
 deepspeed: ds.json
 """
-DEEPSPEED = """\
-distributed_type: DEEPSPEED
-num_processes: 8
-deepspeed_config:
-  deepspeed_config_file: ds.json
-"""
+DEEPSPEED = LAUNCH_DEEPSPEED.format("ds.json")
 
 
 @pytest.mark.parametrize("config", [AXOLOTL, SUPERVISED, DEEPSPEED])

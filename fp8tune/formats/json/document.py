@@ -31,7 +31,7 @@ MAX_REPEATED = 100
 """Most keys that are reported as repeated."""
 
 _BOM = "\ufeff"
-_STRICT = "this trainer reads JSON without comments and without Hjson's other liberties"
+_STRICT = "this run reads it with Python's json: no comments, no comma at an end"
 
 
 class InvalidJson(InvalidText):

@@ -75,7 +75,7 @@ class Loader:
         keys = self.schema.top_keys
         unresolved = _unresolved(raw, keys)
         unresolved += [words for name, words in REPLACED.items() if name in raw]
-        hidden = bool(unresolved)
+        hidden, own = bool(unresolved), raw.get("program") in PROGRAMS
         maybe = dict.fromkeys(raw.get("maybe", ()))
         if YAML in raw:
             raw = {name: raw[name] for name in ABOUT_SCRIPT if name in raw}
@@ -91,7 +91,7 @@ class Loader:
                 faults += self._unknown(name, raw)
                 continue
             try:
-                taken = _taken(spec, value)
+                taken = _taken(spec, value, whole=not hidden and own)
             except Wrong as wrong:
                 if wrong.kind != "value-not-allowed" or raw.get("program") in OWN:
                     faults.append(self._fault(spec, name, value, wrong))
@@ -102,7 +102,7 @@ class Loader:
         unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
             values |= {n: d for n, d in unset.items() if not keys[n].required}
-            faults += _missing(raw) if raw.get("program") in PROGRAMS else ()
+            faults += _missing(raw) if own else ()
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
         faults += refusals(values)
@@ -148,7 +148,7 @@ def _names() -> frozenset[str]:
         return frozenset(tomllib.load(file)["names"])
 
 
-def _taken(spec: Key, value: Any) -> Any:
+def _taken(spec: Key, value: Any, *, whole: bool) -> Any:
     """Return the value of a flag, ``None`` if it is unknown; raises ``Wrong``."""
     if spec.base == "bool":
         if not isinstance(value, bool | None):
@@ -162,7 +162,7 @@ def _taken(spec: Key, value: Any) -> Any:
         words = value if isinstance(value, list) else [value]
         return None if None in words else words
     if isinstance(value, list):
-        return None  # further words may belong to what is not resolved
+        return _several(value, whole=whole)
     if spec.base == "str":
         value = str(value)
     if not of_type(spec.base, value):
@@ -170,6 +170,16 @@ def _taken(spec: Key, value: Any) -> Any:
     if spec.allowed and value not in spec.allowed:
         raise Wrong("value-not-allowed", allowed=spec.allowed)
     return value
+
+
+def _several(words: list[Any], *, whole: bool) -> None:
+    """Raise ``Wrong`` for words that no flag takes, if the ``whole`` command is known.
+
+    Else they may belong to what is not resolved.
+    """
+    if whole and None not in words:
+        more = " ".join(map(str, words[1:]))
+        raise Wrong("wrong-type", type=f"one word, without `{more[:40]}`")
 
 
 def _pad(values: dict[str, Any]) -> None:

@@ -52,6 +52,9 @@ def rules_of(text, name="run.sh"):
         ("--bf16 --fp8-recipe tensorwise", ["fp8-flags-without-format"]),
         ("--bf16 --fp8-format e5m2", ["value-not-allowed"]),
         ("--bf16 --fp8-fromat hybrid", ["unknown-key"]),
+        ("--bf16 --fp8-format hybrid # FP8", []),
+        ("--bf16 --fp8-format hybrid more", ["wrong-type"]),
+        ("--bf16 --fp8-format hybrid more $MORE", ["unresolved-flags"]),
         ("--bf16 --hidden-size 4096.0", ["duplicate-key", "wrong-type"]),
     ],
 )
