@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -56,7 +57,8 @@ class Directive(NamedTuple):
         The command line wins over the comment, the comment over pyproject.toml.
         """
         if self.gpu and not target.gpu_origin.startswith("--"):
-            origin = f"the comment on line {self.gpu_line}"
+            line = self.gpu_line
+            origin = f"the comment on line {line}" if line else "the #SBATCH lines"
             target = target._replace(gpu=self.gpu, gpu_origin=origin)
         if self.world_size and not target.world_size_origin.startswith("--"):
             size, line = self.world_size, self.world_size_line
@@ -68,11 +70,18 @@ class Directive(NamedTuple):
 
 
 def directive_of(document: ConfigDocument) -> Directive:
-    """Read the header comments of a config in any format."""
+    """Read the header comments of a config in any format.
+
+    The GPU of a script is that of its ``#SBATCH`` lines, if no comment names one.
+    """
     text = document.text
-    if document.format == "toml" or not speaks(text):
-        return read_directive(text)
-    return read_directive(_alone(document))
+    alone = document.format == "toml" or not speaks(text)
+    found = read_directive(text if alone else _alone(document))
+    if found.gpu or document.format != "bash":
+        return found
+    from fp8tune.formats.bash.slurm import sbatch
+
+    return found._replace(gpu=gpu_of(sbatch(text)))
 
 
 def _alone(document: ConfigDocument) -> str:
@@ -189,6 +198,24 @@ def parse_gpu(value: str) -> str:
         known = ", ".join(gpu.name for gpu in members())
         hint = f"; did you mean {near}?" if near else f"; known: {known}"
         raise BadTarget(f"no GPU named {value!r}{hint}") from None
+
+
+def gpu_of(options: Mapping[str, str]) -> str:
+    """Return the GPU that Slurm's options name, ``""`` if none or several are named."""
+    found = set()
+    typed = (
+        options.get(name, "") for name in ("gpus-per-node", "gpus", "gpus-per-task")
+    )
+    gres = (e.partition(":")[2] for e in options.get("gres", "").split(","))
+    names = [value.rpartition(":")[0] or value for value in (*typed, *gres)]
+    names += re.split(r"[&|,*\[\]()]", options.get("constraint", ""))
+    for name in names:
+        try:
+            found.add(parse_gpu(name) if re.search("[A-Za-z]", name) else "")
+        except BadTarget:
+            continue
+    found.discard("")
+    return found.pop() if len(found) == 1 else ""
 
 
 def parse_world_size(value: str, name: str = "world-size") -> int:

@@ -28,7 +28,7 @@ from fp8tune.formats.bash.values import Word
 from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.directive import BadTarget, parse_gpu
+from fp8tune.lint.directive import gpu_of
 from fp8tune.lint.discover import read
 from fp8tune.trainers.about import CallAbout, trainers
 from fp8tune.trainers.call import Call, calls
@@ -315,24 +315,6 @@ class _Script:
         return CannotLaunch(f"{self.path}:{line}: {reason}{end}")
 
 
-def _gpu(options: Mapping[str, str]) -> str:
-    """Return the GPU that the options name, ``""`` if none or several are named."""
-    found = set()
-    typed = (
-        options.get(name, "") for name in ("gpus-per-node", "gpus", "gpus-per-task")
-    )
-    gres = (e.partition(":")[2] for e in options.get("gres", "").split(","))
-    names = [value.rpartition(":")[0] or value for value in (*typed, *gres)]
-    names += re.split(r"[&|,*\[\]()]", options.get("constraint", ""))
-    for name in names:
-        try:
-            found.add(parse_gpu(name) if re.search("[A-Za-z]", name) else "")
-        except BadTarget:
-            continue
-    found.discard("")
-    return found.pop() if len(found) == 1 else ""
-
-
 def _target(
     options: Mapping[str, str], one: _Start, files: list[str], place: str
 ) -> tuple[Target, list[str]]:
@@ -362,7 +344,7 @@ def _target(
         size = nodes * (number_of(call.processes) if call.processes else per_node)
     else:
         size = 0
-    gpu = _gpu(options)
+    gpu = gpu_of(options)
     origins = ORIGIN * bool(gpu), ORIGIN * bool(size)
     return Target(gpu, size, *origins, per_node), notes
 

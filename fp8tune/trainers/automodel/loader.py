@@ -181,6 +181,7 @@ class _Run:
         if isinstance(filters, str) and filters:
             facts = {"key": "fp8.filter_fqns", "value": filters}
             self.faults.append(Fault("filter-is-text", ("fp8", "filter_fqns"), facts))
+            v["fp8.filter_fqns"] = [*filters]  # each letter is a filter
 
     def te(self, raw: dict[str, Any]) -> None:
         """Transformer Engine's FP8 needs its linears, or its GEMMs of experts."""

@@ -191,15 +191,6 @@ def ddp_setting(job: Job) -> str:
     return Words(next(other, ""))
 
 
-def grad_accum(
-    gradient_accumulation_steps: Any, batch_size: Any, micro_batch_size: Any
-) -> int:
-    """Micro-batches per optimizer step; from ``batch_size`` if that is given."""
-    if gradient_accumulation_steps or not batch_size:
-        return int(gradient_accumulation_steps or 1)
-    return max(1, int(batch_size) // int(micro_batch_size))
-
-
 def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:
     """Whether FSDP shards the model."""
     return bool(fsdp or fsdp_config)

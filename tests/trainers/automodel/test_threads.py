@@ -70,7 +70,10 @@ def test_a_section_that_is_no_table():
             "emulate: true\n  recipe_name: rowwise",
             ["gpu-without-fp8", "tensorwise-settings-with-recipe"],
         ),
-        ("filter_fqns: lm_head", ["filter-is-text"]),
+        (
+            "filter_fqns: lm_head",
+            ["filter-is-text", "fp8-filters-skip-every-linear"],
+        ),
         ("filter_fqns: [layers, lm_head]", ["fp8-filters-skip-every-linear"]),
         ("filter_fqns: [lm_head]", ["gpu-without-fp8"]),
     ],

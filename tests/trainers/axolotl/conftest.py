@@ -14,12 +14,12 @@ from fp8tune.trainers.trainer import trainer
 def job():
     """The job of a text."""
 
-    def build(text, version="0.19.0"):
+    def build(text, version="0.19.0", target=Target()):  # noqa: B008
         known = trainer(f"axolotl=={version}")
         document = parse(text.encode(), "x.yaml")
         document.read_as(known.about.reads)
         loaded = known.load(document.values)
-        return known.job(loaded, Target())
+        return known.job(loaded, target)
 
     return build
 

@@ -1,5 +1,6 @@
 """An Axolotl config as a job."""
 
+from fp8tune.job import Target
 from tests.each import each
 
 START = """
@@ -70,3 +71,19 @@ def test_kernels_of_lora_leave_the_precision_of_experts_open(job):
 def test_kernels_of_lora_take_the_linears_out_of_fp8(job, text, expected):
     mine = job(text)
     assert (mine["precision"], mine["fp8_bypassed"]) == expected
+
+
+def test_less_accumulation_is_advised_where_its_gradients_take_the_memory(job):
+    """FSDP2 sums whole gradients in fp32: of 30 B parameters 57 GiB on each GPU."""
+    mine = job(
+        "base_model: Qwen/Qwen3-30B-A3B\ndatasets: [{path: x, type: alpaca}]\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 4\nsequence_len: 4096\n"
+        "sample_packing: true\nflash_attention: true\nlearning_rate: 1e-5\n"
+        "bf16: true\noptimizer: adamw_torch\nfsdp_version: 2\nfsdp_config:\n"
+        "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+        "  transformer_layer_cls_to_wrap: Qwen3MoeDecoderLayer\n"
+        "  activation_checkpointing: true\n",
+        target=Target("h100", 8),
+    )
+    assert mine["memory.fit"] == "probably-out-of-memory"
+    assert "`gradient_accumulation_steps = 1`" in mine["memory.advice"]

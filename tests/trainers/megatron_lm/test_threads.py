@@ -63,6 +63,19 @@ def test_flags(flags, rules):
     assert [name[: len(rule)] for name, rule in zip(found, rules, strict=True)] == rules
 
 
+def test_the_gpu_is_that_of_the_sbatch_lines():
+    """The recipe mxfp8 needs Blackwell; a comment wins over the script."""
+    flags = "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8\n"
+    head, body = "#!/bin/bash\n", MODEL.removeprefix("#!/bin/bash\n") + flags
+    wrong = ["te-recipe-on-this-gpu"]
+    for line in ("--gpus-per-node=h100:8", "--gres=gpu:h200:8", "--constraint=h100"):
+        assert rules_of(f"{head}#SBATCH {line}\n{body}") == wrong
+    assert rules_of(f"{head}#SBATCH --gres=gpu:8\n{body}") == []
+    assert rules_of(f"{head}#SBATCH --gres=gpu:b200:8\n{body}") == []
+    other = "#SBATCH --gres=gpu:h100:8\n# fp8tune: gpu=b200\n"
+    assert rules_of(head + other + body) == []
+
+
 def test_what_may_be_among_unknown_words_is_open():
     assert rules_of(MODEL + "--fp8-format hybrid $MORE\n") == ["unresolved-flags"]
     assert rules_of(MODEL.replace("32\n", "32 $MORE\n", 1) + "--bf16\n") == [
