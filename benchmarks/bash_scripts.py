@@ -95,6 +95,9 @@ class Script:
             9: self.random.choice((
                 f"for A in 1 2; do {one}; done", f"( {one} )",
                 f"case $A in 1) {one};; *) {two};; esac",
+                f'case "$A" in 0|2) {one};; "1") {two};; esac',
+                f"case $B in (1) {one};& 2) {two};; *) {one}; esac",
+                f"case $C in $A) {one};;& [12]) {two};; esac",
                 f"while {test}; do {one}; break; done",
             )),
         }[kind]  # fmt: skip

@@ -281,6 +281,8 @@ class Shell:
             self._close()
         elif sign.startswith(";;") or sign == ";&":
             self._forget()
+            if sign != ";;" and self.blocks:
+                self.blocks[-1].fall(self.variables)
             return ")"
         return ""
 
@@ -294,15 +296,29 @@ class Shell:
         if until == "name":
             self._set(token.plain, hole(f"${token.plain}", _LOOP))
             return "\n"
-        if until == "in":
-            return ")" if token.plain == "in" else until
-        if until == ")" and token.plain == "esac":
-            self._close(begun=False)
-            return ""
-        if until == ")" and token.plain == "*" and self.blocks:
-            self.blocks[-1].whole = True
+        if until == "in" or (until == ")" and self.blocks):
+            return self._case(self.blocks[-1], until, token)
         ends = (";", "\n") if until == "\n" else (until,)
         return "" if token.operator in ends else until
+
+    def _case(self, block: Block, until: str, token: Token) -> str:
+        """Read the word or a pattern of a ``case``; return what ends its head."""
+        if until == "in":
+            if token.plain == "in":
+                return ")"
+            word = self._text(token.parts)
+            block.word = "" if word.unknown else word.text
+        elif token.plain == "esac":
+            self._close(begun=False)
+            return ""
+        elif token.operator == ")":
+            block.match(again=self._inside(*_LOOPS))
+            return ""
+        elif not token.operator:
+            block.whole = block.whole or token.plain == "*"
+            quoted = any(part.quoted for part in token.parts)
+            block.compare(self._text(token.parts), quoted=quoted)
+        return until
 
     def _leaves(self, command: list[Token]) -> bool:
         """Return whether the script ends here."""

@@ -54,7 +54,20 @@ def words(script, *arguments, **variables):
             [["x"], ["run", "1"], ["run", "<is set on a condition>"]],
         ),
         (
-            "case $1 in a|b) A=1;; *) A=2;; esac; run $A",
+            "case $NONE in a|b) A=1;; *) A=2;; esac; run $A",
+            [["run", "<is set on a condition>"]],
+        ),
+        (
+            "R=mxfp8; case \"$R\" in fp8|mxfp8) A=1;; *) A=2;; esac; run $A",
+            [["run", "1"]],
+        ),
+        ("case a in b) run b;; (a) run a;; *) run c; esac", [["run", "a"]]),
+        (
+            "case a in a*) A=1;; *) A=2;; esac; run $A",
+            [["run", "<is set on a condition>"]],
+        ),
+        (
+            "A=0; case a in a) A=1;& b) A=2;; esac; run $A",
             [["run", "<is set on a condition>"]],
         ),
         (
