@@ -7,7 +7,8 @@ losses, tied embeddings and experts seem to need more.
 The workspace of a kernel is not counted: it depends on the CPU. oneDNN's bf16 matmul
 takes a float32 copy of its output where the CPU has AVX-512 without bf16 instructions,
 and nothing on others. Nor are gloo's copies, which NCCL does not take and which another
-thread may free, unseen.
+thread may free, unseen. What else a thread frees unseen counts until its address is
+given out again.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class LiveBytes:
     def __exit__(self, *error: Any) -> None:
         self._profile.__exit__(*error)
         phase, alive, copies = self._first, 0, set()
+        sizes: dict[int, int] = {}
         roots = self._profile.profiler.kineto_results.experimental_event_tree()
         for event in sorted(_events(roots), key=lambda event: event.start_time_ns):
             if _is_memory(event):
@@ -54,6 +56,11 @@ class LiveBytes:
                     copies.remove(memory.ptr)
                     if memory.alloc_size < 0:
                         continue
+                if memory.alloc_size > 0:  # an address given out again was freed unseen
+                    alive -= sizes.pop(memory.ptr, 0)
+                    sizes[memory.ptr] = memory.alloc_size
+                else:
+                    sizes.pop(memory.ptr, None)
                 alive += memory.alloc_size
                 self.peaks[phase] = max(self.peaks.get(phase, 0), alive)
             elif event.name.startswith(MARK):

@@ -67,6 +67,7 @@ def printed(case: Case, estimated: Estimated) -> str:
 
 def keep(folder: Path, name: str, found: list[Case], page: str) -> None:
     """Write the cases as ``NAME.json``, and the page as ``NAME.md``."""
+    folder.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(case) for case in found)
     (folder / f"{name}.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(page, encoding="utf-8")

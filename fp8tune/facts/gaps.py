@@ -107,6 +107,10 @@ GAPS = {
     "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
+    "memory.dispatcher": "mixtures of experts other than Qwen3's with `dispatcher: "
+    "torch`, `attn: sdpa` and `linear: torch` in `model.backend`",
+    "memory.expert_setting": "mixtures of experts in FP8, compiled, with EP and fp32 "
+    "weights, or with experts that the number of shards does not divide",
     "experts_grouped": "experts that no grouped product computes: before transformers "
     "5, or with another `experts_implementation` than grouped_mm",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "

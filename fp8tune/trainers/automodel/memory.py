@@ -65,14 +65,15 @@ BEFORE_STEP = (
 )
 """Instants before the optimizer's step."""
 
-BAND, COMPILED_BAND = (0.05, 0.08), (0.15, 0.10)
+BAND, COMPILED_BAND, EXPERT_BAND = (0.05, 0.08), (0.15, 0.10), (0.10, 0.15)
 """How far below and above the estimate a peak may lie, as shares of it.
 
 More than the worst errors of the real recipe on the CPU
 (``results/automodel_memory.md``), because a CPU does not show the workspaces of
 kernels. Without AC the compiler decides what blocks keep: in FP8 the peak was 12 %
 lower than estimated, as the compiler kept 7 bytes per value of the residual stream
-less, and it is not known which tensors these are.
+less, and it is not known which tensors these are. Routing that is less even than at
+the start of a run adds to what a mixture of experts needs.
 """
 
 
@@ -83,7 +84,7 @@ def covered(
     strategy: str,
     emulates: bool,
     whole_model: bool,
-    ep: int,
+    expert_ranks: int,
     experts: int,
 ) -> bool:
     """True unless something is on that no estimate covers."""
@@ -101,21 +102,21 @@ def covered(
             raise Unknown(gap)
     if emulates:
         raise Unknown("memory.switch")
-    if ep > 1 and not experts:
+    if expert_ranks > 1 and not experts:
         raise Unknown("memory.degrees")
     return whole_model
 
 
-def lower_bounds(moe_layers: int) -> dict[str, Any]:
-    """What is known of mixtures of experts: weights, moments and gradients in the step.
+def lower_bounds(job: Job) -> dict[str, Any]:
+    """What is known of other mixtures of experts: weights, moments and gradients.
 
-    With EP or without it, all shards share them. What blocks with experts hold before
-    is not known: most recipes dispatch tokens by libraries that need GPUs.
+    What their blocks hold before the step is not known: most recipes dispatch tokens by
+    libraries that need GPUs.
     """
-    if not moe_layers:
+    if job["experts_modelled"]:
         return {}
     unknown = dict.fromkeys((*BEFORE_STEP, "optimizer_temporary_bytes"), 0.0)
-    return {**unknown, "ep": 1, "memory.expert_instants": {}}
+    return {**unknown, "memory.expert_instants": {}}
 
 
 def sharded(shards: int) -> bool:
@@ -161,12 +162,23 @@ def optimizer(job: Job) -> str:
     return Words(known("optimizer_bytes", kinds.get(name)))
 
 
-def largest_parameter(params_embedding: int, params_ffn: int, ffn_matrices: int) -> int:
-    """Values of the largest parameter: the embedding, or a matrix of the FFN."""
+def largest_parameter(
+    params_embedding: int,
+    params_ffn: int,
+    ffn_matrices: int,
+    moe_layers: int,
+    params_routed_experts: float,
+) -> float:
+    """Values of the largest parameter: the embedding, or the largest of an FFN.
+
+    Gate and up of all experts are one.
+    """
+    if moe_layers:
+        return max(params_embedding, 2 / 3 * params_routed_experts)
     return max(params_embedding, params_ffn // ffn_matrices)
 
 
-def clip_bytes(largest_parameter: int, weight_bytes: int, shards: int) -> float:
+def clip_bytes(largest_parameter: float, weight_bytes: int, shards: int) -> float:
     """Bytes that clipping allocates for the norm of the largest gradient.
 
     Its quotient by the maximum, the square of that, and this in fp64. It clips at 1
@@ -181,7 +193,7 @@ def optimizer_temporary_bytes(
     sharded: bool,
     shards: int,
     params_rank: float,
-    largest_parameter: int,
+    largest_parameter: float,
     clip_bytes: float,
     optimizer_fused: Any = None,
     optimizer_foreach: Any = None,
@@ -276,9 +288,9 @@ def own_model(sizes: dict[str, Any], model_force_hf: Any = False) -> bool:
     return sizes.get("family") in OWN and not model_force_hf
 
 
-def fused_norms(sizes: dict[str, Any], own_model: bool) -> bool:
-    """Whether norms are one kernel, which keeps its input."""
-    return own_model and sizes.get("family") in FUSED_NORMS
+def fused_norms(sizes: dict[str, Any], own_model: bool, moe_layers: int) -> bool:
+    """Whether norms are one kernel, which keeps its input; so with experts."""
+    return bool(moe_layers) or (own_model and sizes.get("family") in FUSED_NORMS)
 
 
 def liger(own_model: bool, model_use_liger_kernel: Any = True) -> bool:
@@ -295,6 +307,7 @@ def block_bytes(
     qk_norm: bool,
     compute_bytes: int,
     moe_layers: int,
+    expert_block_bytes: float,
     fused_norms: bool,
     liger: bool,
     compile: bool,  # noqa: A002
@@ -307,7 +320,7 @@ def block_bytes(
     up and their product, which a compiled block and Liger compute again.
     """
     if moe_layers:
-        raise Unknown("memory.experts", 0)
+        return expert_block_bytes
     queries, pairs = heads * head_dim, kv_heads * head_dim
     attention = 2 * compute_bytes * (queries + pairs) + FP32 * heads
     least = (4 * hidden_size + 3 * ffn_size) * compute_bytes + attention
@@ -356,8 +369,12 @@ def activation_bytes(
     hidden_size: int,
     block_bytes: float,
     rotary_bytes: int,
+    moe_layers: int,
+    expert_saved_bytes: float,
 ) -> float:
     """Bytes per token that one block keeps: with full AC what its parts read."""
+    if moe_layers:
+        return expert_saved_bytes
     one = compute_bytes * hidden_size
     if ac_applied == "full":
         return rotary_bytes + (4 * one if checkpoints_parts else one)
@@ -473,10 +490,18 @@ def memory_tables_bytes(
     params_root: float,
     params_last_group: float,
     gathered_weight_bytes: int,
+    layers: int,
+    expert_ranks: int,
+    params_fsdp_block: float,
 ) -> float:
-    """Bytes that FSDP has gathered in the loss: embedding, head and the last block."""
+    """Bytes that FSDP has gathered in the loss: embedding, head and the last block.
+
+    With EP it keeps all blocks.
+    """
     if not sharded:
         return 0
+    if expert_ranks > 1:
+        return BF16 * (params_root + layers * params_fsdp_block)
     return BF16 * params_root + gathered_weight_bytes * params_last_group
 
 
@@ -602,8 +627,10 @@ def memory_optimizer_gib(
     return memory_state_gib + memory_reduced_gradients_gib + temporary
 
 
-def estimate_family(sharded: bool, compile: bool) -> str:  # noqa: A002
+def estimate_family(sharded: bool, compile: bool, moe_layers: int) -> str:  # noqa: A002
     """The group of measured runs from which the estimate's error is taken."""
+    if moe_layers:
+        return Words("mixture of experts")
     if compile:
         return Words("compiled")
     return Words("FSDP" if sharded else "one GPU")
@@ -616,6 +643,8 @@ def samples_may_be_shorter(
     return not (packed_sequence_packed_sequence_size or dataset_seq_len)
 
 
-def memory_band(compile: bool) -> tuple[float, float]:  # noqa: A002
+def memory_band(compile: bool, moe_layers: int) -> tuple[float, float]:  # noqa: A002
     """How far below and above the estimate the peak may lie, as shares of it."""
+    if moe_layers:
+        return EXPERT_BAND
     return COMPILED_BAND if compile else BAND

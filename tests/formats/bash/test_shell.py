@@ -58,7 +58,7 @@ def words(script, *arguments, **variables):
             [["run", "<is set on a condition>"]],
         ),
         (
-            "R=mxfp8; case \"$R\" in fp8|mxfp8) A=1;; *) A=2;; esac; run $A",
+            'R=mxfp8; case "$R" in fp8|mxfp8) A=1;; *) A=2;; esac; run $A',
             [["run", "1"]],
         ),
         ("case a in b) run b;; (a) run a;; *) run c; esac", [["run", "a"]]),
