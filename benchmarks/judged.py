@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import RESULTS, ROOT
 from benchmarks.verdicts import refusals
-from fp8tune.job import Target
+from fp8tune.job import Job, Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
@@ -27,9 +27,15 @@ from fp8tune.lint.ruleset import Rules
 Case = dict[str, Any]
 Difference = Callable[[Rules, Case], str | None]
 Draw = Callable[[int, int], Iterable[Case]]
+Fp8 = Callable[[Case], tuple[bool | None, set[bool]]]
+"""Whether lint says that FP8 is on (``None``: it leaves that open), and whether it is
+in each model that the trainer builds.
+"""
 
 
-def main(name: str, checkouts: int, draw: Draw, difference: Difference) -> int:
+def main(
+    name: str, checkouts: int, draw: Draw, difference: Difference, fp8: Fp8 | None
+) -> int:
     """Compare new cases, or those of ``--verdicts``; print what differs, and how much.
 
     ``name`` is the trainer's folder of this package, ``checkouts`` how many its judge
@@ -41,6 +47,7 @@ def main(name: str, checkouts: int, draw: Draw, difference: Difference) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verdicts", type=Path, help="cases that were kept")
     parser.add_argument("--output", type=Path, help="where to keep the cases")
+    parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args()
     if options.verdicts:
         cases = kept(options.verdicts)
@@ -56,10 +63,61 @@ def main(name: str, checkouts: int, draw: Draw, difference: Difference) -> int:
     told = [difference(rules, case) for case in cases]
     known = [each for each in told if each is not None]
     different = list(filter(None, known))
-    print("\n".join(different), end="\n" if different else "")
     same, open_ = len(known) - len(different), len(told) - len(known)
-    print(f"{same} of {len(known)} agree, {open_} are not comparable")
+    figures = f"{same} of {len(known)} agree, {open_} are not comparable"
+    if fp8:
+        claims = fp8_claims(cases, fp8)
+        wrong = wrong_claims(claims)
+        different += wrong
+        on = sum(ours for _, ours, _ in claims)
+        true = len(claims) - len(wrong)
+        figures += f"; FP8 on or off: {true} of {len(claims)} agree ({on} on)"
+    print("\n".join((*different, figures)))
+    if options.record:
+        record(name, options.seed, figures)
     return int(bool(different))
+
+
+def fp8_on(job: Job) -> bool | None:
+    """Return whether a job says that FP8 is on; ``None`` if it leaves that open."""
+    precision = job.find("precision")
+    return None if precision is None else bool(precision == "fp8")
+
+
+def fp8_claims(cases: Iterable[Case], fp8: Fp8) -> list[tuple[str, bool, set[bool]]]:
+    """Return the cases in which lint says whether FP8 is on and a model is built."""
+    both = ((case["id"], *fp8(case)) for case in cases)
+    return [
+        (name, ours, theirs)
+        for name, ours, theirs in both
+        if ours is not None and theirs
+    ]
+
+
+def wrong_claims(claims: Iterable[tuple[str, bool, set[bool]]]) -> list[str]:
+    """Return what lint says wrongly of FP8."""
+    return [
+        f"{name}: FP8 in any layer: {theirs}; fp8tune: {ours}"
+        for name, ours, theirs in claims
+        if theirs != {ours}
+    ]
+
+
+def record(name: str, seed: int, figures: str) -> None:
+    """Write a seed's figures below the command that printed them."""
+    page = RESULTS / "nvidia_verdicts.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    command = f"$ python -m benchmarks.{name}.verdicts "
+    start = [line.startswith(command) for line in lines].index(True) + 1
+    end = start
+    while lines[end].startswith("seed "):
+        end += 1
+    new = f"seed {seed}: {figures}"
+    block = [
+        new if line.startswith(f"seed {seed}:") else line for line in lines[start:end]
+    ]
+    lines[start:end] = block if new in block else [*block, new]
+    page.write_text("\n".join((*lines, "")), encoding="utf-8")
 
 
 def kept(path: Path) -> list[Case]:

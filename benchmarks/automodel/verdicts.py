@@ -35,4 +35,4 @@ def difference(rules: Rules, case: Case) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main("automodel", 1, configs, difference))
+    sys.exit(main("automodel", 1, configs, difference, None))

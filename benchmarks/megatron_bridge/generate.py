@@ -10,7 +10,9 @@ NAMES = (
     *("bf16_mixed", "fp16_mixed", "bf16-mixed", "bf16_with_fp8_current_scaling_mixed"),
     *("bf16_with_fp8_delayed_scaling_mixed", "bf16-with-fp8-subchannel-scaling-mixed"),
     *("bf16_with_mxfp8_mixed", "nanov2_bf16_with_fp8_current_scaling_mixed"),
+    *("nemotron_h_bf16_with_fp8_current_scaling_mixed", "bf16_with_nvfp4_mixed"),
     *("bf16_with_fp8_mixed", "bf16_with_fp8_curent_scaling_mixed", "fp8", "BF16_mixed"),
+    "null",
 )
 TARGET = "megatron.bridge.training.mixed_precision.MixedPrecisionConfig"
 PRECISION: dict[str, tuple[str, ...]] = {
@@ -21,6 +23,7 @@ PRECISION: dict[str, tuple[str, ...]] = {
     "fp8_param_gather": ("true", "false"),
     "first_last_layers_bf16": ("true", "false"),
     "num_layers_at_start_in_bf16": ("0", "1"),
+    "num_layers_at_end_in_bf16": ("0", "1", "2"),
     "fp8_format": ("hybrid",),
     "fp8_reciepe": ("mxfp8",),
 }
@@ -29,7 +32,8 @@ PRECISION: dict[str, tuple[str, ...]] = {
 MODEL: dict[str, tuple[str, ...]] = {
     "fp8": ("hybrid",),
     "fp8_recipe": ("tensorwise", "delayed"),
-    "num_layers": ("4", "8"),
+    "num_layers": ("2", "4", "8"),
+    "transformer_impl": ("local", "transformer_engine"),
     "tensor_model_parallel_sise": ("2",),
 }
 

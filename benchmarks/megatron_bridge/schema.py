@@ -49,7 +49,7 @@ DOCS = {
     "mixed_precision.first_last_layers_bf16": "Keep the first and last layers in bf16.",
     "model.fp8": "Set at start from `mixed_precision`.",
     "model.fp8_recipe": "Set at start from `mixed_precision`.",
-    "model.transformer_impl": "Layers of Transformer Engine, or Megatron's own.",
+    "model.transformer_impl": "Kind of layers, which GPTModelProvider ignores.",
 }
 JOB = {
     "micro_batch": "train.micro_batch_size",

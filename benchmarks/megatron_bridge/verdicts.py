@@ -4,8 +4,9 @@
 (``generate.py``), lets Bridge merge each into recipes of several mixed precisions
 (``judge.py``) and compares what is refused, which keys are skipped, the FP8 format of
 the model where the file says it, and mappings that only some recipes can take. What
-these recipes decide differently is not comparable. ``--output FILE`` keeps the cases,
-``--verdicts FILE`` compares kept ones.
+these recipes decide differently is not comparable. Where lint says whether FP8 is on,
+some layer of each recipe's model must compute in it, or none. ``--output FILE`` keeps
+the cases, ``--verdicts FILE`` compares kept ones, ``--record`` writes the figures.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 
 import yaml
 
-from benchmarks.judged import Case, main, refused, report_of
+from benchmarks.judged import Case, fp8_on, main, refused, report_of
 from benchmarks.megatron_bridge.generate import configs
 from fp8tune.job import Target
 from fp8tune.lint.ruleset import Rules
@@ -46,5 +47,13 @@ def difference(rules: Rules, case: Case) -> str | None:
     return None if len(errors) > 1 else refused(case, report, errors.pop())
 
 
+def fp8(case: Case) -> tuple[bool | None, set[bool]]:
+    """Return whether FP8 is on by lint, and in the model of each recipe."""
+    known = trainer("megatron_bridge")
+    job = known.job(known.load(yaml.safe_load(case["yaml"])), Target())
+    built = (verdict for verdict in case["verdicts"] if not verdict["error"])
+    return fp8_on(job), {verdict["layers"] > 0 for verdict in built}
+
+
 if __name__ == "__main__":
-    sys.exit(main("megatron_bridge", 2, configs, difference))
+    sys.exit(main("megatron_bridge", 2, configs, difference, fp8))

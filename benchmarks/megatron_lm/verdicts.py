@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.judged import Case, main, refused, report_of
+from benchmarks.judged import Case, fp8_on, main, refused, report_of
 from benchmarks.megatron_lm.generate import configs, script
 from benchmarks.verdicts import refusals
 from fp8tune.formats import parse
@@ -36,23 +36,19 @@ def difference(rules: Rules, case: Case) -> str:
         if (each.category, each.severity) == ("crash", "error")
         and each.rule not in LATER
     ]
-    if not (ends or failure):
-        return _of_fp8(case, text)
-    if ends and failure:
+    if bool(ends) == bool(failure):
         return ""
     return f"{case['id']}: trainer: {failure or 'builds'}; fp8tune: {ends or 'builds'}"
 
 
-def _of_fp8(case: Case, text: str) -> str:
-    """Return how the job of a script differs in whether FP8 is on."""
+def fp8(case: Case) -> tuple[bool | None, set[bool]]:
+    """Return whether FP8 is on by lint, and in the model if that was built."""
     known = trainer("megatron_lm")
+    text = script(case["flags"], case["world_size"])
     values = parse(text.encode(), "x.sh").values
-    target = Target(world_size=case["world_size"])
-    ours = known.job(known.load(values), target)["precision"] == "fp8"
-    if ours == (case["fp8"] > 0):
-        return ""
-    return f"{case['id']}: trainer: {case['fp8']} layers in FP8; fp8tune: FP8 {ours}"
+    job = known.job(known.load(values), Target(world_size=case["world_size"]))
+    return fp8_on(job), {case["fp8"] > 0} if "fp8" in case else set()
 
 
 if __name__ == "__main__":
-    sys.exit(main("megatron_lm", 1, configs, difference))
+    sys.exit(main("megatron_lm", 1, configs, difference, fp8))

@@ -15,6 +15,9 @@ from typing import Any
 from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.megatron_lm.job import RECIPES
 
+MOST_IN_BF16 = 4
+"""Layers that Bridge's FP8 recipes keep in bf16 at both ends, at most."""
+
 
 def precision(
     mixed_precision_fp8: Any,
@@ -22,10 +25,13 @@ def precision(
     mixed_precision_fp16: Any = None,
     model_transformer_impl: Any = None,
     all_layers_in_bf16: bool | None = None,
+    layers: int = 0,
 ) -> str:
-    """Precision of the linears: FP8 only with layers of Transformer Engine."""
-    own = model_transformer_impl not in (None, "transformer_engine")
-    if mixed_precision_fp8 and not own and not all_layers_in_bf16:
+    """Precision of the linears; unknown where the recipe decides whether FP8 is on."""
+    if mixed_precision_fp8 and not all_layers_in_bf16:
+        few = all_layers_in_bf16 is None and 0 < layers <= MOST_IN_BF16
+        if few or model_transformer_impl not in (None, "transformer_engine"):
+            raise Unknown("precision")
         return Words("fp8")
     names = (("bf16", mixed_precision_bf16), ("fp16", mixed_precision_fp16))
     known("precision", mixed_precision_bf16)
@@ -44,8 +50,10 @@ def te_recipe(mixed_precision_fp8_recipe: Any, te_format: str) -> str:
 
 
 def local_layers(model_transformer_impl: Any) -> bool:
-    """Whether layers are Megatron's own, which have no FP8."""
-    return bool(model_transformer_impl == "local")
+    """Whether layers are Megatron's own: GPTModelConfig asks, GPTModelProvider not."""
+    if model_transformer_impl == "local":
+        raise Unknown("model.elsewhere")
+    return False
 
 
 def adapters(job: Job) -> bool:

@@ -49,6 +49,8 @@ def rules_of(text):
             "  reuse_grad_buf_for_mxfp8_param_ag: false\n",
             ["refused-settings"],
         ),
+        # whether layers are Megatron's own then depends on the recipe
+        ("  transformer_impl: local\nmixed_precision: bf16_with_mxfp8_mixed\n", []),
         ("mixed_precision: bf16_with_fp8_mixed\n", ["value-not-allowed"]),
         ("mixed_precision:\n  fp8: hybrid\n", ["precision-without-target"]),
         ("optimiser:\n  lr: 0.0003\n", ["unknown-key-ignored"]),

@@ -1,13 +1,13 @@
 """Megatron-Bridge's own verdicts: what is refused, skipped, lost, and in FP8.
 
 ``tests/data/megatron_bridge_verdicts.jsonl.gz`` holds generated overrides with what
-Bridge made of them in three recipes (``benchmarks.megatron_bridge.verdicts``).
+Bridge made of them in four recipes (``benchmarks.megatron_bridge.verdicts``).
 """
 
 from pathlib import Path
 
-from benchmarks.judged import kept
-from benchmarks.megatron_bridge.verdicts import difference
+from benchmarks.judged import fp8_claims, kept, wrong_claims
+from benchmarks.megatron_bridge.verdicts import difference, fp8
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 
@@ -19,3 +19,10 @@ def test_lint_says_what_the_merge_makes():
     told = [difference(rules, case) for case in cases]
     assert sum(each is not None for each in told) > 300
     assert list(filter(None, told)) == []
+
+
+def test_fp8_is_on_where_lint_says_so():
+    claims = fp8_claims(kept(DATA), fp8)
+    on = sum(ours for _, ours, _ in claims)
+    assert min(on, len(claims) - on) > 50
+    assert wrong_claims(claims) == []
