@@ -69,11 +69,6 @@ def _moe(job: Job) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def experts_per_token(sizes: dict[str, Any]) -> int:
-    """Experts that process a token."""
-    return int(sizes.get("top_k", 0))
-
-
 def expert_attention_bytes(
     hidden_size: int,
     heads: int,
@@ -97,7 +92,7 @@ def expert_bytes(
     hidden_size: int,
     experts: int,
     expert_size: int,
-    experts_per_token: int,
+    top_k: int,
     compute_bytes: int,
 ) -> float:
     """Bytes per token that router and experts save.
@@ -106,7 +101,7 @@ def expert_bytes(
     weighted.
     """
     row = compute_bytes * (hidden_size + 3 * expert_size) + INDICES
-    return experts_per_token * row + FP32 * experts
+    return top_k * row + FP32 * experts
 
 
 def expert_block_bytes(
@@ -122,7 +117,7 @@ def expert_saved_bytes(
     expert_ranks: int,
     hidden_size: int,
     experts: int,
-    experts_per_token: int,
+    top_k: int,
     head_dim: int,
     compute_bytes: int,
     sharded: bool,
@@ -141,20 +136,20 @@ def expert_saved_bytes(
     cast = BF16 * head_dim if sharded else 0
     if expert_ranks == 1:
         return 4 * one + cast
-    router = compute_bytes * experts + (FP32 + INT64) * experts_per_token
+    router = compute_bytes * experts + (FP32 + INT64) * top_k
     kept = _moe(job).get("ignore_router_for_ac") is not False
     return one + cast + (router if kept else 0)
 
 
 def expert_forward_bytes(
-    hidden_size: int, expert_ranks: int, experts_per_token: int, compute_bytes: int
+    hidden_size: int, expert_ranks: int, top_k: int, compute_bytes: int
 ) -> float:
     """Bytes per token of the experts' output: its rows, also in fp32, and their sum.
 
     With EP also the gathered input, in parts and whole.
     """
     gathered = 2 * compute_bytes * expert_ranks if expert_ranks > 1 else 0
-    rows = experts_per_token * (compute_bytes + FP32)
+    rows = top_k * (compute_bytes + FP32)
     return hidden_size * (rows + FP32 * expert_ranks + gathered)
 
 
@@ -162,7 +157,7 @@ def expert_backward_bytes(
     hidden_size: int,
     expert_size: int,
     expert_ranks: int,
-    experts_per_token: int,
+    top_k: int,
     compute_bytes: int,
     ac_applied: str,
     expert_bytes: float,
@@ -175,13 +170,13 @@ def expert_backward_bytes(
     beside its gradient, or while the gradient is spread over the rows. ``beside`` that
     of the down projections, ``after`` that of gate and up too.
     """
-    one, row = compute_bytes * hidden_size, experts_per_token * compute_bytes
+    one, row = compute_bytes * hidden_size, top_k * compute_bytes
     parts = ac_applied == "full" and expert_ranks == 1
     saved = expert_bytes if parts else expert_block_bytes
     grad = one + FP32 * expert_ranks * hidden_size
     if expert_ranks > 1:  # gathered inputs take part in a sum, times zero
         grad += compute_bytes * expert_ranks * hidden_size
-    rows = experts_per_token * (compute_bytes + FP32) * hidden_size
+    rows = top_k * (compute_bytes + FP32) * hidden_size
     before = max(rows, expert_forward_bytes if ac_applied == "full" else 0)
     product, gates = row * expert_size, 2 * row * expert_size
     return {

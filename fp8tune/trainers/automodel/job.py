@@ -226,16 +226,12 @@ def cp(distributed_cp_size: Any) -> int:
 
 
 def expert_ranks(distributed_ep_size: Any) -> int:
-    """Expert-parallel degree."""
-    return distributed_ep_size or 1
+    """Expert-parallel degree.
 
-
-def ep() -> int:
-    """Parts of the experts that FSDP does not shard: it shards all but theirs too.
-
-    So weights, moments and gradients are spread over all ranks, with EP or without it.
+    Unlike ``ep`` it divides no parameters before FSDP does: with EP or without it, all
+    ranks share weights, moments and gradients.
     """
-    return 1
+    return distributed_ep_size or 1
 
 
 def dp_replicate(distributed_dp_replicate_size: Any) -> int:
