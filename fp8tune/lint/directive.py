@@ -67,12 +67,15 @@ class Directive(NamedTuple):
         return target
 
 
-def directive_of(document: ConfigDocument) -> Directive:
-    """Read the header comments of a config in any format."""
+def directive_of(document: ConfigDocument, *, beside: bool = True) -> Directive:
+    """Read the header comments of a config in any format.
+
+    Without ``beside`` the other files that they name are left out.
+    """
     text = document.text
-    if document.format == "toml" or not speaks(text):
-        return read_directive(text)
-    return read_directive(_alone(document))
+    plain = document.format == "toml" or not speaks(text)
+    found = read_directive(text if plain else _alone(document))
+    return found if beside else found._replace(beside=())
 
 
 def _alone(document: ConfigDocument) -> str:
