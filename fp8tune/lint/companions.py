@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.formats import TITLES, parse
@@ -18,7 +19,7 @@ from fp8tune.lint.discover import CannotRead, read
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.recognise import chosen, section_of
-from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.trainer import Trainer, trainer
 
 MAX_ABOVE = 6
 """Folders above a config in which a file that it names is looked for: a trainer reads
@@ -33,12 +34,15 @@ class Apart(NamedTuple):
     """A file of the job that is a config of another trainer, and is checked as such.
 
     ``title`` is that trainer's. ``only`` is its name where the job says it, which then
-    reads the file too; empty where the file's own keys say it.
+    reads the file too; empty where the file's own keys say it. ``joined`` says that the
+    file is a part of the job too; ``beside`` are the files of the job that it leads.
     """
 
     path: str
     title: str
     only: str = ""
+    joined: bool = False
+    beside: tuple[str, ...] = ()
 
 
 class Job(NamedTuple):
@@ -75,6 +79,10 @@ def whole(
     for name in (path, *named, *said):
         others.setdefault(os.path.abspath(name), name)
     beside = [*others.values()][1:]
+    if not only and (first := _host(known, beside)):
+        rest = (path, *(name for name in beside if name != first.path))
+        apart = first._replace(beside=rest), *_named_by_keys(path, document, known)
+        return Job(None, directive, apart)
     parts, problems = _parts(path, document, known, beside, only, given=named)
     for name, reason in problems.items():
         if name in named:
@@ -152,12 +160,30 @@ def _named(name: str, known: Trainer, only: str) -> _File:
     section = section_of(document.values, known)
     part = known.about.parts.get(section)
     owner = _owner(document, only)
-    if owner not in ("", known.name, part and part.trainer):
+    also = part is not None and owner in part.also
+    if not also and owner not in ("", known.name, part and part.trainer):
         return _File(None, name, document)
     if document.format not in known.about.formats:
         raise Unreadable(f"{known.about.title} reads no {TITLES[document.format]}")
-    document.read_as(part.reads if part and part.reads else known.about.reads)
+    if not also:  # its own loader reads such a file
+        document.read_as(part.reads if part and part.reads else known.about.reads)
     return _File(section, name, document)
+
+
+def _host(known: Trainer, named: Iterable[str]) -> Apart | None:
+    """Return the file of another trainer of whose job a config is a part."""
+    hosts = {
+        about.name: trainer(about.name)
+        for about in trainers().values()
+        if any(known.name in part.also for part in about.parts.values())
+    }
+    for name in named if hosts else ():
+        with suppress(CannotRead, InvalidText, Unreadable):
+            document = parse(read(name), name)
+            owner = hosts.get(_owner(document, ""))
+            if owner and not section_of(document.values, owner):
+                return Apart(name, owner.about.title)
+    return None
 
 
 def is_of_job(path: str, known: Trainer) -> bool:
@@ -177,10 +203,16 @@ def _owner(document: ConfigDocument, only: str) -> str:
 def _of_others(files: Iterable[_File], known: Trainer, only: str) -> Iterator[Apart]:
     """Yield the files that are configs of other trainers."""
     for section, path, document in files:
+        part = known.about.parts.get(section or "")
+        owner = (
+            _owner(document, only) if section is None or (part and part.also) else ""
+        )
         if section is None:
-            yield Apart(path, trainers()[_owner(document, only)].title)
-        elif section and (owner := known.about.parts[section].trainer):
-            yield Apart(path, trainers()[owner].title, owner)
+            yield Apart(path, trainers()[owner].title)
+        elif part and owner in part.also:
+            yield Apart(path, trainers()[owner].title, joined=True)
+        elif part and part.trainer:
+            yield Apart(path, trainers()[part.trainer].title, part.trainer)
 
 
 def _named_by_keys(

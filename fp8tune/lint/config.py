@@ -78,7 +78,9 @@ def read_config(
             if not other.only and other.path in beside:
                 reason = f"a config of {other.title}, which is read alone"
                 raise NotAConfig(f"--with {other.path}: {reason}")
-        document, directive = found.files or document, found.directive
+        joined = any(other.joined for other in found.apart)
+        document = document if joined else found.files or document
+        directive = found.directive
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     if known.about.packages:

@@ -69,14 +69,17 @@ class Directive(NamedTuple):
         return target
 
 
-def directive_of(document: ConfigDocument) -> Directive:
+def directive_of(document: ConfigDocument, *, beside: bool = True) -> Directive:
     """Read the header comments of a config in any format.
 
     The GPU of a script is that of its ``#SBATCH`` lines, if no comment names one.
+    Without ``beside`` the other files that comments name are left out.
     """
     text = document.text
     alone = document.format == "toml" or not speaks(text)
     found = read_directive(text if alone else _alone(document))
+    if not beside:
+        found = found._replace(beside=())
     if found.gpu or document.format != "bash":
         return found
     from fp8tune.formats.bash.slurm import sbatch

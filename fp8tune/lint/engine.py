@@ -57,6 +57,7 @@ def check(
     overrides: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
     loader: str = "",
+    named: bool = True,
 ) -> Report:
     """Check the bytes of one file.
 
@@ -66,18 +67,19 @@ def check(
     header comment does not; ``explicit`` says that the user named the file. ``others``
     are the rules on two files that another file of the run makes true, with its path
     (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config, ``beside`` the other files of its job, ``loader`` what reads it if not its
-    trainer's own. Raises ``Unreadable``.
+    config, ``beside`` the other files of its job; those that its header comment
+    names count if ``named``. ``loader`` is what reads it if not its trainer's own.
+    Raises ``Unreadable``.
     """
     form = format_of(path)
     if form != "toml" and not (explicit or only):
         text = data.decode(errors="replace")
-        named = form == "yaml" and speaks(text)
-        if not (named or may_be_config(text, explicit=False, form=form)):
+        says = form == "yaml" and speaks(text)
+        if not (says or may_be_config(text, explicit=False, form=form)):
             return Report(path, [], skipped=f"{TITLES[form]} without a trainer's keys")
     try:
         document = parse(data, path)
-        directive = directive_of(document)
+        directive = directive_of(document, beside=named)
         names = (only, directive.trainer, usual)
         kind = chosen(document, names, explicit=explicit, loader=loader)
     except InvalidText as error:
@@ -109,25 +111,32 @@ def check(
         from fp8tune.lint.split import split
 
         report = split(report, files)
-    report = _with_others(report, apart, rules, target)
+    report = _with_others(report, apart, rules, target, overrides)
     return _with_owner(report, alone, known) if any(names) else report
 
 
 def _with_others(
-    report: Report, apart: Iterable[Apart], rules: Rules, target: Target
+    report: Report,
+    apart: Iterable[Apart],
+    rules: Rules,
+    target: Target,
+    overrides: tuple[str, ...],
 ) -> Report:
     """Add the reports on files of the job that are configs of other trainers."""
-    reports, notes = [], []
-    for path, title, only in apart:
+    reports: list[Report] = []
+    notes: list[str] = []
+    for path, title, only, joined, files in apart:
+        beside = () if overrides else files
         with suppress(CannotRead, Unreadable):
             loader = "json" if only and format_of(path) == "json" else ""
-            found = check(path, read(path), rules, target, only=only, loader=loader)
-            reports.append(found)
-        if not only:
+            look = partial(check, path, read(path), rules, target, only=only)
+            own = look(beside=beside, named=not joined, loader=loader)
+            reports += own._replace(beside=()), *own.beside
+        if not (only or joined or beside):
             what = f"a config of {title} and is checked as one, not together with"
             notes.append(f"{path} is {what} {report.path}")
-    beside = (*report.beside, *reports)
-    return report._replace(beside=beside, notes=(*report.notes, *notes))
+    every = (*report.beside, *reports)
+    return report._replace(beside=every, notes=(*report.notes, *notes))
 
 
 def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:

@@ -53,7 +53,8 @@ class PartAbout:
     A file with two of ``keys`` may be such a file alone. The values of the keys
     ``named_by`` are the path of the file, or, with ``file``, of the folder that holds
     it by this name. ``reads`` is what reads the file, if not what reads the others.
-    ``trainer`` is the one whose config the file is by itself, which checks it too.
+    ``trainer`` is the one whose config the file is by itself, which checks it too;
+    ``also`` are others of whose config the section may be.
     ``title`` is what messages call the file.
     """
 
@@ -63,6 +64,7 @@ class PartAbout:
         self.file: str = data.get("file", "")
         self.reads: str = data.get("reads", "")
         self.trainer: str = data.get("trainer", "")
+        self.also: list[str] = data.get("also", [])
         self.title: str = data.get("title", "")
 
 

@@ -206,28 +206,98 @@ fp8: true
 """
 
 
+STRANGER = """\
+base_model: NousResearch/Meta-Llama-3-8B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 4096
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+learning_rate: 0.0002
+fp8_backend: te
+"""
+
+
 @pytest.mark.parametrize(
     ("comment", "arguments"),
     [
-        pytest.param("", ["--with", "lf.yaml"], id="option"),
-        pytest.param("# fp8tune: with=lf.yaml\n", [], id="comment"),
-        pytest.param("# fp8tune: with=lf.yaml\n", ["."], id="folder"),
+        pytest.param("", ["--with", "ax.yaml"], id="option"),
+        pytest.param("# fp8tune: with=ax.yaml\n", [], id="comment"),
+        pytest.param("# fp8tune: with=ax.yaml\n", ["."], id="folder"),
     ],
 )
 def test_a_config_of_another_trainer_is_checked_as_one(
     comment, arguments, project, fp8tune
 ):
-    project({"launch.yaml": comment + LAUNCH, "lf.yaml": LLAMA_FACTORY})
+    project({"launch.yaml": comment + LAUNCH, "ax.yaml": STRANGER})
     paths = ["launch.yaml"] * ("." not in arguments)
     said = fp8tune("lint", *paths, *arguments, "--output-format", "concise")
     rules = [line.partition("[")[2].partition("]")[0] for line in said.out.splitlines()]
-    assert rules == [UNREAD, "fp8-in-another-stage"]
+    assert sorted(rules) == [UNREAD, "unknown-key-ignored"]
     assert (
-        "\nlf.yaml is a config of LLaMA-Factory and is checked as one, "
+        "\nax.yaml is a config of Axolotl and is checked as one, "
         "not together with launch.yaml\n"
     ) in said.err
     forced = fp8tune("lint", *paths, *arguments, *TRAINER, "--output-format", "concise")
-    assert "fp8-in-another-stage" not in forced.out
+    assert "unknown-key-ignored" not in forced.out
+
+
+TRAIN = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca_en_demo
+cutoff_len: 4096
+learning_rate: 5e-5
+bf16: true
+fp8_enable_fsdp_float8_all_gather: true
+"""
+SCRIPT = "accelerate launch --config_file launch.yaml src/train.py train.yaml"
+
+
+@pytest.mark.parametrize(
+    ("above", "arguments", "turned_off"),
+    [
+        pytest.param(("", ""), "launch.yaml --with train.yaml", True, id="launch"),
+        pytest.param(("", ""), "train.yaml --with launch.yaml", True, id="train"),
+        pytest.param(("with=train.yaml", ""), "launch.yaml", True, id="comment"),
+        pytest.param(("", "with=launch.yaml"), "train.yaml", True, id="its-comment"),
+        pytest.param(("with=train.yaml", "with=launch.yaml"), ".", True, id="both"),
+        pytest.param(("", ""), "--script run.sh", True, id="script"),
+        pytest.param(("", ""), "--script off.sh", False, id="argument"),
+        pytest.param(("", ""), "train.yaml launch.yaml", False, id="apart"),
+        pytest.param(
+            ("", "with=launch.yaml"), "train.yaml -- bf16=false", False, id="arguments"
+        ),
+    ],
+)
+def test_llama_factory_is_one_job_with_its_launch_file(
+    above, arguments, turned_off, project, fp8tune
+):
+    """Each file is checked as its own trainer's too, and each finding stands once."""
+    launch, train = (f"# fp8tune: {word}\n" if word else "#\n" for word in above)
+    scripts = {"run.sh": SCRIPT, "off.sh": f"{SCRIPT} bf16=false torch_compile=true"}
+    project({"launch.yaml": launch + LAUNCH, "train.yaml": train + TRAIN, **scripts})
+    options = ("--output-format", "json", "-q", "--ignore", "fp8-without-compile")
+    said = fp8tune("lint", *options, *arguments.split())
+    found = json.loads(said.out)["diagnostics"]
+    assert sorted((each["path"], each["line"], each["rule"]) for each in found) == [
+        *[("launch.yaml", 6, OFF)] * turned_off,
+        ("launch.yaml", 7, UNREAD),
+        ("train.yaml", 10, "fp8-all-gather-not-read"),
+    ]
+
+
+def test_no_estimate_of_llama_factory_and_a_launch_file(project, fp8tune):
+    """A comment that names the other file changes nothing of what is estimated."""
+    comment = "# fp8tune: with=train.yaml\n"
+    project({"launch.yaml": "#\n" + LAUNCH, "train.yaml": TRAIN})
+    said = fp8tune("estimate", "train.yaml", "--with", "launch.yaml")
+    reason = "a config of Accelerate, which is read alone"
+    assert said.err == f"fp8tune: --with launch.yaml: {reason}\n"
+    alone = fp8tune("estimate", "launch.yaml", "--gpu", "h100")
+    project({"launch.yaml": comment + LAUNCH})
+    assert fp8tune("estimate", "launch.yaml", "--gpu", "h100") == alone
 
 
 def test_other_commands_take_no_config_of_another_trainer(project, fp8tune):

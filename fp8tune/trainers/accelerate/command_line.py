@@ -3,7 +3,7 @@
 Options of the launcher go before the values of the file. Those that only say how many
 processes run where, in which precision, and what FP8 is, are followed. Arguments of the
 script are training arguments, if two of them have such names or there is a file of
-those: they go before the values of that file.
+those: they go before the values of that file. Those of LLaMA-Factory are ``key=value``.
 
 Source: accelerate 1.15.0, commands/launch.py.
 """
@@ -15,15 +15,17 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.formats.document import HOLE, Unreadable
+from fp8tune.formats.document import HOLE, Unreadable, Unresolved
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
 from fp8tune.trainers.accelerate.launch import arguments as arguments_of
+from fp8tune.trainers.accelerate.llamafactory import is_llamafactory
 from fp8tune.trainers.accelerate.loader import SWITCHES, Loader
 from fp8tune.trainers.call import options
 from fp8tune.trainers.faults import Argument, Loaded
+from fp8tune.trainers.llamafactory.command_line import override
 
 if TYPE_CHECKING:
     from fp8tune.formats.document import HOLE, Path
@@ -87,16 +89,17 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
         elif name not in NO_MATTER:
             reason = f"fp8tune does not follow `--{name}` of accelerate launch"
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
-    given = dict(_of_script(words[script + 1 :]))
+    read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
+    given = {one.name: one for one in read(words[script + 1 :])}
     if PART in raw or len(given.keys() & about.parts[PART].keys) > 1:
-        values = {name: _value(name, texts) for name, (texts, _) in given.items()}
+        values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
-        arguments |= {(PART, name): one for name, (_, one) in given.items()}
+        arguments |= {(PART, name): one.argument for name, one in given.items()}
     loaded = loader.load(raw, command)
     for name in [name for name, value in command.items() if value is NOT_KNOWN]:
         loaded.values.pop(name, None)
-    for name, (texts, _) in given.items():
-        if any(HOLE in text for text in texts):
+    for name, one in given.items():
+        if not one.known:
             loaded.values.pop(f"{PART}.{name}", None)
     return loaded._replace(arguments=arguments)
 
@@ -106,14 +109,31 @@ def _argument(text: str, value: str) -> Argument:
     return Argument(text, (0, max(edge - 1, 0)), (edge if value else 0, len(text)))
 
 
-def _of_script(words: list[str]) -> Iterator[tuple[str, tuple[list[str], Argument]]]:
-    """Yield the options of the script: names, the texts behind them, what they are."""
+class _Given(NamedTuple):
+    """An argument of the script; ``known`` says if the value is, before the run."""
+
+    name: str
+    value: Any
+    known: bool
+    argument: Argument
+
+
+def _of_llamafactory(words: list[str]) -> Iterator[_Given]:
+    """Yield what the arguments of LLaMA-Factory set."""
+    for one in map(override, words):
+        known = not isinstance(one.value, Unresolved)
+        yield _Given(str(one.path[0]), one.value, known, one.argument)
+
+
+def _of_script(words: list[str]) -> Iterator[_Given]:
+    """Yield what the options of the script set."""
     starts = [n for n, word in enumerate(words) if _OPTION.match(word)]
     for start, end in pairwise([*starts, len(words)]):
         name, equals, value = words[start].partition("=")
         texts = [value] * bool(equals) + words[start + 1 : end]
         whole = _argument(" ".join(words[start:end]), " ".join(texts))
-        yield name.lstrip("-").replace("-", "_"), (texts, whole)
+        key, known = name.lstrip("-").replace("-", "_"), HOLE not in "".join(texts)
+        yield _Given(key, _value(key, texts), known, whole)
 
 
 def _value(name: str, texts: list[str]) -> Any:

@@ -19,6 +19,9 @@ from fp8tune.job import Job, Prose, Unknown, Words, known
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
 
+LLAMAFACTORY_FP8_UNTIL = 5.03
+"""The release of transformers from which ``fp8`` of LLaMA-Factory has no effect."""
+
 TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 """What Accelerate reads as true and as false (utils/environment.py)."""
@@ -39,14 +42,22 @@ def forced_precision(
     training_bf16: Any = None,
     training_fp16: Any = None,
     trl_arguments: bool = False,
+    llamafactory_fp8: bool = False,
+    transformers: float | None = None,
 ) -> str:
     """Precision that the training arguments force on the launcher, ``""`` for none.
 
     transformers has ``bf16`` off unless it is set, TRL has it on. Without a key that is
     TRL's own, and without ``bf16``, it is not known which of them reads the file.
+    LLaMA-Factory's own ``fp8`` counts with transformers before 5.3.
     """
     if arguments_known is None:
         raise Unknown(ARGUMENTS)
+    if (
+        llamafactory_fp8
+        and known("transformers", transformers) < LLAMAFACTORY_FP8_UNTIL
+    ):
+        raise Unknown("llamafactory_fp8")
     if training_fp16 and not _quoted_false(training_fp16):
         return Words("fp16")
     if training_bf16 and not _quoted_false(training_bf16):
@@ -340,6 +351,7 @@ def saves_whole_model(
     fsdp2: bool,
     training_use_peft: Any = None,
     training_lora_r: Any = None,
+    llamafactory: bool = False,
 ) -> bool:
     """Whether the Trainer writes the weights as they are during the run.
 
@@ -347,11 +359,12 @@ def saves_whole_model(
     TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
-    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1 and DeepSpeed.
+    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
+    LLaMA-Factory, whose releases take Accelerate 1.11 at most.
     """
     if training_save_strategy in ("no", False):
         return False
-    if distributed_type in ("DEEPSPEED", "MEGATRON_LM"):
+    if llamafactory or distributed_type in ("DEEPSPEED", "MEGATRON_LM"):
         raise Unknown("training.save_strategy")
     if (training_use_peft or training_lora_r) and (training_lora_r or 16) % 16:
         return False
@@ -416,12 +429,14 @@ def ac(
     fsdp_config_fsdp_activation_checkpointing: Any = False,
     training_max_length: Any = None,
     trl_arguments: bool = False,
+    llamafactory: bool = False,
 ) -> str:
     """AC mode: the whole of each block, or none.
 
     transformers has it off unless it is set, TRL has it on.
     """
-    if asked_checkpointing is None and (trl_arguments or training_max_length):
+    unsaid = asked_checkpointing is None and (trl_arguments or training_max_length)
+    if unsaid or llamafactory:
         raise Unknown("ac.unsaid")
     on = asked_checkpointing or _is_true(fsdp_config_fsdp_activation_checkpointing)
     return Words("full" if on else "none")

@@ -21,6 +21,11 @@ from fp8tune.trainers.accelerate.launch import (
     argument,
     arguments,
 )
+from fp8tune.trainers.accelerate.llamafactory import (
+    as_arguments,
+    is_llamafactory,
+    trains,
+)
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.loading import Loading
@@ -218,17 +223,24 @@ class _Run(Loading):
 
     def other(self, name: str, raw: dict[str, Any]) -> None:
         """Load training arguments or a DeepSpeed file; other keys are the script's."""
+        other = name == "training" and is_llamafactory(raw)
+        if other and not trains(raw):
+            return
+        given = as_arguments(raw) if other else raw
         self.values[name] = True
+        if other:
+            self.values["llamafactory"] = True
+            self.values["llamafactory_fp8"] = bool(raw.get("fp8"))
         if name == "training":
             self.values["arguments_known"] = True
-            self.values["trl_arguments"] = not trl_keys().isdisjoint(raw)
-            self.fp8_arguments(raw)
+            self.values["trl_arguments"] = not (other or trl_keys().isdisjoint(raw))
+            if not other:
+                self.fp8_arguments(raw)
         for key, spec in self.schema.classes[self.schema.section_class(name)].items():
-            value = raw.get(key, spec.default)
-            self.values[f"{name}.{key}"] = value
-            if key in raw:
+            self.values[f"{name}.{key}"] = given.get(key, spec.default)
+            if key in raw and key in given:
                 self.written.add(f"{name}.{key}")
-        if name == "training" and not self.values["trl_arguments"]:
+        if name == "training" and not other and not self.values["trl_arguments"]:
             for key in filter(raw.__contains__, SWITCHES):  # TrlParser converts text
                 if _quoted_false(raw[key]):
                     self.fault("text-read-as-true", (name, key), value=raw[key])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers import local_model
 
 FSDP_PLAIN = {
     "fsdp_offload_params": ("false none", "memory.offload"),
@@ -93,6 +94,13 @@ def fsdp_plain(job: Job, distributed_type: Any) -> bool:
         if str(job.find(f"fsdp_config.{key}")).lower() not in value.split():
             raise Unknown(gap)
     return True
+
+
+def sizes(model_path: Any = None, llamafactory: bool = False) -> dict[str, Any]:
+    """Sizes of the model, as ``models.toml`` has them; not of LLaMA-Factory's."""
+    if llamafactory:
+        raise Unknown("model.llamafactory")
+    return local_model.sizes(model_path)
 
 
 def whole_model(

@@ -20,10 +20,11 @@ from fp8tune.trainers.overlay import Override, argument, laid_over
 
 def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     """Load a file with arguments; raises ``Unreadable`` for what is no YAML value."""
-    return laid_over(loader, raw, map(_override, words))
+    return laid_over(loader, raw, map(override, words))
 
 
-def _override(word: str) -> Override:
+def override(word: str) -> Override:
+    """Return what an argument sets; raises ``Unreadable`` for what is no YAML value."""
     key, equals, text = word.partition("=")
     value = _value(text) if equals else None
     return Override(tuple(key.split(".")), value, argument(word, len(key)))
