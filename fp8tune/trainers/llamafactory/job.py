@@ -279,6 +279,17 @@ def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
     return Words("fsdp2" if version == "2" else "fsdp1")
 
 
+def loads_on_one_rank(fsdp: Any = None, fsdp_config: Any = None) -> bool:
+    """Whether one rank loads the weights for all; not so unless it is asked for.
+
+    The prefix ``fsdp_`` is cut from the names of options.
+    """
+    options = fsdp_config if isinstance(fsdp_config, dict) else {}
+    name = "cpu_ram_efficient_loading"
+    asked = options.get(f"fsdp_{name}", options.get(name))
+    return bool(fsdp) and str(asked).lower() == "true"
+
+
 def fsdp_upcasts(pure_bf16: Any) -> bool:
     """Whether FSDP casts the weights to fp32: with mixed precision."""
     return not pure_bf16
