@@ -52,8 +52,8 @@ GAPS = {
     "requirements or lock file beside the config",
     "model.unnamed": "a model that no file names: add --with FILE with "
     "`model_name_or_path` to the training arguments",
-    "model.llamafactory": "LLaMA-Factory beside a launch file: "
-    "`fp8tune estimate` takes its config alone",
+    "model.beside": "another trainer's config beside a launch file: "
+    "`fp8tune estimate` takes that config alone",
     "model.name": "a model that only the run knows: write its name or folder as "
     "`model.pretrained_model_name_or_path`",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "

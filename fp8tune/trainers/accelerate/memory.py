@@ -99,7 +99,7 @@ def fsdp_plain(job: Job, distributed_type: Any) -> bool:
 def sizes(model_path: Any = None, llamafactory: bool = False) -> dict[str, Any]:
     """Sizes of the model, as ``models.toml`` has them; not of LLaMA-Factory's."""
     if llamafactory:
-        raise Unknown("model.llamafactory")
+        raise Unknown("model.beside")
     return local_model.sizes(model_path)
 
 
