@@ -98,7 +98,7 @@ def of_action(action: argparse.Action) -> dict[str, Any]:
     if action.nargs == 0:  # store_true and store_false: on if the flag is written
         return {"type": "bool", "default": False}
     kind = TYPES.get(action.type or str, "str")
-    if action.nargs in ("+", "*"):
+    if action.nargs in ("+", "*") or isinstance(action.nargs, int):
         return {"type": f"list[{kind}] | None"}
     spec: dict[str, Any] = {"type": kind}
     default = plain(action.default)

@@ -35,7 +35,8 @@ class Apart(NamedTuple):
 
     ``title`` is that trainer's. ``only`` is its name where the job says it, which then
     reads the file too; empty where the file's own keys say it. ``joined`` says that the
-    file is a part of the job too; ``beside`` are the files of the job that it leads.
+    file is a part of the job too; ``beside`` are the files of the job that it leads,
+    and ``values`` its own.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Apart(NamedTuple):
     only: str = ""
     joined: bool = False
     beside: tuple[str, ...] = ()
+    values: Mapping[str, Any] | None = None
 
 
 class Job(NamedTuple):
@@ -54,6 +56,11 @@ class Job(NamedTuple):
     files: Joined | None
     directive: Directive
     apart: tuple[Apart, ...] = ()
+
+    @property
+    def host(self) -> Mapping[str, Any] | None:
+        """Values of the file of another trainer that leads the job."""
+        return next((other.values for other in self.apart if other.beside), None)
 
 
 def whole(
@@ -182,7 +189,7 @@ def _host(known: Trainer, named: Iterable[str]) -> Apart | None:
             document = parse(read(name), name)
             owner = hosts.get(_owner(document, ""))
             if owner and not section_of(document.values, owner):
-                return Apart(name, owner.about.title)
+                return Apart(name, owner.about.title, values=document.values)
     return None
 
 

@@ -57,7 +57,7 @@ def check(
     overrides: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
     loader: str = "",
-    named: bool = True,
+    host: Mapping[str, Any] | None = None,
 ) -> Report:
     """Check the bytes of one file.
 
@@ -67,9 +67,9 @@ def check(
     header comment does not; ``explicit`` says that the user named the file. ``others``
     are the rules on two files that another file of the run makes true, with its path
     (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config, ``beside`` the other files of its job; those that its header comment
-    names count if ``named``. ``loader`` is what reads it if not its trainer's own.
-    Raises ``Unreadable``.
+    config, ``beside`` the other files of its job. ``host`` has the values of the file
+    of which it is a part; then its header comment names no others. ``loader`` is what
+    reads it if not its trainer's own. Raises ``Unreadable``.
     """
     form = format_of(path)
     if form != "toml" and not (explicit or only):
@@ -79,7 +79,7 @@ def check(
             return Report(path, [], skipped=f"{TITLES[form]} without a trainer's keys")
     try:
         document = parse(data, path)
-        directive = directive_of(document, beside=named)
+        directive = directive_of(document, beside=host is None)
         names = (only, directive.trainer, usual)
         kind = chosen(document, names, explicit=explicit, loader=loader)
     except InvalidText as error:
@@ -98,20 +98,20 @@ def check(
     if any((known.about.parts, known.about.named, directive.beside, beside)):
         from fp8tune.lint.companions import whole
 
-        files, directive, apart = whole(path, alone, directive, known, beside, only)
-        document = files or alone
-    case = partial(_Case, path, document, directive, known, rules, target)
+        job = whole(path, alone, directive, known, beside, only)
+        files, directive, apart = job
+        document, host = files or alone, host or job.host
+    case = partial(_Case, path, document, directive, known, rules, target, host)
     report = case(others or {}, overrides).report()
     if overrides:
-        first = case({}, ()).report()
-        report = _checked_twice(report, first, known)
+        report = _checked_twice(report, case({}, ()).report(), known)
     if known.id not in names and (known.version or form != "toml"):
         report = report._replace(told=known.id, told_by=told_by)
     if files:
         from fp8tune.lint.split import split
 
         report = split(report, files)
-    report = _with_others(report, apart, rules, target, overrides)
+    report = _with_others(report, apart, rules, target, overrides, alone.values)
     return _with_owner(report, alone, known) if any(names) else report
 
 
@@ -121,16 +121,18 @@ def _with_others(
     rules: Rules,
     target: Target,
     overrides: tuple[str, ...],
+    values: Mapping[str, Any],
 ) -> Report:
     """Add the reports on files of the job that are configs of other trainers."""
     reports: list[Report] = []
     notes: list[str] = []
-    for path, title, only, joined, files in apart:
+    for path, title, only, joined, files, _ in apart:
         beside = () if overrides else files
         with suppress(CannotRead, Unreadable):
             loader = "json" if only and format_of(path) == "json" else ""
             look = partial(check, path, read(path), rules, target, only=only)
-            own = look(beside=beside, named=not joined, loader=loader)
+            host = values if joined else None
+            own = look(beside=beside, host=host, loader=loader)
             reports += own._replace(beside=()), *own.beside
         if not (only or joined or beside):
             what = f"a config of {title} and is checked as one, not together with"
@@ -203,6 +205,7 @@ class _Case:
         known: Trainer,
         rules: Rules,
         target: Target,
+        host: Mapping[str, Any] | None,
         others: Mapping[str, str],
         overrides: tuple[str, ...],
     ) -> None:
@@ -221,6 +224,8 @@ class _Case:
             add_releases(self.loaded, known, path)
         if len(known.about.formats) > 1:
             self.loaded.values["config_format"] = document.format
+        if host is not None:
+            self.loaded.values["launch_file"] = host
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job

@@ -288,6 +288,32 @@ def test_llama_factory_is_one_job_with_its_launch_file(
     ]
 
 
+@pytest.mark.parametrize(
+    ("precision", "rules"),
+    [("bf16", {"fp8-with-transformers-5"}), ("fp8", set())],
+)
+@pytest.mark.parametrize("first", ["launch.yaml", "train.yaml"])
+def test_fp8_of_llama_factory_depends_on_the_launch_file(
+    precision, rules, first, project, fp8tune
+):
+    """With TE, the linears are in FP8 by the launch file (llamafactory_verdicts.md)."""
+    launch = (
+        f"distributed_type: MULTI_GPU\nmixed_precision: {precision}\n"
+        "num_processes: 8\nfp8_config:\n  backend: TE\n"
+    )
+    train = "".join(TRAIN.splitlines(keepends=True)[:-1]) + "fp8: true\n"
+    project({
+        "launch.yaml": launch,
+        "train.yaml": train,
+        "requirements.txt": "transformers==5.6.0\n",
+    })  # fmt: skip
+    [second] = {"launch.yaml", "train.yaml"} - {first}
+    said = fp8tune("lint", first, "--with", second, "--output-format", "json", "-q")
+    found = json.loads(said.out)["diagnostics"]
+    mine = {each["rule"] for each in found if each["path"] == "train.yaml"}
+    assert mine == rules
+
+
 def test_no_estimate_of_llama_factory_and_a_launch_file(project, fp8tune):
     """A comment that names the other file changes nothing of what is estimated."""
     comment = "# fp8tune: with=train.yaml\n"

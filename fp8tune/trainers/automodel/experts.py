@@ -56,6 +56,8 @@ def experts_modelled(
     if _moe(job).get("reshard_after_forward"):
         raise Unknown("memory.gathered", False)
     with_ep = job["expert_ranks"] > 1
+    if job["shards"] % job["expert_ranks"]:
+        raise Unknown("shards.product", False)
     cast = with_ep and job["weight_bytes"] != BF16
     padded = not with_ep and job["experts"] % job["shards"]
     if precision != "bf16" or job["compile"] or cast or padded:

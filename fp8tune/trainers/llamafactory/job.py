@@ -35,8 +35,20 @@ def _as_number(release: str) -> float:
     return int(first) + int(rest.partition(".")[0] or 0) / 100
 
 
-def fp8_asked(fp8: Any) -> bool:
-    """Whether the config asks for FP8: any text but the empty one does too."""
+def launch_file() -> dict[str, Any]:
+    """Values of the launch file of ``accelerate launch``; lint knows them."""
+    return {}
+
+
+def fp8_asked(fp8: Any, launch_file: dict[str, Any]) -> bool:
+    """Whether the config asks for FP8: any text but the empty one does too.
+
+    Unknown beside a launch file that asks for FP8 or may: what is in FP8 then depends
+    on both (``benchmarks/llamafactory/launched.py``).
+    """
+    launched = str(launch_file.get("mixed_precision", "no"))
+    if fp8 and launched not in ("no", "bf16", "fp16"):
+        raise Unknown("mixed_precision")
     return bool(fp8)
 
 

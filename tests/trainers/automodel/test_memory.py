@@ -146,6 +146,7 @@ def test_the_published_gain_is_in_the_range():
             "memory.dispatcher",
         ),
         ({"model": MIXTURE}, "memory.expert_setting"),
+        ({"model": MIXTURE, "distributed": {"ep_size": 16}}, "shards.product"),
         (
             {
                 "model": MIXTURE,

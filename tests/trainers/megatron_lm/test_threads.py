@@ -54,6 +54,7 @@ def rules_of(text, name="run.sh"):
         ("--bf16 --fp8-fromat hybrid", ["unknown-key"]),
         ("--bf16 --fp8-format hybrid # FP8", []),
         ("--bf16 --fp8-format hybrid more", ["wrong-type"]),
+        ("--bf16 --rampup-batch-size 32 32 1000 --recompute-modules moe mlp", []),
         ("--bf16 --fp8-format hybrid more $MORE", ["unresolved-flags"]),
         ("--bf16 --hidden-size 4096.0", ["duplicate-key", "wrong-type"]),
     ],
