@@ -206,15 +206,15 @@ fp8: true
 """
 
 
-STRANGER = """\
+AXOLOTL = """\
 base_model: NousResearch/Meta-Llama-3-8B
 datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
 sequence_len: 4096
 micro_batch_size: 1
 gradient_accumulation_steps: 1
 learning_rate: 0.0002
-fp8_backend: te
 """
+STRANGER = AXOLOTL + "fp8_backend: te\n"
 
 
 @pytest.mark.parametrize(
@@ -389,15 +389,7 @@ def test_other_commands_take_the_other_file_too(words, project, fp8tune):
     assert joined == said.replace("said.yaml", "launch.yaml") != alone
 
 
-AXOLOTL = """\
-base_model: NousResearch/Meta-Llama-3-8B
-datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
-sequence_len: 4096
-micro_batch_size: 1
-gradient_accumulation_steps: 1
-learning_rate: 0.0002
-deepspeed: ds.json
-"""
+AXOLOTL_AND_FILE = AXOLOTL + "deepspeed: ds.json\n"
 SUPERVISED = """\
 model_name_or_path: Qwen/Qwen2.5-7B
 stage: sft
@@ -409,7 +401,7 @@ deepspeed: ds.json
 DEEPSPEED = LAUNCH_DEEPSPEED.format("ds.json")
 
 
-@pytest.mark.parametrize("config", [AXOLOTL, SUPERVISED, DEEPSPEED])
+@pytest.mark.parametrize("config", [AXOLOTL_AND_FILE, SUPERVISED, DEEPSPEED])
 def test_a_deepspeed_file_is_checked_where_a_config_names_it(config, project, fp8tune):
     """Its findings stand in it once, whether or not it is named too."""
     text = '{"bf16": {"enable": true},\n "fp8": {"enabled": true},\n'

@@ -40,8 +40,8 @@ The default of the first two is Transformer Engine where it is installed; ``te``
 INDICES = INT64 * 3 + FP32 + 1
 """Bytes of a row that the sorting keeps: three indices, its weight and a mask."""
 
-UP, DOWN = 2 / 3, 1 / 3
-"""Shares of an expert's weights: gate and up are one parameter, down another."""
+DOWN = 1 / 3
+"""Share of a gated expert's weights that project down."""
 
 
 def experts_modelled(
@@ -128,7 +128,7 @@ def expert_saved_bytes(
     """Bytes per token that one block with experts keeps.
 
     With full AC its input. Without EP AC wraps norms, attention and experts each. With
-    EP it keeps what the router computed, unless it is told not to.
+    EP it keeps what the router computed, unless ``ignore_router_for_ac`` is false.
     """
     if ac_applied == "none":
         return expert_block_bytes
