@@ -66,6 +66,7 @@ EVIDENCE = {
         "megatron_memory",
     ),
     "Search": (
+        "on_gpu",
         "budgets",
         "samplers",
         "transfer",

@@ -16,6 +16,7 @@ from benchmarks.automodel import memory as automodel
 from benchmarks.estimates import memory, peaks, speed, speeds
 from benchmarks.estimates.fit import fit
 from benchmarks.hugging_face import memory as hugging_face
+from benchmarks.on_gpu import page
 from benchmarks.paths import ROOT
 
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -24,7 +25,7 @@ HEAD = """\
 # How far the estimates are off
 
 Predictions for every published run that we have. Written by `python -m
-benchmarks.estimates` on {date}; none of the runs is ours. Each row links its source.
+benchmarks.estimates` on {date}. Each row links its source.
 
 | promise | found | |
 | --- | --- | --- |
@@ -101,6 +102,10 @@ Not predicted:
 
 {automodel}
 
+## Our own runs on GPUs
+
+{on_gpu}
+
 ## Speed
 
 "Left out" is the error with rates that were fitted without the row, and for gains
@@ -137,13 +142,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="estimates", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="print fitted rates")
     parser.add_argument("--output", type=Path, default=DOCUMENT)
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
     options = parser.parse_args(arguments)
     if options.fit:
         print("\n".join(f"{name} = {v:.4g}" for name, v in fit()._asdict().items()))
         return 0
     text, met = document(machine.describe()["date"])
     options.output.write_text(text, encoding="utf-8")
-    print(text)
+    if not options.quiet:
+        print(text)
     return int(not met)
 
 
@@ -164,6 +171,7 @@ def document(date: str) -> tuple[str, bool]:
         no_memory=_listed(peaks.uncovered()),
         hugging_face=hugging_face.summary(),
         automodel=automodel.summary(),
+        on_gpu=page.accuracy(),
         speed="\n".join(map(speed.show, tables)),
         no_speed=_listed(speeds.uncovered()),
     )

@@ -1,31 +1,36 @@
-"""``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
+"""``python -m benchmarks.on_gpu COMMAND ...``: one command each.
 
 ``watching`` shows what the driver tells of the GPU (it takes no config). ``trial`` runs
-the config once, as it is; one GPU stands for all of its ranks. ``repeat`` runs it again
-and again, which shows how far runs of a setting differ. ``linears`` times every
-linear of the config in bf16 and FP8, ``landscape`` runs every setting once: both go on
-where they were cut off, so repeat the command until it says ``0 left``. ``search``
-searches as a user would, ``transfer`` does so on a near config as well (repeat it until
-no search is left). ``traces`` records profiler traces of FP8 and bf16 steps and checks
-what ``fp8tune verify`` says of them (it takes no config). Results are data under
-benchmarks/results/on_gpu, with their environment.
+the config as it is, once or several times, which shows how far runs of a setting
+differ; one GPU stands for all of its ranks. ``linears`` times every linear of the
+config in bf16 and FP8, ``landscape`` runs every setting once: both go on where they
+were cut off, so repeat the command until it says ``0 left``. ``transfer`` searches a
+config and a near one (repeat it until no search is left). ``traces`` records profiler
+traces of FP8 and bf16 steps and checks what ``fp8tune verify`` says of them (it takes
+no config). Results are data under benchmarks/results/on_gpu, with their environment.
+
+``take`` puts the archive of a session (benchmarks/gpu_session.sh) there and writes the
+page; ``page`` only writes it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.on_gpu import landscape, linears, predicted, traces, transfer, watching
+from benchmarks.on_gpu import landscape, linears, records, take, traces, transfer
+from benchmarks.on_gpu import watching as driver_watching
+from benchmarks.on_gpu.page import settings_table, write_page
+from benchmarks.on_gpu.predicted import compare
 from benchmarks.paths import RESULTS
-from fp8tune.job import Target
+from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
@@ -36,77 +41,129 @@ from fp8tune.search.plan import (
     ranks_of_trial,
     read_config,
 )
-from fp8tune.trials.record import Record, parse_all
 from fp8tune.trials.runner import TrialLimits
 
+Options = argparse.Namespace
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of them; exit code 1 where nothing could be measured."""
-    parser = argparse.ArgumentParser(prog="benchmarks.on_gpu", description=__doc__)
-    parser.add_argument("what", choices=tuple(COMMANDS))
-    parser.add_argument("config", nargs="?", default="")
-    parser.add_argument("--minutes", type=float, default=9.0, help="wall time to take")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument(
-        "--gpu", default="", help="as in fp8tune lint; else the config's"
-    )
-    parser.add_argument(
-        "--world-size", type=int, default=0, help="of trial; else the config's"
-    )
-    parser.add_argument("--runs", type=int, default=20, help="of repeat")
-    parser.add_argument("--largest", type=int, default=linears.LARGE, help="largest M")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS / "on_gpu", help="where they go"
-    )
-    options = parser.parse_args(arguments)
-    if not options.config and options.what not in ("watching", "traces"):
-        parser.error(f"{options.what} needs a config")
+    options = _parser().parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
-    return COMMANDS[options.what](options)
+    call: Callable[[Options], int] = options.call
+    return call(options)
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.on_gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    results = argparse.ArgumentParser(add_help=False)
+    place = RESULTS / "on_gpu"
+    results.add_argument("--results", type=Path, default=place, help="where they go")
+    here = argparse.ArgumentParser(add_help=False, parents=[results])
+    here.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    here.add_argument("--minutes", type=float, default=9.0, help="wall time to take")
+    config = argparse.ArgumentParser(add_help=False, parents=[here])
+    config.add_argument("config")
+    config.add_argument("--gpu", default="", help="that predictions are of; else this")
+    config.add_argument(
+        "--world-size", type=int, default=0, help="of the run; else the config's"
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, call, parent in (
+        ("watching", watching, here),
+        ("traces", profile, here),
+        ("trial", trial, config),
+        ("linears", time_linears, config),
+        ("landscape", run_landscape, config),
+        ("transfer", run_transfer, config),
+        ("take", take_home, results),
+        ("page", page, results),
+    ):
+        said = (call.__doc__ or "").partition("\n")[0]
+        command = commands.add_parser(name, parents=[parent], help=said)
+        command.set_defaults(call=call)
+        for option, more in OPTIONS.get(name, {}).items():
+            command.add_argument(option, **more)
+    return parser
+
+
+OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "traces": {
+        "--only": {"default": "", "help": "cases whose name contains this"},
+        "--slow": {"action": "store_true", "help": "max-autotune too"},
+    },
+    "trial": {"--runs": {"type": int, "default": 1}},
+    "linears": {
+        "--largest": {"type": int, "default": linears.LARGE, "help": "largest M"}
+    },
+    "take": {
+        "archive": {"type": Path, "help": "session.tgz"},
+        "--commit": {"default": "", "help": "of a session that names none"},
+    },
+}
+"""Options that one command alone has."""
+
+
+def _config(options: Options) -> TrainConfig:
+    """Read the config for the GPU here, or the one that is named."""
+    here = current().gpu.name if options.device == "cuda" else ""
+    gpu = options.gpu or here
+    try:
+        gpu = resolve(gpu) if gpu else ""
+    except UnknownGpu:
+        print(f"gpus.toml has no {gpu}: predictions are for the config's GPU")
+        gpu = ""
     data = Path(options.config).read_bytes()
-    config = read_config(options.config, data, Target(options.gpu, 1))
+    target = records.target(gpu, options.world_size)
+    return read_config(options.config, data, target, world_size=1)
+
+
+def _plan(options: Options) -> Plan:
     # compiling takes a minute on a CPU and tells nothing
     free = ("precision", "compile") if options.device == "cuda" else ("precision",)
-    return plan_for_trials(config, free, options.device)
+    return plan_for_trials(_config(options), free, options.device)
 
 
-def _about(options: argparse.Namespace) -> dict[str, str]:
+def _about(options: Options) -> dict[str, str]:
     import torch
 
     gpu = torch.cuda.get_device_name() if options.device == "cuda" else "none (CPU)"
-    return {
-        **machine.describe("torch", "torchao"),
-        "gpu": gpu,
-        "config": options.config,
-    }
+    config = getattr(options, "config", "")
+    return {**machine.describe("torch", "torchao"), "gpu": gpu, "config": config}
 
 
-def _name(options: argparse.Namespace, what: str) -> Path:
-    parts = what, Path(options.config).stem, options.device
-    place: Path = options.results / "_".join(filter(None, parts))
-    return place
+def _path(options: Options, what: str, suffix: str) -> Path:
+    stem = Path(getattr(options, "config", "")).stem
+    name = "_".join(filter(None, (what, stem, options.device)))
+    path: Path = options.results / f"{name}{suffix}"
+    return path
 
 
-def _watching(options: argparse.Namespace) -> int:
-    said = watching.measure(options.device, seconds=5.0)
-    _write(_name(options, "watching").with_suffix(".json"), {**_about(options), **said})
+def watching(options: Options) -> int:
+    """Show what the driver reports of an idle and of a busy GPU."""
+    said = driver_watching.measure(options.device, seconds=5.0)
+    _write(_path(options, "watching", ".json"), {**_about(options), **said})
     for name, value in said.items():
         print(f"{name}: {value}")
     return int(not said["name"])
 
 
-def _traces(options: argparse.Namespace) -> int:
+def profile(options: Options) -> int:
+    """Record traces of FP8 and bf16 steps; show what verify says of them."""
     rows = []
-    for row in traces.measure(options.device, _name(options, "traces")):
+    path, about = _path(options, "traces", ".json"), _about(options)
+    chosen = traces.cases(options.device, slow=options.slow)
+    todo = [case for case in chosen if options.only in case.name]
+    for row in traces.measure(todo, options.device, _path(options, "traces", "")):
         rows.append(row)
+        _write(path, {"about": about, "rows": rows})
         mark = "ok" if row["word"] in row["right"] else f"WRONG, not {row['right']}"
         counts = f"{row['fp8']} FP8, {row['other']} other, {row['unclear']} unclear"
         print(f"{row['case']}: {counts}: {row['word']} ({mark})", flush=True)
-    path = _name(options, "traces").with_suffix(".json")
-    _write(path, {"about": _about(options), "rows": rows})
     return int(any(row["word"] not in row["right"] for row in rows))
 
 
@@ -114,16 +171,16 @@ ALIKE = ("gpu", "torch", "torchao", "config")
 """What rows of one file have in common."""
 
 
-def _linears(options: argparse.Namespace) -> int:
-    """Write each row as soon as it is measured; those that are there are not again."""
+def time_linears(options: Options) -> int:
+    """Time every linear of a config in bf16 and in FP8."""
     end = time.monotonic() + options.minutes * 60
-    place, about = _name(options, "linears").with_suffix(".json"), _about(options)
+    place, about = _path(options, "linears", ".json"), _about(options)
     kept = json.loads(place.read_text()) if place.exists() else {}
     alike = all(kept.get("about", {}).get(name) == about[name] for name in ALIKE)
     rows = kept["rows"] if alike else []
-    known = {linears.Row(**row)[: len(linears.Shape._fields)] for row in rows}
-    every = list(linears.shapes(_plan(options).config.job, options.largest))
-    left = [shape for shape in every if shape not in known]
+    measured = {linears.Row(**row)[: len(linears.Shape._fields)] for row in rows}
+    every = list(linears.shapes(_config(options).job, options.largest))
+    left = [shape for shape in every if shape not in measured]
     for row in linears.measure(left, options.device):
         rows.append(row._asdict())
         _write(place, {"about": about, "rows": rows})
@@ -136,69 +193,47 @@ def _linears(options: argparse.Namespace) -> int:
     return int(not rows)
 
 
-def _runner(options: argparse.Namespace, setup: Setup, config: TrainConfig) -> Builtin:
+def _runner(options: Options, setup: Setup, config: TrainConfig) -> Builtin:
     """Return what runs trials of a config, with an eye on the GPU."""
     guard = Guard(current()) if options.device == "cuda" else None
     job = config.job
     return Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
 
 
-def _trial(options: argparse.Namespace) -> int:
-    """Run the config as it is, on one GPU that stands for all of its ranks."""
-    target = Target(options.gpu, options.world_size)
-    config = read_config(options.config, Path(options.config).read_bytes(), target)
+def trial(options: Options) -> int:
+    """Run a config as it is, once or several times, in fresh processes."""
+    config = _config(options)
     setup = landscape.setup(options.device, ranks_of_trial(config))
     runner = _runner(options, setup, config)
-    record = runner.run({}, TrialLimits(options.minutes * 60))
-    place = _name(options, "trial").with_suffix(".json")
-    predicted_gib = float(config.job["memory.peak_gib"])
-    said = {"record": json.loads(record.line()), "predicted_gib": predicted_gib}
-    _write(place, {"about": _about(options), **said})
-    print(f"{record.outcome}: {record.tokens_per_second:,.0f} tokens/s")
-    peak = f"{record.peak_gib:.2f} GiB allocated, {record.reserved_gib:.2f} reserved"
-    print(f"{peak}, {predicted_gib:.2f} predicted")
-    for name in ("message", "losses", "grad_norms", "alloc_retries", "discarded"):
-        print(f"{name}: {record.data().get(name)}")
-    return int(not record.ok)
-
-
-def _repeat(options: argparse.Namespace) -> int:
-    """Run one trial again and again, in fresh processes; add each to the records."""
-    data = Path(options.config).read_bytes()
-    config = read_config(options.config, data, Target(options.gpu, 1))
-    setup = Setup(options.device)
-    if options.device == "cpu":
-        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
-    runner = _runner(options, setup, config)
-    failed = 0
-    with _name(options, "repeat").with_suffix(".jsonl").open("a") as file:
-        for number in range(options.runs):
-            record = runner.run({}, TrialLimits(landscape.LONGEST_S))
-            print(record.line(), file=file, flush=True)
-            failed += not record.ok
-            speed = f"{record.tokens_per_second:,.1f} tokens/s"
-            print(f"{number + 1}: {speed if record.ok else record.outcome}")
+    path, failed = _path(options, "trial", ".jsonl"), 0
+    end = time.monotonic() + options.minutes * 60
+    for _ in range(options.runs):
+        left = end - time.monotonic()
+        record = runner.run({}, TrialLimits(max(left, 1.0)))
+        records.add(path, config, record)
+        failed += not record.ok
+        said = f"{record.tokens_per_second:,.1f} tokens/s, {record.peak_gib:.2f} GiB"
+        print(said if record.ok else f"{record.outcome}: {record.message}", flush=True)
+    print("\n".join(settings_table(compare(records.read(path)))))
     return int(failed > 0)
 
 
-def _landscape(options: argparse.Namespace) -> int:
+def run_landscape(options: Options) -> int:
+    """Run every setting of a config once."""
     plan = _plan(options)
-    config = plan.config
-    setup = landscape.setup(options.device, 1)
-    runner = Builtin(config.trainer, config.loaded, config.job.target, setup)
-    records = _name(options, "landscape").with_suffix(".jsonl")
-    for point, record in landscape.run(plan, runner, records, options.minutes * 60):
+    runner = _runner(options, landscape.setup(options.device, 1), plan.config)
+    path = _path(options, "landscape", ".jsonl")
+    for point, record in landscape.run(plan, runner, path, options.minutes * 60):
         landscape.tell(plan, point, record)
-    with records.open(encoding="utf-8") as file:
-        found = list(parse_all(iter(file)))
-    _compared(options, plan, found, {})
-    left = len(landscape.settings(plan)) - len(found)
-    print(f"{len(found)} settings recorded, {left} left", file=sys.stderr)
-    return int(not found)
+    every = list(records.read(path)) if path.exists() else []
+    print("\n".join(settings_table(compare(every))))
+    left = len(landscape.settings(plan)) - len(every)
+    print(f"{len(every)} settings recorded, {left} left", file=sys.stderr)
+    return int(not every)
 
 
 def _answer(
-    options: argparse.Namespace, config: Path | str, output: Path, *more: str
+    options: Options, config: Path | str, output: Path, *more: str
 ) -> dict[str, Any]:
     """Search as a user would; return the answer, empty where there is none."""
     command = [sys.executable, "-m", "fp8tune", "search", str(config), *more]
@@ -210,21 +245,9 @@ def _answer(
     return answer
 
 
-def _search(options: argparse.Namespace) -> int:
-    place = _name(options, "search")
-    answer = _answer(options, options.config, place.with_suffix(".toml"))
-    if not answer:
-        return 1
-    trials = Path(answer["study"]) / "trials.jsonl"
-    shutil.copy(trials, place.with_suffix(".jsonl"))
-    with trials.open(encoding="utf-8") as file:
-        _compared(options, _plan(options), list(parse_all(iter(file))), answer)
-    return 0
-
-
-def _transfer(options: argparse.Namespace) -> int:
-    """The next of three searches that is not recorded yet."""
-    plan, place = _plan(options), _name(options, "transfer").with_suffix(".json")
+def run_transfer(options: Options) -> int:
+    """Run the next of three searches that is not recorded yet."""
+    plan, place = _plan(options), _path(options, "transfer", ".json")
     kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
     steps: dict[str, Any] = kept.get("steps", {})
     step = next((name for name in transfer.STEPS if name not in steps), "")
@@ -244,48 +267,32 @@ def _transfer(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compared(
-    options: argparse.Namespace, plan: Plan, found: list[Record], answer: dict[str, Any]
-) -> None:
-    """Write what was measured beside what was predicted, and say the worst."""
-    if options.device == "cpu":
-        return  # predictions are of a GPU
-    rows = predicted.compare(plan, found)
-    memory = predicted.worst((row.peak_gib, row.predicted_gib) for row in rows)
-    speed = predicted.worst(
-        (row.tokens_per_second, row.predicted_tokens_per_second) for row in rows
-    )
-    best = max((row.tokens_per_second for row in rows), default=0.0)
-    said = {
-        "about": _about(options),
-        "answer": {k: v for k, v in answer.items() if k not in ("study", "output")},
-        "worst_memory_error": memory,
-        "worst_speed_error": speed,
-        "best_tokens_per_second": best,
-        "published_bf16_tokens_per_second": predicted.PUBLISHED,
-        "settings": [row._asdict() for row in rows],
-    }
-    _write(_name(options, options.what).with_suffix(".json"), said)
-    for name, error in (("memory", memory), ("speed", speed)):
-        known = "nothing predicted" if error is None else f"worst {100 * error:.1f} %"
-        print(f"{name}, predicted against measured: {known}")
-    print(f"best {best:,.0f} tokens/s; published in bf16 {predicted.PUBLISHED:,.0f}")
+def take_home(options: Options) -> int:
+    """Put the archive of a session into the recorded results."""
+    try:
+        folder = take.take(options.archive, options.results, options.commit)
+    except take.Refused as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"results: {folder}")
+    return page(options)
+
+
+def page(options: Options) -> int:
+    """Write the page of all sessions, and docs/accuracy.md."""
+    from benchmarks.estimates.__main__ import main as write_accuracy
+
+    print(f"page: {write_page(options.results)}")
+    if options.results == RESULTS / "on_gpu":
+        write_accuracy(["--quiet"])
+    return 0
 
 
 def _write(path: Path, said: dict[str, Any]) -> None:
-    path.write_text(f"{json.dumps(said, indent=1)}\n", encoding="utf-8")
+    part = path.with_suffix(".part")
+    part.write_text(f"{json.dumps(said, indent=1)}\n", encoding="utf-8")
+    part.replace(path)
 
-
-COMMANDS = {
-    "traces": _traces,
-    "watching": _watching,
-    "trial": _trial,
-    "repeat": _repeat,
-    "linears": _linears,
-    "landscape": _landscape,
-    "search": _search,
-    "transfer": _transfer,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

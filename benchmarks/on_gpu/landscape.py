@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.on_gpu import records
 from fp8tune.runners.builtin.runner import Setup
 from fp8tune.search.plan import Plan
-from fp8tune.trials.record import Record, parse_all
+from fp8tune.trials.record import Record
 from fp8tune.trials.runner import Runner, TrialLimits
 from fp8tune.trials.space import Point
 
@@ -33,7 +34,7 @@ def settings(plan: Plan) -> list[Point]:
 
 
 def run(
-    plan: Plan, runner: Runner, records: Path, seconds: float
+    plan: Plan, runner: Runner, path: Path, seconds: float
 ) -> Iterator[tuple[Point, Record]]:
     """Run what is not in the file yet until the time is spent, and append it.
 
@@ -41,30 +42,27 @@ def run(
     without being run.
     """
     end = time.monotonic() + seconds
-    found = _known(plan, records)
-    with records.open("a", encoding="utf-8") as file:
-        for point in settings(plan):
-            if point in found:
-                continue
-            left = end - time.monotonic()
-            record = _implied(plan, point, found)
-            if record is None and left < 30:
-                return
-            if record is None:
-                values = plan.space.values(point)
-                record = runner.run(values, TrialLimits(min(LONGEST_S, left)))
-                if time.monotonic() > end and not record.ok:
-                    return  # cut off, not measured
-            found[point] = record
-            print(record.line(), file=file, flush=True)
-            yield point, record
+    found = _recorded(plan, path)
+    for point in settings(plan):
+        if point in found:
+            continue
+        left = end - time.monotonic()
+        record = _implied(plan, point, found)
+        if record is None and left < 30:
+            return
+        if record is None:
+            values = plan.space.values(point)
+            record = runner.run(values, TrialLimits(min(LONGEST_S, left)))
+            if time.monotonic() > end and not record.ok:
+                return  # cut off, not measured
+        found[point] = record
+        records.add(path, plan.config, record)
+        yield point, record
 
 
-def _known(plan: Plan, records: Path) -> dict[Point, Record]:
-    if not records.exists():
-        return {}
-    with records.open(encoding="utf-8") as file:
-        return {plan.space.point(one.knobs): one for one in parse_all(iter(file))}
+def _recorded(plan: Plan, path: Path) -> dict[Point, Record]:
+    rows = records.read(path) if path.exists() else ()
+    return {plan.space.point(row.record.knobs): row.record for row in rows}
 
 
 def _implied(plan: Plan, point: Point, found: dict[Point, Record]) -> Record | None:

@@ -7,7 +7,7 @@ as data: they show, for instance, how cuBLASLt names GEMMs with E5M2 gradients.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,14 @@ COMPILED = {
     "cuda-graphs": "reduce-overhead",
     "max-autotune": "max-autotune-no-cudagraphs",
 }
+SLOW = "max-autotune"
+"""Tuning its kernels takes minutes, so it is recorded only where it is asked for."""
 SIZES = {"cuda": (4096, 2048, 8192), "cpu": (64, 32, 64)}
 """Tokens, hidden size and FFN size, by the device."""
+
+
+Row = dict[str, Any]
+"""What verify says of a case, and the names of the kernels, for a line of JSON."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,10 @@ class Case:
     trains: bool = True
 
 
-def cases(device: str) -> Iterator[Case]:
-    """Every case; on the CPU, for a test, only eager ones."""
+def cases(device: str, *, slow: bool = False) -> Iterator[Case]:
+    """Every case, the slow ones if asked for; on the CPU only eager ones."""
     modes = COMPILED if device == "cuda" else {"eager": None}
+    modes = {way: mode for way, mode in modes.items() if slow or way != SLOW}
     for way, mode in modes.items():
         yield Case(f"bf16-{way}", "", mode, ("not-fp8",))
         for recipe in RECIPES:
@@ -100,10 +107,10 @@ def _step(case: Case, device: str) -> Callable[[], None]:
     return train if case.trains else infer
 
 
-def measure(device: str, folder: Path) -> Iterator[dict[str, Any]]:
-    """Record every case to ``folder``; yield what verify says of it."""
+def measure(todo: Iterable[Case], device: str, folder: Path) -> Iterator[Row]:
+    """Record cases to ``folder``; yield what verify says of each as it is recorded."""
     folder.mkdir(parents=True, exist_ok=True)
-    for case in cases(device):
+    for case in todo:
         path = folder / f"{case.name}.json"
         record(case, device, path)
         trace = read(path)
@@ -114,7 +121,7 @@ def measure(device: str, folder: Path) -> Iterator[dict[str, Any]]:
         yield {"case": case.name, **_counts(trace), "word": word, "right": case.right}
 
 
-def _counts(trace: Trace) -> dict[str, Any]:
+def _counts(trace: Trace) -> Row:
     return {
         "fp8": trace.fp8.calls,
         "other": trace.other.calls,

@@ -1,0 +1,244 @@
+"""The page of what was measured on GPUs, beside what was predicted.
+
+Predictions are those of this version of fp8tune; the measurements are the records below
+``benchmarks/results/on_gpu``, a folder for each session.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from benchmarks.on_gpu import records
+from benchmarks.on_gpu.predicted import Compared, compare, gains
+from benchmarks.on_gpu.take import ENVIRONMENT, STEPS
+from benchmarks.paths import RESULTS
+from fp8tune.facts.calibration import Band
+from fp8tune.formats.document import InvalidText
+from fp8tune.lint.wording import plain
+from fp8tune.search import CannotSearch
+from fp8tune.trials.record import BadRecord
+
+HEAD = """\
+# Measured on GPUs
+
+What sessions of `benchmarks/gpu_session.sh` measured, beside what this version of
+fp8tune predicts. Written by `python -m benchmarks.on_gpu page` from the records below
+`benchmarks/results/on_gpu`.
+"""
+NONE = "Nothing has been measured on a GPU yet."
+STEP_NAMES = {
+    "trial-alone": "one trial of 8 layers, alone",
+    "trial-rank-0-of-16": "one trial of rank 0 of 16",
+    "traces": "traces of FP8 and bf16 steps, and what `verify` says of them",
+    "search": "a search of 8 layers",
+    "stand-in": "the built-in trial beside KempnerForge's own training",
+    "fp8-shapes": "the GEMM shapes that an FP8 linear refuses",
+    "rules": "the experiments of rules that only a GPU decides",
+    "linears": "each linear in bf16 and FP8",
+}
+"""The steps that measure something, in words."""
+
+
+class GpuSession(NamedTuple):
+    """What a session recorded: its environment, steps, and settings that ran."""
+
+    folder: Path
+    environment: dict[str, str]
+    steps: list[dict[str, Any]]
+    settings: list[Compared]
+    unreadable: list[str]
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether it ran on a GPU; else it was a rehearsal."""
+        return "gpu" in self.environment
+
+
+def sessions(results: Path = RESULTS / "on_gpu") -> list[GpuSession]:
+    """Return the recorded sessions, the newest first."""
+    folders = sorted(results.glob(f"*/{ENVIRONMENT}"), reverse=True)
+    return [_session(path.parent) for path in folders]
+
+
+def _session(folder: Path) -> GpuSession:
+    measured, unreadable = [], []
+    for path in sorted(folder.glob("*.jsonl")):
+        if path.with_suffix(".toml").exists():
+            try:
+                measured += list(records.read(path))
+            except (BadRecord, CannotSearch, InvalidText) as error:
+                unreadable.append(f"{path.name}: {plain(str(error))}")
+    environment = json.loads((folder / ENVIRONMENT).read_text())
+    lines = (folder / STEPS).read_text().splitlines()
+    steps = [json.loads(line) for line in lines]
+    return GpuSession(folder, environment, steps, compare(measured), unreadable)
+
+
+def write_page(results: Path) -> Path:
+    """Write the page beside the folder of results; return its path."""
+    every = sessions(results)
+    parts = [HEAD, *("\n".join(_section(one)) for one in every)]
+    path = results.with_suffix(".md")
+    path.write_text("\n".join([*parts, *([] if every else [f"{NONE}\n"])]))
+    return path
+
+
+def accuracy(results: Path = RESULTS / "on_gpu") -> str:
+    """Return the settings of all sessions on GPUs, for ``docs/accuracy.md``."""
+    every = [row for one in sessions(results) if one.has_gpu for row in one.settings]
+    return "\n".join(settings_table(every)) if every else NONE
+
+
+def _section(session: GpuSession) -> Iterator[str]:
+    said = session.environment
+    gpu = said.get("gpu", "a rehearsal on a CPU: its speeds say nothing about a GPU")
+    yield f"\n## {said.get('date', '')}: {cell(gpu)}\n"
+    yield "; ".join(f"{cell(name)} {cell(value)}" for name, value in said.items())
+    yield "\n### Steps\n"
+    yield from _steps(session.steps)
+    missing = [STEP_NAMES[name] for name in STEP_NAMES if not _done(session, name)]
+    if missing:
+        yield f"\nNot reached: {'; '.join(missing)}."
+    if session.unreadable:
+        yield f"\nNot readable: {cell('; '.join(session.unreadable))}."
+    yield "\n### Settings\n"
+    yield from settings_table(session.settings)
+    yield from _gains(session.settings)
+    yield from _traces(session.folder)
+
+
+def _done(session: GpuSession, name: str) -> bool:
+    ended = [s.get("outcome") for s in session.steps if s.get("step") == name]
+    return "finished" in ended
+
+
+def _steps(steps: list[dict[str, Any]]) -> Iterator[str]:
+    rows = [
+        (
+            cell(step.get("step", "")),
+            cell(step.get("outcome", "")),
+            cell(step.get("seconds", "")),
+            cell(step.get("why", "")),
+        )
+        for step in steps
+    ]
+    if rows:
+        yield machine.table(rows, ("step", "outcome", "s", "why"))
+
+
+def settings_table(rows: Iterable[Compared]) -> Iterator[str]:
+    """Yield a table of the settings that ran, and what its columns mean."""
+    lines = [_row(row) for row in rows]
+    if not lines:
+        yield "No setting has run."
+        return
+    yield machine.table(lines, COLUMNS)
+    yield f"\n{LEGEND}"
+
+
+COLUMNS = (
+    "config",
+    "setting",
+    "peak",
+    "predicted",
+    "error",
+    "tokens/s",
+    "predicted",
+    "error",
+    "published",
+    "compile s",
+    "trial s",
+    "MHz",
+    "W",
+    "°C",
+    "noise",
+    "n",
+    "sd",
+)
+
+LEGEND = """\
+Peaks are GiB of allocated memory. Errors are predicted against measured. A trial's time
+includes its start and compile; neither is predicted. Noise is half the 95 % interval of
+a run's median step, sd that between n runs."""
+
+
+def _row(row: Compared) -> tuple[str, ...]:
+    first = row.records[0]
+    setting = ", ".join(f"{k} {v}" for k, v in row.setting.items() if v is not None)
+    noise, between = first.relative_error, row.between_runs
+    compiled = first.data().get("compile_s")
+    return (
+        cell(Path(row.config).stem),
+        cell(setting),
+        f"{row.peak_gib:.1f}",
+        *_beside(row.memory, row.peak_gib, ".1f"),
+        f"{row.tokens_per_second:,.0f}",
+        *_beside(row.speed, row.tokens_per_second, ",.0f"),
+        f"{row.published:,.0f}" if row.published else "",
+        f"{compiled:.0f}" if isinstance(compiled, (int, float)) else "",
+        f"{first.cost_s:.0f}",
+        f"{first.sm_mhz:.0f}" if first.sm_mhz else "",
+        f"{first.power_w:.0f}" if first.power_w else "",
+        f"{first.temperature_c:.0f}" if first.temperature_c else "",
+        f"{100 * noise:.2f} %" if noise else "",
+        str(len(row.records)),
+        f"{100 * between:.2f} %" if between is not None else "",
+    )
+
+
+def _beside(band: Band | None, measured: float, form: str) -> tuple[str, str]:
+    """Return a prediction with its range, and its error [%]."""
+    if band is None or not measured:
+        return "", ""
+    low, value, high = (format(x, form) for x in (band.low, band.value, band.high))
+    error = f"{100 * (band.value / measured - 1):+.1f} %"
+    if not band.low <= measured <= band.high:
+        error += ", outside of the range"
+    return f"{value} ({low} to {high})", error
+
+
+def _gains(rows: list[Compared]) -> Iterator[str]:
+    lines = [
+        (
+            cell(Path(gain.config).stem),
+            cell(", ".join(f"{k} {v}" for k, v in gain.setting.items())),
+            f"{gain.measured:.3f}",
+            f"{gain.predicted:.3f}" if gain.predicted else "",
+        )
+        for gain in gains(rows)
+    ]
+    if lines:
+        yield "\n### FP8's tokens/s over those of bf16\n"
+        yield machine.table(lines, ("config", "setting", "measured", "predicted"))
+
+
+def _traces(folder: Path) -> Iterator[str]:
+    lines = [
+        (
+            cell(row["case"]),
+            *(cell(row[name]) for name in ("fp8", "other", "unclear")),
+            cell(row["word"]),
+            "yes" if row["word"] in row["right"] else "**no**",
+        )
+        for path in sorted(folder.glob("traces_*.json"))
+        for row in json.loads(path.read_text())["rows"]
+    ]
+    if lines:
+        yield "\n### Traces\n"
+        head = ("case", "FP8 GEMMs", "other", "unclear", "`verify` says", "right")
+        yield machine.table(lines, head)
+
+
+def cell(value: object) -> str:
+    """Return text as it may stand in a cell of a Markdown table."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""
+    text = plain(str(value))[:300]
+    for sign in ("\\", "|", "<", "`", "*", "[", "]"):
+        text = text.replace(sign, f"\\{sign}")
+    return text

@@ -1,0 +1,502 @@
+"""A session on a machine with a GPU: steps under deadlines, packed as they end.
+
+``python -m benchmarks.on_gpu.session first|next|last OUT [CHECKOUT]``;
+``benchmarks/gpu_session.sh`` says what the arguments and variables mean. Needs the
+standard library alone until it has installed the wheels. A step that has finished is
+not run again, so a command can be repeated after a fix.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.on_gpu.archive import files_below, pack
+from benchmarks.paths import ROOT, with_pythonpath
+
+PACK_S = 20.0
+"""How often results are packed while a step runs [s]."""
+END_S = 12.0
+"""Kept of a command's time to end what runs and to pack [s]."""
+LEAST_S = 10.0
+"""A step is not begun with less time left [s]."""
+GRACE_S = 5.0
+"""How long a step that was told to end has before it is killed [s]."""
+SEARCH_END_S = 30.0
+"""The same of a search, which writes the best setting so far [s]."""
+AFTER_SEARCH_S = 250.0
+"""Kept of the last command's time for what comes after the search [s]."""
+NEEDED = ("gpu", "driver", "other processes", "torch", "cuda", "fp8")
+"""Lines of the doctor without which nothing is worth measuring."""
+CONFIGS = {
+    "cuda": ("configs/llama3_8l_1xh100_fp8.toml", "configs/llama3_7b_16xh100_fp8.toml"),
+    "cpu": ("configs/rehearsal_cpu.toml", "configs/rehearsal_cpu.toml"),
+}
+"""What is searched, and what one GPU runs as rank 0 of 16, by the device."""
+LARGEST = {"cuda": "16384", "cpu": "512"}
+"""M of the largest linears that are timed [tokens]."""
+SEARCH_BUDGET = {"cuda": "15m", "cpu": "40s"}
+MINUTES = "MINUTES"
+"""A word of a command that stands for the minutes that the step has."""
+
+
+PROGRAMS = {
+    "nvidia-smi.txt": ("nvidia-smi", "-q"),
+    "pip-list.txt": (sys.executable, "-m", "pip", "list"),
+}
+"""What else describes the machine: the file of its output, and the command."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and how long it may take [s]; ``checkout``: it needs KempnerForge."""
+
+    name: str
+    command: tuple[str, ...]
+    limit_s: float
+    checkout: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session runs: its device, the folder of its results, a checkout."""
+
+    device: str
+    folder: Path
+    checkout: str = ""
+
+    def steps(self, command: str) -> list[Step]:
+        """Return the steps of a command that measure something, in their order."""
+        return {"first": self._first, "next": list, "last": self._last}[command]()
+
+    def _first(self) -> list[Step]:
+        searched, of_16 = CONFIGS[self.device]
+        ranks = ("--world-size", "16")
+        return [
+            self._on_gpu("trial-alone", 130, "trial", searched),
+            self._on_gpu("trial-rank-0-of-16", 210, "trial", of_16, *ranks),
+            self._on_gpu("traces", 130, "traces"),
+        ]
+
+    def _last(self) -> list[Step]:
+        searched, _ = CONFIGS[self.device]
+        results, device = self.folder / "results", ("--device", self.device)
+        shapes, stand_in = results / "fp8_shapes.json", results / "stand_in.json"
+        evidence = results / "rule_evidence.json"
+        commit = ("--commit", os.environ.get("CHECKOUT_COMMIT", ""))
+        return [
+            self._module(
+                "stand-in",
+                200,
+                "benchmarks.stand_in",
+                self.checkout,
+                *(*device, *commit, "--repeats", "1", "--output", str(stand_in)),
+                checkout=True,
+            ),
+            self._module(
+                "fp8-shapes", 60, "benchmarks.fp8_shapes", "--output", str(shapes)
+            ),
+            self._module(
+                "rules",
+                300,
+                "benchmarks.rule_evidence",
+                self.checkout,
+                *(*device, *commit, "--rule", "gpu-only", "--output", str(evidence)),
+                checkout=True,
+            ),
+            self._on_gpu(
+                "linears", 300, "linears", searched, "--largest", LARGEST[self.device]
+            ),
+        ]
+
+    def search(self) -> tuple[str, ...]:
+        """Return the command of the search."""
+        config, studies = CONFIGS[self.device][0], self.folder / "studies"
+        budget = os.environ.get("SEARCH_BUDGET", SEARCH_BUDGET[self.device])
+        where = ("--device", self.device, "--studies", str(studies))
+        tuned = self.folder / "results" / "tuned.toml"
+        answer = ("--output", str(tuned), "--output-format", "json")
+        python = (sys.executable, "-m", "fp8tune", "search")
+        return (*python, config, "--budget", budget, *where, *answer)
+
+    def _on_gpu(self, name: str, limit_s: float, what: str, *more: str) -> Step:
+        results = ("--results", str(self.folder / "results"))
+        minutes = ("--minutes", MINUTES) if what != "traces" else ()
+        module, device = "benchmarks.on_gpu", ("--device", self.device)
+        return self._module(
+            name, limit_s, module, what, *more, *device, *results, *minutes
+        )
+
+    def _module(
+        self, name: str, limit_s: float, *words: str, checkout: bool = False
+    ) -> Step:
+        return Step(name, (sys.executable, "-m", *words), limit_s, checkout)
+
+
+class Session:
+    """One command of a session, with the time that it has."""
+
+    def __init__(self, command: str, out: Path, place: Place, seconds: float) -> None:
+        self.command, self.out, self.place = command, out, place
+        self.began = time.monotonic()
+        self.seconds = seconds
+        self.running: subprocess.Popen[bytes] | None = None
+        self.folder = place.folder
+        self.ended = threading.Event()
+        self.packing = threading.Lock()
+        for name in ("logs", "results"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.environment = {**with_pythonpath(), "PYTHONUNBUFFERED": "1"}
+
+    @property
+    def left(self) -> float:
+        """Time left for steps [s]."""
+        return self.seconds - END_S - (time.monotonic() - self.began)
+
+    def say(self, text: str) -> None:
+        """Print a line with the time of the command, and add it to the log."""
+        spent, every = (
+            _clock(s) for s in (time.monotonic() - self.began, self.seconds)
+        )
+        line = f"[{self.command} {spent} of {every}] {text}"
+        print(line, flush=True)
+        with (self.folder / "session.log").open("a", encoding="utf-8") as file:
+            print(line, file=file)
+
+    def run(self, step: Step) -> bool:
+        """Run a step that has not finished yet; tell whether it has now."""
+        if step.name in self._finished():
+            self.say(f"{step.name}: finished earlier")
+            return True
+        if step.checkout and not self.place.checkout:
+            return self._note(step.name, "skipped", 0.0, "it needs a CHECKOUT")
+        limit = min(step.limit_s, self.left)
+        if limit < LEAST_S:
+            return self._note(step.name, "not reached", 0.0, "no time left")
+        self.say(f"{step.name}: at most {limit:.0f} s")
+        start = time.monotonic()
+        log = self.folder / "logs" / f"{step.name}.log"
+        minutes = f"{max(limit - 15, LEAST_S / 2) / 60:.2f}"
+        command = tuple(minutes if w == MINUTES else w for w in step.command)
+        with log.open("ab") as file:
+            code = self._wait(self._start(command, file, file), limit)
+        took = time.monotonic() - start
+        if code is None:
+            return self._note(step.name, "out of time", took, _last_line(log))
+        outcome = "failed" if code else "finished"
+        return self._note(step.name, outcome, took, _last_line(log) if code else "")
+
+    def _start(
+        self, command: tuple[str, ...], output: Any, errors: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a command in a session of its own, which ends with this process."""
+        from fp8tune.runners.orphan import COMMAND
+
+        words = [*COMMAND, str(os.getpid()), "KILL", *command]
+        return subprocess.Popen(  # noqa: S603 - the commands are ours
+            words,
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+    def _wait(self, process: subprocess.Popen[bytes], limit_s: float) -> int | None:
+        """Return the exit code of a process; end it after its limit: ``None``."""
+        self.running = process
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process, GRACE_S)
+
+    def _note(self, name: str, outcome: str, took: float, why: str) -> bool:
+        """Write down how a step ended, pack, and then say it."""
+        entry = {
+            "step": name,
+            "command": self.command,
+            "outcome": outcome,
+            "seconds": round(took, 1),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "why": why,
+        }
+        with (self.folder / "steps.jsonl").open("a", encoding="utf-8") as file:
+            print(json.dumps(entry), file=file)
+        self.pack()
+        self.say(f"{name}: {outcome}, {took:.0f} s" + f": {why}" * bool(why))
+        return outcome == "finished"
+
+    def _finished(self) -> set[str]:
+        return {e["step"] for e in steps_of(self.folder) if e["outcome"] == "finished"}
+
+    def install(self, wheels: str) -> None:
+        """Install a folder of wheels; one that does not fit is named, and left out."""
+        files = sorted(str(path) for path in Path(wheels).glob("*.whl"))
+        if not files:
+            self._note("wheels", "failed", 0.0, f"no .whl in {wheels}")
+            return
+        environment = {
+            "PIP_BREAK_SYSTEM_PACKAGES": "1",
+            "PIP_ROOT_USER_ACTION": "ignore",
+        }
+        self.environment |= environment
+        pip = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps")
+        if self.run(Step("wheels", (*pip, *files), 120)):
+            return
+        for file in files:
+            self.run(
+                Step(f"wheel-{Path(file).name.partition('-')[0]}", (*pip, file), 60)
+            )
+
+    def may_go_on(self) -> bool:
+        """Ask the doctor; tell whether a GPU, or CPU, is there to be measured alone."""
+        path = self.folder / "doctor.json"
+        words = ("-m", "fp8tune", "doctor", "--output-format", "json")
+        command = (sys.executable, *words, "--device", self.place.device)
+        log = self.folder / "logs" / "doctor.log"
+        with path.open("wb") as output, log.open("wb") as errors:
+            self._wait(self._start(command, output, errors), min(60.0, self.left))
+        try:
+            checks = json.loads(path.read_text())["checks"]
+        except (ValueError, KeyError):
+            self.say(f"fp8tune does not start here: {_last_line(log)}; see WHEELS")
+            return False
+        wrong = [c for c in checks if c["state"] in ("missing", "warning")]
+        self.say(f"doctor: {len(checks) - len(wrong)} of {len(checks)} checks are fine")
+        for check in wrong:
+            self.say("{state:8}{name}: {value}".format(**check))
+            for note in filter(None, (check["why"], check["fix"])):
+                self.say(f"{'':10}{note}")
+        stopping = [c["name"] for c in wrong if c["name"] in NEEDED]
+        if stopping and not os.environ.get("ANYWAY"):
+            said = ", ".join(stopping)
+            self.say(f"ends here because of: {said}; ANYWAY=1 goes on all the same")
+        return not stopping or bool(os.environ.get("ANYWAY"))
+
+    def start_search(self) -> None:
+        """Start the search, or go on with it, so that it outlives this command."""
+        if self.search_pid() or self.search_code() == "0":
+            return
+        if self.left < LEAST_S:
+            self._note("search", "not reached", 0.0, "no time left")
+            return
+        folder = self.folder
+        (folder / "search.exit").unlink(missing_ok=True)
+        # the shell waits for a search that is told to end
+        shell = 'trap : TERM; echo $$ > "$1"; out=$2; err=$3; end=$4; shift 4; '
+        shell += '"$@" > "$out" 2>> "$err"; echo $? > "$end"'
+        files = (
+            folder / "search.pid",
+            folder / "results" / "search_answer.json",
+            folder / "logs" / "search.log",
+            folder / "search.exit",
+        )
+        subprocess.Popen(  # noqa: S603
+            ["/bin/sh", "-c", shell, "sh", *map(str, files), *self.place.search()],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.say("search: started; it goes on between the commands")
+        while not self.search_pid() and not self.search_code():
+            time.sleep(0.05)
+
+    def search_pid(self) -> int:
+        """Return the process group of a running search, else 0."""
+        with suppress(OSError, ValueError):
+            group = int((self.folder / "search.pid").read_text())
+            if not self.search_code():
+                os.killpg(group, 0)
+                return group
+        return 0
+
+    def search_code(self) -> str:
+        """Return the exit code of a search that has ended, else ``""``."""
+        with suppress(OSError):
+            return (self.folder / "search.exit").read_text().strip()
+        return ""
+
+    def wait_for_search(self, keep_s: float) -> None:
+        """Wait until the search has ended, or ``keep_s`` seconds are left."""
+        said = time.monotonic()
+        while self.search_pid() and self.left > keep_s:
+            time.sleep(0.5)
+            if time.monotonic() - said > 30:
+                said = time.monotonic()
+                line = _last_line(self.folder / "logs" / "search.log")
+                self.say(f"search: {line or 'runs'}")
+
+    def finish_search(self) -> None:
+        """Wait for the search, stop it where it takes too long, and note its end."""
+        began = time.monotonic()
+        self.wait_for_search(min(AFTER_SEARCH_S, self.left / 2))
+        if group := self.search_pid():
+            self.say("search: is stopped, and writes the best setting so far")
+            _signal(group, signal.SIGTERM)
+            end = time.monotonic() + SEARCH_END_S
+            while self.search_pid() and time.monotonic() < end:
+                time.sleep(0.2)
+            _signal(group, signal.SIGKILL)
+        self.note_search(time.monotonic() - began)
+
+    def note_search(self, waited_s: float) -> None:
+        """Note how the search has ended, if that is not noted yet."""
+        if "search" in self._finished():
+            return
+        code, log = self.search_code(), self.folder / "logs" / "search.log"
+        if code == "0":
+            self._note("search", "finished", waited_s, "")
+        elif code:
+            self._note("search", f"ended with {code}", waited_s, _last_line(log))
+        else:
+            self._note("search", "not finished", waited_s, _last_line(log))
+
+    def pack(self) -> None:
+        """Pack what there is: results and logs, and the traces apart."""
+        with self.packing, suppress(OSError):
+            files = files_below(self.folder)
+            traces = [path for path in files if path.name.endswith(".json.gz")]
+            others = [path for path in files if path not in set(traces)]
+            for name, some in (("session.tgz", others), ("traces.tgz", traces)):
+                if some:
+                    for path in pack(self.folder, some, self.out / name):
+                        print(f"too large for {name}: {path.name}", flush=True)
+            log = self.folder / "session.log"
+            (self.out / "session.log").write_bytes(log.read_bytes())
+
+    def keep_packing(self) -> None:
+        """Pack every ``PACK_S`` seconds until the command ends."""
+        while not self.ended.wait(PACK_S):
+            self.pack()
+
+    def close(self) -> None:
+        """End what runs for this command alone, and pack for the last time."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.ended.set()
+        if self.running:
+            _end(self.running, GRACE_S)
+        self.pack()
+
+
+def steps_of(folder: Path) -> list[dict[str, Any]]:
+    """Return how the steps of a session ended, in their order."""
+    path = folder / "steps.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    """End a process and all that it started."""
+    if process.poll() is None:
+        _signal(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line of a log that is not empty, at most 300 characters."""
+    with suppress(OSError):
+        lines = log.read_bytes()[-4096:].decode(errors="replace").splitlines()
+        return next(
+            (line.strip()[:300] for line in reversed(lines) if line.strip()), ""
+        )
+    return ""
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def _place(checkout: str) -> Place:
+    device = os.environ.get("DEVICE", "cuda")
+    if device not in CONFIGS:
+        raise SystemExit(f"DEVICE is cuda or cpu, not {device}")
+    below = Path(tempfile.gettempdir()) / f"fp8tune-gpu-session-{os.getuid()}"
+    folder = Path(os.environ.get("SCRATCH", below))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise SystemExit(f"{folder} belongs to another user; set SCRATCH")
+    return Place(device, folder, checkout)
+
+
+def main(command: str, out: str, checkout: str = "") -> int:
+    """Run one of the three commands; exit code 1 if nothing could be measured."""
+    if command not in ("first", "next", "last"):
+        raise SystemExit(f"first, next or last, not {command}")
+    seconds = float(os.environ.get("SECONDS_LEFT", "580"))
+    session = Session(command, Path(out), _place(checkout), seconds)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    threading.Thread(target=session.keep_packing, daemon=True).start()
+    try:
+        return _run(session)
+    finally:
+        session.close()
+
+
+def _run(session: Session) -> int:
+    place, first = session.place, session.command == "first"
+    session.say(f"results are collected in {place.folder}")
+    wheels = os.environ.get("WHEELS", "")
+    if wheels and first:
+        session.install(wheels)
+    if not session.search_pid() and not session.may_go_on():
+        return 1
+    _describe(session)
+    if session.command == "last":
+        session.finish_search()
+    for step in place.steps(session.command):
+        session.run(step)
+    if session.command != "last":
+        session.start_search()
+    if session.command == "next":
+        session.wait_for_search(0.0)
+        if session.search_code():
+            session.note_search(0.0)
+    return 0
+
+
+def _describe(session: Session) -> None:
+    """Write down the environment: one step, and what other programs say of it."""
+    path = session.folder / "environment.json"
+    if path.exists():
+        return
+    module = (sys.executable, "-m", "benchmarks.on_gpu.environment", str(path))
+    session.run(Step("environment", module, 60))
+    for name, command in PROGRAMS.items():
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(  # noqa: S603
+                command,
+                env=session.environment,
+                stdout=subprocess.PIPE,
+                timeout=20,
+                check=False,
+            )
+            (session.folder / name).write_bytes(done.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
