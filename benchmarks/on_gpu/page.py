@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,6 +110,8 @@ def _section(session: GpuSession) -> Iterator[str]:
     yield from settings_table(session.settings)
     yield from _gains(session.settings)
     yield from _traces(session.folder)
+    yield from _linears(session.folder)
+    yield from _shapes(session.folder)
 
 
 def _done(session: GpuSession, name: str) -> bool:
@@ -169,12 +171,11 @@ a run's median step, sd that between n runs."""
 
 def _row(row: Compared) -> tuple[str, ...]:
     first = row.records[0]
-    setting = ", ".join(f"{k} {v}" for k, v in row.setting.items() if v is not None)
     noise, between = first.relative_error, row.between_runs
     compiled = first.data().get("compile_s")
     return (
         cell(Path(row.config).stem),
-        cell(setting),
+        cell(_words(row.setting)),
         f"{row.peak_gib:.1f}",
         *_beside(row.memory, row.peak_gib, ".1f"),
         f"{row.tokens_per_second:,.0f}",
@@ -189,6 +190,19 @@ def _row(row: Compared) -> tuple[str, ...]:
         str(len(row.records)),
         f"{100 * between:.2f} %" if between is not None else "",
     )
+
+
+def _words(setting: Mapping[str, object]) -> str:
+    """Return a setting as ``fp8, batch 8 x 1, AC none, compiled, 16 GPUs``."""
+    gpus = setting.get("world_size")
+    parts = (
+        setting.get("precision"),
+        f"batch {setting.get('micro_batch')} x {setting.get('grad_accum')}",
+        f"AC {setting.get('ac')}",
+        "compiled" if setting.get("compile") else "eager",
+        f"{gpus} GPUs" if gpus != 1 else "",
+    )
+    return ", ".join(str(part) for part in parts if part)
 
 
 def _beside(band: Band | None, measured: float, form: str) -> tuple[str, str]:
@@ -206,7 +220,7 @@ def _gains(rows: list[Compared]) -> Iterator[str]:
     lines = [
         (
             cell(Path(gain.config).stem),
-            cell(", ".join(f"{k} {v}" for k, v in gain.setting.items())),
+            cell(_words(gain.setting)),
             f"{gain.measured:.3f}",
             f"{gain.predicted:.3f}" if gain.predicted else "",
         )
@@ -232,6 +246,31 @@ def _traces(folder: Path) -> Iterator[str]:
         yield "\n### Traces\n"
         head = ("case", "FP8 GEMMs", "other", "unclear", "`verify` says", "right")
         yield machine.table(lines, head)
+
+
+def _linears(folder: Path) -> Iterator[str]:
+    lines = [
+        (
+            cell(row["name"]),
+            *(cell(row[name]) for name in ("m", "k", "n")),
+            *(f"{row[name]:.3f}" for name in ("bf16_ms", "fp8_ms")),
+            *(f"{row[name]:.2f}" for name in ("gain", "predicted")),
+        )
+        for path in sorted(folder.glob("linears_*.json"))
+        for row in json.loads(path.read_text())["rows"]
+    ]
+    if lines:
+        yield "\n### Kernels of compiled linears, tensorwise FP8 against bf16\n"
+        head = ("linear", "M", "K", "N", "bf16 ms", "FP8 ms", "gain", "predicted")
+        yield machine.table(lines, head)
+
+
+def _shapes(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("fp8_shapes.json")):
+        outcomes = json.loads(path.read_text())["outcomes"]
+        said = [cell(one.get("message", "")) for one in outcomes if one.get("message")]
+        yield "\n### Shapes\n"
+        yield f"{len(said)} of {len(outcomes)} shapes of an FP8 linear were refused."
 
 
 def cell(value: object) -> str:

@@ -84,13 +84,14 @@ def compare(measured: Iterable[Measured]) -> list[Compared]:
     return [_compared(names[key], jobs[key], runs[key]) for key in jobs]
 
 
-ROLES = ("precision", "micro_batch", "grad_accum", "ac", "compile")
+ROLES = ("precision", "micro_batch", "grad_accum", "ac", "compile", "world_size")
 
 
 def _compared(name: str, job: Job, records: list[Record]) -> Compared:
-    said = predict(job)
-    # what ran has a speed, also where it was predicted not to fit
     setting = {role: _value(job, role) for role in ROLES}
+    if records[0].rehearsal:  # predictions are of GPUs
+        return Compared(name, setting, records, None, None, None)
+    said = predict(job)
     same = all(_value(job, role) == v for role, v in PUBLISHED_SETTING.items())
     published = PUBLISHED if same else None
     return Compared(name, setting, records, said.memory, said.speed, published)

@@ -193,7 +193,7 @@ class Session:
             code = self._wait(self._start(command, file, file), limit)
         took = time.monotonic() - start
         if code is None:
-            return self._note(step.name, "out of time", took, _last_line(log))
+            return self._note(step.name, "out of time", took, "")
         outcome = "failed" if code else "finished"
         return self._note(step.name, outcome, took, _last_line(log) if code else "")
 
@@ -257,6 +257,7 @@ class Session:
         pip = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps")
         if self.run(Step("wheels", (*pip, *files), 120)):
             return
+        pip += ("--ignore-installed",)  # also what Debian installed, without records
         for file in files:
             self.run(
                 Step(f"wheel-{Path(file).name.partition('-')[0]}", (*pip, file), 60)
@@ -345,7 +346,6 @@ class Session:
 
     def finish_search(self) -> None:
         """Wait for the search, stop it where it takes too long, and note its end."""
-        began = time.monotonic()
         self.wait_for_search(min(AFTER_SEARCH_S, self.left / 2))
         if group := self.search_pid():
             self.say("search: is stopped, and writes the best setting so far")
@@ -354,19 +354,21 @@ class Session:
             while self.search_pid() and time.monotonic() < end:
                 time.sleep(0.2)
             _signal(group, signal.SIGKILL)
-        self.note_search(time.monotonic() - began)
+        self.note_search()
 
-    def note_search(self, waited_s: float) -> None:
+    def note_search(self) -> None:
         """Note how the search has ended, if that is not noted yet."""
         if "search" in self._finished():
             return
         code, log = self.search_code(), self.folder / "logs" / "search.log"
-        if code == "0":
-            self._note("search", "finished", waited_s, "")
-        elif code:
-            self._note("search", f"ended with {code}", waited_s, _last_line(log))
-        else:
-            self._note("search", "not finished", waited_s, _last_line(log))
+        began, ended = (self.folder / f"search.{end}" for end in ("pid", "exit"))
+        if not began.exists():
+            self._note("search", "not reached", 0.0, "it was not started")
+            return
+        until = ended.stat().st_mtime if code else time.time()
+        outcome = "finished" if code == "0" else f"ended with {code or 'nothing'}"
+        why = "" if code == "0" else _last_line(log)
+        self._note("search", outcome, until - began.stat().st_mtime, why)
 
     def pack(self) -> None:
         """Pack what there is: results and logs, and the traces apart."""
@@ -475,7 +477,7 @@ def _run(session: Session) -> int:
     if session.command == "next":
         session.wait_for_search(0.0)
         if session.search_code():
-            session.note_search(0.0)
+            session.note_search()
     return 0
 
 

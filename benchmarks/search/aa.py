@@ -69,7 +69,7 @@ WORDS = {0: "none", 1: "one", 6: "six"}
 PRECISION = Knob("train.mixed_precision", ("bf16", "fp8"), "precision", frozen=True)
 REAL = RESULTS / "runs_cpu.jsonl"
 """Runs of the rehearsal's config on an idle CPU of two cores
-(``python -m benchmarks.on_gpu repeat configs/rehearsal_cpu.toml --device cpu``)."""
+(``python -m benchmarks.on_gpu trial configs/rehearsal_cpu.toml --device cpu``)."""
 
 
 class Case(NamedTuple):
