@@ -87,6 +87,7 @@ def test_measured_beside_predicted(plan):
         "grad_accum": 1,
         "ac": "full",
         "compile": True,
+        "world_size": 1,
     }
 
 
