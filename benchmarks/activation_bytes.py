@@ -105,14 +105,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     sys.path.insert(0, str(options.checkout))
     logging.disable(logging.WARNING)
-    fits = []
+    environment = machine.describe_run(options.checkout, options.commit, options.device)
+    fits: list[Fit] = []
     for mode in modes(options.precision or PRECISIONS, options.ac or AC):
         fits.append(fit(mode, options.device))
         print(mode, fits[-1].coefficients, file=sys.stderr, flush=True)
-    environment = machine.describe_run(options.checkout, options.commit, options.device)
+        data = json.dumps(_data(environment, fits), indent=2)
+        options.output.write_text(f"{data}\n")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(fits)}")
-    options.output.write_text(json.dumps(_data(environment, fits), indent=2) + "\n")
     return 0
 
 

@@ -25,7 +25,8 @@ HEAD = """\
 # How far the estimates are off
 
 Predictions for every published run that we have. Written by `python -m
-benchmarks.estimates` on {date}. Each row links its source.
+benchmarks.estimates` on {date}; the runs are not ours, but for those in a section
+of their own. Each row links its source.
 
 | promise | found | |
 | --- | --- | --- |

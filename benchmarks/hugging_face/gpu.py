@@ -5,8 +5,9 @@ torch, torchao, transformers and accelerate. Models of real sizes, with random w
 train for ``STEPS`` steps each in bf16 and with Accelerate's FP8 by torchao, compiled
 and with full activation checkpointing (``step.py``). The peak by PyTorch's own count is
 compared with that of ``fp8tune estimate``, and the gain in tokens/s with the predicted
-one. ``--gpu h200`` names another GPU than an H100, ``--output FILE`` keeps the figures
-as JSON. A model takes some minutes.
+one. ``--gpu h200`` names another GPU than an H100, ``--only 1B`` the models whose name
+has that. A model takes some minutes. ``--output FILE`` keeps each run as it ends, and
+the same command goes on after what the file holds.
 
 Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
 """
@@ -14,11 +15,13 @@ Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+from benchmarks import machine
+from benchmarks.case_file import CaseFile
 from benchmarks.hugging_face.memory import error, estimated, measured
 from benchmarks.memory_errors import Case
 from fp8tune.trainers.local_model import published
@@ -76,10 +79,12 @@ HEAD = """\
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
-def table(found: list[Case], gpu: str) -> str:
-    """The figures by model, as a Markdown table."""
-    rows = [HEAD]
-    for pair in zip(found[::2], found[1::2], strict=True):
+def table(found: Iterable[Case], gpu: str) -> str:
+    """The figures of each model that ran in both precisions, as a Markdown table."""
+    rows, by_model = [HEAD], dict[str, list[Case]]()
+    for case in found:
+        by_model.setdefault(case["name"], []).append(case)
+    for pair in (pair for pair in by_model.values() if len(pair) == 2):
         bf16, fp8 = pair
         slow, fast = (case["tokens_per_second"] for case in pair)
         gain = estimated(fp8, gpu)["fp8_gain"]
@@ -100,6 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hugging_face.gpu", description=__doc__)
     parser.add_argument("python", help="a Python that has the trainer")
     parser.add_argument("--gpu", default="h100", help="which GPU it is")
+    parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--output", type=Path, help="where to keep the figures")
     options = parser.parse_args(arguments)
     if not gpus(options.python):
@@ -107,12 +113,21 @@ def main(arguments: list[str] | None = None) -> int:
             f"PyTorch in {options.python} sees no GPU: nothing is measured. Memory on "
             "the CPU is measured by: python -m benchmarks.hugging_face.memory PYTHON"
         )
-    found = measured(options.python, cases())
-    if options.output:
-        lines = ",\n".join(json.dumps(case) for case in found)
-        options.output.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    print(table(found, options.gpu))
-    return 0
+    kept = CaseFile(options.output, machine.describe() | {"gpu": options.gpu})
+    chosen = {
+        f"{case['name']}, {case.get('precision', 'bf16')}": case
+        for case in cases()
+        if options.only in case["name"]
+    }
+    for name, case in chosen.items():
+        kept.run(name, partial(_measured, options.python, case))
+    print(table(kept.of(chosen).values(), options.gpu))
+    return int(bool(kept.failures))
+
+
+def _measured(python: str, case: Case) -> Case:
+    (found,) = measured(python, [case])
+    return found
 
 
 if __name__ == "__main__":

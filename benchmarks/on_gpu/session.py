@@ -44,6 +44,16 @@ CONFIGS = {
     "cpu": ("configs/rehearsal_cpu.toml", "configs/rehearsal_cpu.toml"),
 }
 """What is searched, and what one GPU runs as rank 0 of 16, by the device."""
+RULES = (
+    "fp8-without-compile",
+    "fp8-linears-slower",
+    "fp8-in-a-narrow-model",
+    "fp8-accumulates-small-batches",
+    "fp8-below-4096-tokens",
+    "fp8-attention-dominates",
+    "moe-with-compile",
+)
+"""Rules on the time of a step, which a GPU alone decides."""
 LARGEST = {"cuda": "16384", "cpu": "512"}
 """M of the largest linears that are timed [tokens]."""
 SEARCH_BUDGET = {"cuda": "15m", "cpu": "40s"}
@@ -94,6 +104,7 @@ class Place:
         results, device = self.folder / "results", ("--device", self.device)
         shapes, stand_in = results / "fp8_shapes.json", results / "stand_in.json"
         evidence = results / "rule_evidence.json"
+        rules = [word for name in RULES for word in ("--rule", name)]
         commit = ("--commit", os.environ.get("CHECKOUT_COMMIT", ""))
         return [
             self._module(
@@ -101,7 +112,8 @@ class Place:
                 200,
                 "benchmarks.stand_in",
                 self.checkout,
-                *(*device, *commit, "--repeats", "1", "--output", str(stand_in)),
+                *(*device, *commit, "--output", str(stand_in)),
+                *("--repeats", "1", "--only", "full AC, compiled"),
                 checkout=True,
             ),
             self._module(
@@ -112,7 +124,7 @@ class Place:
                 300,
                 "benchmarks.rule_evidence",
                 self.checkout,
-                *(*device, *commit, "--rule", "gpu-only", "--output", str(evidence)),
+                *(*device, *commit, "--output", str(evidence), *rules),
                 checkout=True,
             ),
             self._on_gpu(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import with_pythonpath
 
 GRACE = 10.0
 """Seconds that the other ranks get once one has failed."""
@@ -69,8 +69,7 @@ def _ranks(
     command: list[str], ranks: int, folder: Path
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     shared = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
+        **with_pythonpath(),
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(_free_port()),

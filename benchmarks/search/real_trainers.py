@@ -22,12 +22,14 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.case_file import CaseFile
 from benchmarks.machine import table
-from benchmarks.paths import ROOT
+from benchmarks.paths import ROOT, with_pythonpath
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
 from fp8tune.job import Target
@@ -68,32 +70,47 @@ def main() -> int:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--record", action="store_true", help="write the results")
+    parser.add_argument("--output", type=Path, help="keep each case here as it ends")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    rows: list[dict[str, Any]] = []
-    searched = ""
-    for case in cases(options):
-        if options.only in case.name:
-            with tempfile.TemporaryDirectory() as folder:
-                data(Path(folder))
-                rows += trials(case, Path(folder))
-    if options.kempnerforge and options.only in "search":
-        searched = search(options.kempnerforge.resolve(), options.device)
+    where = {n: version(n) for n in ("torch", "torchao")}
+    where |= {"python": platform.python_version(), "device": options.device}
+    output = options.output and options.output.resolve()
+    kept = CaseFile(output, where)
+    chosen = [case for case in cases(options) if options.only in case.name]
+    for case in chosen:
+        kept.run(case.name, partial(rows_of, case))
+    if options.kempnerforge and options.only in SEARCH:
+        checkout = options.kempnerforge.resolve()
+        kept.run(SEARCH, partial(search, checkout, options.device))
+    rows = [
+        row for rows in kept.of(case.name for case in chosen).values() for row in rows
+    ]
+    searched = kept.results.get(SEARCH, "")
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""
     if searched:
         page += f"\n\nA search of {BUDGET} with KempnerForge:\n\n```\n{searched}```"
     print(page)
     if options.record:
-        where = {n: version(n) for n in ("torch", "torchao")}
-        where |= {"python": platform.python_version(), "device": options.device}
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
         kind = "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
         )
-    return 0
+    return int(bool(kept.failures))
+
+
+SEARCH = "search"
+"""What the search is kept under."""
+
+
+def rows_of(case: Case) -> list[dict[str, Any]]:
+    """Return the rows of a case, run in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        data(Path(folder))
+        return list(trials(case, Path(folder)))
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
@@ -160,7 +177,7 @@ def on_cpu(launch: Launch) -> Launch:
         return (*words[:at], ON_CPU, *words[at:])
 
     recipe = launch.recipe
-    path = os.pathsep.join([str(ROOT), launch.folder])
+    path = with_pythonpath(launch.folder)["PYTHONPATH"]
     more = {**recipe.environment, "PYTHONPATH": path}
     recipe = recipe._replace(
         command=behind(recipe.command),

@@ -9,10 +9,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.case_file import CaseFile
 from benchmarks.options import for_checkout
 from benchmarks.rule_evidence.launch import Run, launch
 from benchmarks.search.recording import record
@@ -22,6 +24,8 @@ from benchmarks.stand_in.cases import CASES, Case
 TRAINER, TRIAL, SIMULATED = "trainer", "trial", "simulated rank"
 MODULES = {TRAINER: "by_trainer", TRIAL: "as_trial", SIMULATED: "as_trial"}
 Figures = dict[str, Any]
+TIMES = "times"
+"""What the step times of all cases are kept under."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,20 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [c for c in CASES if options.only in c.name]
     if options.device == "cuda":
         chosen = [c for c in chosen if c.ranks == 1]
+    about = machine.describe_run(options.checkout, options.commit, options.device)
+    kept = CaseFile(options.output, about)
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(options, Path(folder))
-        figures = {case.name: lab.figures(case) for case in chosen}
-        single = [case for case in chosen if case.ranks == 1]
-        times = lab.times(single, options.repeats)
-    found = {"device": options.device, "cases": figures, "times": times}
+        for case in chosen:
+            kept.run(case.name, partial(lab.figures, case))
+        figures = kept.of(case.name for case in chosen)
+        single = [c for c in chosen if c.ranks == 1 and c.name in figures]
+        kept.run(TIMES, partial(lab.times, single, options.repeats))
+    found = {"device": options.device, "cases": figures}
+    found["times"] = kept.results.get(TIMES, {})
     page = compare.page(found)
     print(page)
     if options.record:
-        about = machine.describe_run(options.checkout, options.commit, options.device)
         about["load"] = "{:.1f} to {:.1f}".format(*lab.load())
         name = "stand_in" if options.device == "cpu" else "stand_in_cuda"
         record(name, found, page, about)
-    return int(bool(compare.wrong(found)))
+    return int(bool(kept.failures or compare.wrong(found)))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -52,6 +60,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each")
     parser.add_argument("--record", action="store_true", help="write the results")
+    parser.add_argument("--output", type=Path, help="keep each case here as it ends")
     return parser.parse_args(arguments)
 
 

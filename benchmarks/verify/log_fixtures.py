@@ -11,12 +11,11 @@ other packages, and the folder of the run.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import ROOT, with_pythonpath
 
 CASES = {
     "kempnerforge": ("bf16", "fp8", "fp8_filtered", "nan"),
@@ -84,7 +83,7 @@ def ended(command: list[str], folder: str | Path) -> subprocess.CompletedProcess
     return subprocess.run(  # noqa: S603 - the command is ours
         command,
         cwd=folder,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        env={**with_pythonpath(), **ENVIRONMENT},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=600,
