@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from benchmarks.on_gpu import records
 from benchmarks.on_gpu.predicted import Compared, compare, gains
 from benchmarks.on_gpu.take import ENVIRONMENT, STEPS
 from benchmarks.paths import RESULTS
+from benchmarks.rule_evidence.record import NOT_RUN
+from benchmarks.stand_in import compare as compare_stand_in
 from fp8tune.facts.calibration import Band
 from fp8tune.formats.document import InvalidText
 from fp8tune.lint.wording import plain
@@ -109,9 +111,19 @@ def _section(session: GpuSession) -> Iterator[str]:
     yield "\n### Settings\n"
     yield from settings_table(session.settings)
     yield from _gains(session.settings)
-    yield from _traces(session.folder)
-    yield from _linears(session.folder)
-    yield from _shapes(session.folder)
+    for name, lines in SECTIONS.items():
+        yield from _readable(name, session.folder, lines)
+
+
+def _readable(
+    name: str, folder: Path, lines: Callable[[Any], Iterator[str]]
+) -> Iterator[str]:
+    """Yield a section for each file of that name; say so if one cannot be read."""
+    for path in sorted(folder.glob(name)):
+        try:
+            yield from list(lines(json.loads(path.read_text())))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            yield f"\nNot readable: {path.name} ({type(error).__name__})."
 
 
 def _done(session: GpuSession, name: str) -> bool:
@@ -231,7 +243,7 @@ def _gains(rows: list[Compared]) -> Iterator[str]:
         yield machine.table(lines, ("config", "setting", "measured", "predicted"))
 
 
-def _traces(folder: Path) -> Iterator[str]:
+def _traces(data: Any) -> Iterator[str]:
     lines = [
         (
             cell(row["case"]),
@@ -239,16 +251,14 @@ def _traces(folder: Path) -> Iterator[str]:
             cell(row["word"]),
             "yes" if row["word"] in row["right"] else "**no**",
         )
-        for path in sorted(folder.glob("traces_*.json"))
-        for row in json.loads(path.read_text())["rows"]
+        for row in data["rows"]
     ]
-    if lines:
-        yield "\n### Traces\n"
-        head = ("case", "FP8 GEMMs", "other", "unclear", "`verify` says", "right")
-        yield machine.table(lines, head)
+    yield "\n### Traces\n"
+    head = ("case", "FP8 GEMMs", "other", "unclear", "`verify` says", "right")
+    yield machine.table(lines, head)
 
 
-def _linears(folder: Path) -> Iterator[str]:
+def _linears(data: Any) -> Iterator[str]:
     lines = [
         (
             cell(row["name"]),
@@ -256,21 +266,52 @@ def _linears(folder: Path) -> Iterator[str]:
             *(f"{row[name]:.3f}" for name in ("bf16_ms", "fp8_ms")),
             *(f"{row[name]:.2f}" for name in ("gain", "predicted")),
         )
-        for path in sorted(folder.glob("linears_*.json"))
-        for row in json.loads(path.read_text())["rows"]
+        for row in data["rows"]
+    ]
+    yield "\n### Kernels of compiled linears, tensorwise FP8 against bf16\n"
+    head = ("linear", "M", "K", "N", "bf16 ms", "FP8 ms", "gain", "predicted")
+    yield machine.table(lines, head)
+
+
+def _shapes(data: Any) -> Iterator[str]:
+    refused = sum(bool(outcome["message"]) for outcome in data["outcomes"])
+    yield "\n### Shapes\n"
+    every = len(data["outcomes"])
+    yield f"{refused} of {every} shapes of an FP8 linear were refused."
+
+
+def _stand_in(data: Any) -> Iterator[str]:
+    names = [name for name in data["results"] if not name.startswith("times of ")]
+    times = [found for name, found in data["results"].items() if name not in names]
+    cases = {name: data["results"][name] for name in names}
+    device = data["about"]["device"]
+    found = {"device": device, "cases": cases, "times": dict(*times[-1:])}
+    if cases:
+        title, _, rest = compare_stand_in.page(found).partition("\n")
+        yield f"\n##{title}\n{rest}"
+    for name, why in data["failures"].items():
+        yield f"\n{cell(name)} failed: {cell(why)}"
+
+
+def _rules(data: Any) -> Iterator[str]:
+    lines = [
+        (cell(outcome["rule"]), cell(outcome["verdict"]), cell(outcome["reason"]))
+        for outcome in data["outcomes"]
+        if outcome["verdict"] != NOT_RUN
     ]
     if lines:
-        yield "\n### Kernels of compiled linears, tensorwise FP8 against bf16\n"
-        head = ("linear", "M", "K", "N", "bf16 ms", "FP8 ms", "gain", "predicted")
-        yield machine.table(lines, head)
+        yield "\n### Experiments of rules\n"
+        yield machine.table(lines, ("rule", "verdict", "why"))
 
 
-def _shapes(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob("fp8_shapes.json")):
-        outcomes = json.loads(path.read_text())["outcomes"]
-        said = [cell(one.get("message", "")) for one in outcomes if one.get("message")]
-        yield "\n### Shapes\n"
-        yield f"{len(said)} of {len(outcomes)} shapes of an FP8 linear were refused."
+SECTIONS: dict[str, Callable[[Any], Iterator[str]]] = {
+    "traces_*.json": _traces,
+    "linears_*.json": _linears,
+    "stand_in.json": _stand_in,
+    "rule_evidence.json": _rules,
+    "fp8_shapes.json": _shapes,
+}
+"""What else a session may have measured, by the names of its files."""
 
 
 def cell(value: object) -> str:

@@ -269,10 +269,11 @@ class Session:
         pip = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps")
         if self.run(Step("wheels", (*pip, *files), 120)):
             return
-        pip += ("--ignore-installed",)  # also what Debian installed, without records
+        # also over what the system installed, which has no records of its files
+        pip_one = (*pip, "--ignore-installed")
         for file in files:
             self.run(
-                Step(f"wheel-{Path(file).name.partition('-')[0]}", (*pip, file), 60)
+                Step(f"wheel-{Path(file).name.partition('-')[0]}", (*pip_one, file), 60)
             )
 
     def may_go_on(self) -> bool:

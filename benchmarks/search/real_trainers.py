@@ -83,9 +83,8 @@ def main() -> int:
     if options.kempnerforge and options.only in SEARCH:
         checkout = options.kempnerforge.resolve()
         kept.run(SEARCH, partial(search, checkout, options.device))
-    rows = [
-        row for rows in kept.of(case.name for case in chosen).values() for row in rows
-    ]
+    found = kept.of(case.name for case in chosen)
+    rows = [row for each in found.values() for row in each]
     searched = kept.results.get(SEARCH, "")
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""

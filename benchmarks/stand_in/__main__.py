@@ -24,8 +24,6 @@ from benchmarks.stand_in.cases import CASES, Case
 TRAINER, TRIAL, SIMULATED = "trainer", "trial", "simulated rank"
 MODULES = {TRAINER: "by_trainer", TRIAL: "as_trial", SIMULATED: "as_trial"}
 Figures = dict[str, Any]
-TIMES = "times"
-"""What the step times of all cases are kept under."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,9 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kept.run(case.name, partial(lab.figures, case))
         figures = kept.of(case.name for case in chosen)
         single = [c for c in chosen if c.ranks == 1 and c.name in figures]
-        kept.run(TIMES, partial(lab.times, single, options.repeats))
+        times = f"times of {', '.join(case.name for case in single)}"
+        kept.run(times, partial(lab.times, single, options.repeats))
     found = {"device": options.device, "cases": figures}
-    found["times"] = kept.results.get(TIMES, {})
+    found["times"] = kept.results.get(times, {})
     page = compare.page(found)
     print(page)
     if options.record:

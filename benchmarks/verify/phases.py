@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import table
-from benchmarks.paths import RESULTS
+from benchmarks.paths import RESULTS, with_pythonpath
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import Case, data, kempnerforge, torchtitan
 from fp8tune.trainers.trainer import trainer
