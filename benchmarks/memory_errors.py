@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import ROOT, python_path
 
 Case = dict[str, Any]
 Estimated = Callable[[Case], dict[str, Any]]
@@ -29,7 +29,7 @@ def measured(command: list[str], drawn: Iterable[Case]) -> list[Case]:
         input=lines,
         stdout=subprocess.PIPE,
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
         text=True,
         check=True,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import ROOT, python_path
 
 GRACE = 10.0
 """Seconds that the other ranks get once one has failed."""
@@ -70,7 +70,7 @@ def _ranks(
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     shared = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": python_path(ROOT),
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(_free_port()),

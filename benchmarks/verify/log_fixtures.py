@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.paths import ROOT
+from benchmarks.paths import ROOT, python_path
 
 CASES = {
     "kempnerforge": ("bf16", "fp8", "fp8_filtered", "nan"),
@@ -84,7 +84,7 @@ def ended(command: list[str], folder: str | Path) -> subprocess.CompletedProcess
     return subprocess.run(  # noqa: S603 - the command is ours
         command,
         cwd=folder,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": python_path(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=600,

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import table
-from benchmarks.paths import RESULTS, ROOT
+from benchmarks.paths import RESULTS, ROOT, python_path
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import Case, data, kempnerforge, torchtitan
 from fp8tune.trainers.trainer import trainer
@@ -247,7 +247,7 @@ def phases(case: Case, config: Path) -> Path:
     command = [sys.executable, "-m", "fp8tune", "phases", str(config)]
     command += ["--bf16-warmup", str(FIRST), "--bf16-cooldown", str(LAST)]
     command += ["--trainer", case.trainer, "--launcher", shlex.join(launched(case, []))]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": python_path(ROOT)}
     done = subprocess.run(  # noqa: S603 - the command is ours
         command, env=env, capture_output=True, text=True, check=False
     )
@@ -279,7 +279,7 @@ def started(
     lines = place / f"{name}.jsonl"
     env = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(case.place)]),
+        "PYTHONPATH": python_path(ROOT, case.place),
         "OMP_NUM_THREADS": "1",
         "MASTER_PORT": str(random.randint(20000, 40000)),  # noqa: S311
         "HF_HOME": str(place / "hub"),
