@@ -5,8 +5,8 @@ torch, torchao, transformers and accelerate. Models of real sizes, with random w
 train for ``STEPS`` steps each in bf16 and with Accelerate's FP8 by torchao, compiled
 and with full activation checkpointing (``step.py``). The peak by PyTorch's own count is
 compared with that of ``fp8tune estimate``, and the gain in tokens/s with the predicted
-one. ``--gpu h200`` names another GPU than an H100, ``--output FILE`` keeps the figures
-as JSON. A model takes some minutes.
+one. ``--gpu h200`` names another GPU than an H100, ``--output FILE`` keeps each
+run when it ends. A model takes some minutes.
 
 Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
 """
@@ -14,13 +14,15 @@ Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from benchmarks import machine
 from benchmarks.hugging_face.memory import error, estimated, measured
 from benchmarks.memory_errors import Case
+from benchmarks.rows import Rows, end_by_sigterm
 from fp8tune.trainers.local_model import published
 
 MODELS = ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B")
@@ -81,6 +83,8 @@ def table(found: list[Case], gpu: str) -> str:
     rows = [HEAD]
     for pair in zip(found[::2], found[1::2], strict=True):
         bf16, fp8 = pair
+        if "failed" in bf16 or "failed" in fp8:
+            continue
         slow, fast = (case["tokens_per_second"] for case in pair)
         gain = estimated(fp8, gpu)["fp8_gain"]
         peaks = " | ".join(
@@ -95,24 +99,40 @@ def table(found: list[Case], gpu: str) -> str:
     return "\n".join(rows)
 
 
+def _measured(python: str, case: Case) -> Case:
+    return measured(python, [case])[0]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure on a GPU, compare, and print the table."""
     parser = argparse.ArgumentParser(prog="hugging_face.gpu", description=__doc__)
     parser.add_argument("python", help="a Python that has the trainer")
     parser.add_argument("--gpu", default="h100", help="which GPU it is")
-    parser.add_argument("--output", type=Path, help="where to keep the figures")
+    parser.add_argument("--only", default="", help="models whose name contains this")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="add each run to this file (JSON lines); go on where it was cut off",
+    )
     options = parser.parse_args(arguments)
     if not gpus(options.python):
         parser.error(
             f"PyTorch in {options.python} sees no GPU: nothing is measured. Memory on "
             "the CPU is measured by: python -m benchmarks.hugging_face.memory PYTHON"
         )
-    found = measured(options.python, cases())
-    if options.output:
-        lines = ",\n".join(json.dumps(case) for case in found)
-        options.output.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    end_by_sigterm()
+    rows = Rows(options.output, machine.describe() | {"gpu": options.gpu})
+    found = [
+        rows.run(
+            f"{case['name']}, {case.get('precision', 'bf16')}",
+            partial(_measured, options.python, case),
+        )
+        for case in cases()
+        if options.only in case["name"]
+    ]
     print(table(found, options.gpu))
-    return 0
+    print(f"failed: {', '.join(rows.failed) or 'nothing'}")
+    return int(bool(rows.failed))
 
 
 if __name__ == "__main__":
