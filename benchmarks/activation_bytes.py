@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.options import for_checkout
 from benchmarks.paths import RESULTS
+from benchmarks.rows import write
 
 TOKENS = 256
 VOCAB = 64
@@ -106,15 +107,20 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(options.checkout))
     logging.disable(logging.WARNING)
     environment = machine.describe_run(options.checkout, options.commit, options.device)
-    fits: list[Fit] = []
+    fits, failed = [], 0
     for mode in modes(options.precision or PRECISIONS, options.ac or AC):
-        fits.append(fit(mode, options.device))
+        try:
+            fits.append(fit(mode, options.device))
+        except Exception as error:
+            failed += 1
+            print(f"{mode} failed: {error}", file=sys.stderr, flush=True)
+            continue
         print(mode, fits[-1].coefficients, file=sys.stderr, flush=True)
         data = json.dumps(_data(environment, fits), indent=2)
-        options.output.write_text(f"{data}\n")
+        write(options.output, f"{data}\n")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
-    print(f"\n{show(fits)}")
-    return 0
+    print(f"\n{show(fits)}\n\n{failed} modes failed")
+    return int(failed > 0)
 
 
 def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.rows import write
 
 STEP = 16
 """What K, N and M have to be multiples of, as the rules say."""
@@ -64,15 +65,17 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable(logging.ERROR)
     torch: Any = import_module("torch")
     real = torch.cuda.is_available()
-    outcomes = [(on_gpu if real else on_paper)(shape) for shape in SHAPES]
     environment = describe(torch, real)
+    outcomes = []
+    for shape in SHAPES:
+        outcomes.append((on_gpu if real else on_paper)(shape))
+        if options.output:
+            data = {"environment": environment, "outcomes": list(map(_data, outcomes))}
+            write(options.output, f"{json.dumps(data, indent=2)}\n")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(outcomes)}")
     wrong = sum(outcome.refused != outcome.expected for outcome in outcomes)
     print(f"\n{len(outcomes) - wrong} of {len(outcomes)} as the rules say")
-    if options.output:
-        data = {"environment": environment, "outcomes": list(map(_data, outcomes))}
-        options.output.write_text(json.dumps(data, indent=2) + "\n")
     return int(bool(wrong))
 
 

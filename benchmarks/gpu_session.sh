@@ -12,6 +12,7 @@
 #   SECONDS_LEFT  the time of this command (580)
 #   WHEELS        a folder of wheels to install into this Python's environment first
 #   COMMIT        the commit of this tree, where it has no .git
+#   CHECKOUT_COMMIT  the commit of CHECKOUT, where it has no .git
 #   DEVICE=cpu    the same steps, small, without a GPU
 #   SCRATCH       where results are collected (a folder below the temporary one)
 #   ANYWAY=1      go on where the doctor advises against it

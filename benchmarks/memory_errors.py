@@ -8,42 +8,33 @@ trained) name the group in whose row of a table it counts, ``name`` the case in 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paths import ROOT, with_pythonpath
+from benchmarks.paths import ROOT, python_path
 
 Case = dict[str, Any]
 Estimated = Callable[[Case], dict[str, Any]]
 """The estimate of a case: ``peak_gib`` in bytes, and ``at``, the moment of the peak."""
 
 
-def measured(command: list[str], drawn: Iterable[Case]) -> Iterator[Case]:
-    """Yield the cases with their peaks, as a command prints them.
-
-    Raises ``CalledProcessError`` after those that it printed, if it fails.
-    """
-    with tempfile.TemporaryFile("w+") as asked:
-        asked.writelines(f"{json.dumps(case)}\n" for case in drawn)
-        asked.seek(0)
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            stdin=asked,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=with_pythonpath(),
-            text=True,
-        )
-        with process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith('{"'):
-                    yield json.loads(line)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
+def measured(command: list[str], drawn: Iterable[Case]) -> list[Case]:
+    """Return the cases with their peaks, which a command prints."""
+    lines = "".join(f"{json.dumps(case)}\n" for case in drawn)
+    done = subprocess.run(  # noqa: S603
+        command,
+        input=lines,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
+        text=True,
+        check=True,
+    )
+    found = (line for line in done.stdout.splitlines() if line.startswith('{"'))
+    return [json.loads(line) for line in found]
 
 
 def peak(case: Case) -> int:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.paths import RESULTS, ROOT
+from benchmarks.paths import RESULTS, ROOT, python_path
 
 RECORD = RESULTS / "mutation.json"
 
@@ -299,7 +299,11 @@ def _run(copy: Path, tests: list[str], limit: float) -> int:
     """Run the tests in a copy; return pytest's exit code, -1 after ``limit`` s."""
     quiet = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:cov"]
     command = [sys.executable, "-m", "pytest", *quiet, "--hypothesis-seed=1", *tests]
-    env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": python_path(copy),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     with subprocess.Popen(  # noqa: S603 - the command is ours
         command,
         cwd=copy,

@@ -7,10 +7,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def with_pythonpath(*more: str) -> dict[str, str]:
-    """Return the environment of a process that imports this repository and folders.
-
-    Folders that this environment's ``PYTHONPATH`` names stay, after these.
-    """
-    folders = (str(ROOT), *more, os.environ.get("PYTHONPATH", ""))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+def python_path(*folders: Path) -> str:
+    """Return the PYTHONPATH of a worker: these folders, then the inherited ones."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join(filter(None, [*map(str, folders), inherited]))

@@ -5,9 +5,8 @@ torch, torchao, transformers and accelerate. Models of real sizes, with random w
 train for ``STEPS`` steps each in bf16 and with Accelerate's FP8 by torchao, compiled
 and with full activation checkpointing (``step.py``). The peak by PyTorch's own count is
 compared with that of ``fp8tune estimate``, and the gain in tokens/s with the predicted
-one. ``--gpu h200`` names another GPU than an H100, ``--only 1B`` the models whose name
-has that. A model takes some minutes. ``--output FILE`` keeps each run as it ends, and
-the same command goes on after what the file holds.
+one. ``--gpu h200`` names another GPU than an H100, ``--output FILE`` keeps each
+run when it ends. A model takes some minutes.
 
 Nothing is downloaded: the sizes are those of ``fp8tune/trainers/models.toml``.
 """
@@ -16,14 +15,14 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.case_file import CaseFile
 from benchmarks.hugging_face.memory import error, estimated, measured
 from benchmarks.memory_errors import Case
+from benchmarks.rows import Rows, end_by_sigterm
 from fp8tune.trainers.local_model import published
 
 MODELS = ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B")
@@ -79,13 +78,13 @@ HEAD = """\
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
-def table(found: Iterable[Case], gpu: str) -> str:
-    """The figures of each model that ran in both precisions, as a Markdown table."""
-    rows, by_model = [HEAD], dict[str, list[Case]]()
-    for case in found:
-        by_model.setdefault(case["name"], []).append(case)
-    for pair in (pair for pair in by_model.values() if len(pair) == 2):
+def table(found: list[Case], gpu: str) -> str:
+    """The figures by model, as a Markdown table."""
+    rows = [HEAD]
+    for pair in zip(found[::2], found[1::2], strict=True):
         bf16, fp8 = pair
+        if "failed" in bf16 or "failed" in fp8:
+            continue
         slow, fast = (case["tokens_per_second"] for case in pair)
         gain = estimated(fp8, gpu)["fp8_gain"]
         peaks = " | ".join(
@@ -100,34 +99,40 @@ def table(found: Iterable[Case], gpu: str) -> str:
     return "\n".join(rows)
 
 
+def _measured(python: str, case: Case) -> Case:
+    return measured(python, [case])[0]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure on a GPU, compare, and print the table."""
     parser = argparse.ArgumentParser(prog="hugging_face.gpu", description=__doc__)
     parser.add_argument("python", help="a Python that has the trainer")
     parser.add_argument("--gpu", default="h100", help="which GPU it is")
     parser.add_argument("--only", default="", help="models whose name contains this")
-    parser.add_argument("--output", type=Path, help="where to keep the figures")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="add each run to this file (JSON lines); go on where it was cut off",
+    )
     options = parser.parse_args(arguments)
     if not gpus(options.python):
         parser.error(
             f"PyTorch in {options.python} sees no GPU: nothing is measured. Memory on "
             "the CPU is measured by: python -m benchmarks.hugging_face.memory PYTHON"
         )
-    kept = CaseFile(options.output, machine.describe() | {"gpu": options.gpu})
-    chosen = {
-        f"{case['name']}, {case.get('precision', 'bf16')}": case
+    end_by_sigterm()
+    rows = Rows(options.output, machine.describe() | {"gpu": options.gpu})
+    found = [
+        rows.run(
+            f"{case['name']}, {case.get('precision', 'bf16')}",
+            partial(_measured, options.python, case),
+        )
         for case in cases()
         if options.only in case["name"]
-    }
-    for name, case in chosen.items():
-        kept.run(name, partial(_measured, options.python, case))
-    print(table(kept.of(chosen).values(), options.gpu))
-    return int(bool(kept.failures))
-
-
-def _measured(python: str, case: Case) -> Case:
-    (found,) = measured(python, [case])
-    return found
+    ]
+    print(table(found, options.gpu))
+    print(f"failed: {', '.join(rows.failed) or 'nothing'}")
+    return int(bool(rows.failed))
 
 
 if __name__ == "__main__":

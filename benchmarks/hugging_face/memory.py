@@ -169,7 +169,7 @@ def _case(family: str, mode: str, name: str, given: Case) -> Case:
 def measured(python: str, drawn: Iterable[Case]) -> list[Case]:
     """Return the cases with their peaks, by the real Trainer."""
     command = [python, "-m", "benchmarks.hugging_face.step"]
-    return list(memory_errors.measured(command, drawn))
+    return memory_errors.measured(command, drawn)
 
 
 NEWEST = "1.15.0"

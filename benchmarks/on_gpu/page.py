@@ -121,8 +121,14 @@ def _readable(
     """Yield a section for each file of that name; say so if one cannot be read."""
     for path in sorted(folder.glob(name)):
         try:
-            yield from list(lines(json.loads(path.read_text())))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            text = path.read_text()
+            data = (
+                list(map(json.loads, text.splitlines()))
+                if path.suffix == ".jsonl"
+                else json.loads(text)
+            )
+            yield from list(lines(data))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             yield f"\nNot readable: {path.name} ({type(error).__name__})."
 
 
@@ -280,17 +286,24 @@ def _shapes(data: Any) -> Iterator[str]:
     yield f"{refused} of {every} shapes of an FP8 linear were refused."
 
 
-def _stand_in(data: Any) -> Iterator[str]:
-    names = [name for name in data["results"] if not name.startswith("times of ")]
-    times = [found for name, found in data["results"].items() if name not in names]
-    cases = {name: data["results"][name] for name in names}
-    device = data["about"]["device"]
-    found = {"device": device, "cases": cases, "times": dict(*times[-1:])}
+def _stand_in(rows: Any) -> Iterator[str]:
+    cases: dict[str, Any] = {}
+    times: dict[str, Any] = {}
+    for saved in rows:
+        case, _, what = saved["name"].rpartition(": ")
+        if why := saved["row"].get("failed"):
+            yield f"\n{cell(saved['name'])} failed: {cell(why)}"
+        elif what == "figures":
+            cases[case] = saved["row"]
+        else:
+            kinds = times.setdefault(case, {"trainer": [], "trial": []})
+            kinds[what.partition(",")[0]].append(saved["row"]["step_ms"])
+    times = {case: kinds for case, kinds in times.items() if all(kinds.values())}
+    device = rows[0]["about"]["device"]
     if cases:
+        found = {"device": device, "cases": cases, "times": times}
         title, _, rest = compare_stand_in.page(found).partition("\n")
         yield f"\n##{title}\n{rest}"
-    for name, why in data["failures"].items():
-        yield f"\n{cell(name)} failed: {cell(why)}"
 
 
 def _rules(data: Any) -> Iterator[str]:
@@ -307,7 +320,7 @@ def _rules(data: Any) -> Iterator[str]:
 SECTIONS: dict[str, Callable[[Any], Iterator[str]]] = {
     "traces_*.json": _traces,
     "linears_*.json": _linears,
-    "stand_in.json": _stand_in,
+    "stand_in.jsonl": _stand_in,
     "rule_evidence.json": _rules,
     "fp8_shapes.json": _shapes,
 }

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_gpu.archive import files_below, pack
-from benchmarks.paths import ROOT, with_pythonpath
+from benchmarks.paths import ROOT, python_path
 
 PACK_S = 20.0
 """How often results are packed while a step runs [s]."""
@@ -102,9 +102,8 @@ class Place:
     def _last(self) -> list[Step]:
         searched, _ = CONFIGS[self.device]
         results, device = self.folder / "results", ("--device", self.device)
-        shapes, stand_in = results / "fp8_shapes.json", results / "stand_in.json"
+        shapes, stand_in = results / "fp8_shapes.json", results / "stand_in.jsonl"
         evidence = results / "rule_evidence.json"
-        rules = [word for name in RULES for word in ("--rule", name)]
         commit = ("--commit", os.environ.get("CHECKOUT_COMMIT", ""))
         return [
             self._module(
@@ -124,7 +123,7 @@ class Place:
                 300,
                 "benchmarks.rule_evidence",
                 self.checkout,
-                *(*device, *commit, "--output", str(evidence), *rules),
+                *(*device, *commit, "--output", str(evidence), "--rule", *RULES),
                 checkout=True,
             ),
             self._on_gpu(
@@ -169,7 +168,11 @@ class Session:
         self.packing = threading.Lock()
         for name in ("logs", "results"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self.environment = {**with_pythonpath(), "PYTHONUNBUFFERED": "1"}
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": python_path(ROOT),
+            "PYTHONUNBUFFERED": "1",
+        }
 
     @property
     def left(self) -> float:

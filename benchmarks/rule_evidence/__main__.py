@@ -18,21 +18,37 @@ from benchmarks.paths import RESULTS
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, Seen, launch
-from benchmarks.rule_evidence.plan import Machine, Task, missing, observed, tasks
+from benchmarks.rule_evidence.plan import (
+    Machine,
+    Task,
+    missing,
+    needs_gpu_time,
+    observed,
+    tasks,
+)
 from benchmarks.rule_evidence.plan import verdict as judge
 from benchmarks.rule_evidence.record import NOT_RUN, Outcome, Record
 from fp8tune.lint.builtin import read_builtin
+
+GPU_ONLY = "gpu-only"
+"""The group of rules that only step times of a GPU decide."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0: all that ran was shown; 1: not all; 130: interrupted."""
     options = parse(arguments)
     everything = list(tasks(read_builtin()))
-    unknown = set(options.rule) - {task.rule.name for task in everything}
+    unknown = set(options.rule) - {task.rule.name for task in everything} - {GPU_ONLY}
     if unknown:
         print(f"no experiment of {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    wanted = [t for t in everything if not options.rule or t.rule.name in options.rule]
+    wanted = [
+        task
+        for task in everything
+        if not options.rule
+        or task.rule.name in options.rule
+        or (GPU_ONLY in options.rule and needs_gpu_time(task))
+    ]
     here, absent = divide(wanted, options.device)
     record = Record(options.output)
     record.keep(everything)
@@ -54,7 +70,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = for_checkout("rule_evidence", about, trains=True)
     parser.add_argument(
-        "--rule", action="append", default=[], metavar="NAME", help="only this rule"
+        "--rule",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"only these rules; {GPU_ONLY}: those that step times of a GPU decide",
     )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="by default cuda where torch finds it"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.paths import with_pythonpath
+from benchmarks.paths import ROOT, python_path
 
 GRACE = 10.0
 """Seconds that the other ranks get once one has failed."""
@@ -69,7 +69,8 @@ def _ranks(
     command: list[str], ranks: int, folder: Path
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     shared = {
-        **with_pythonpath(),
+        **os.environ,
+        "PYTHONPATH": python_path(ROOT),
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(_free_port()),

@@ -74,6 +74,13 @@ def missing(task: Task, machine: Machine) -> str:
     return "" if met else wanted
 
 
+def needs_gpu_time(task: Task) -> bool:
+    """Whether an experiment is one of ``gpu-only``: it times the steps of one GPU."""
+    experiment = task.experiment
+    timed = "step_ms" in observed(task)
+    return timed and experiment.ranks == 1 and tuple(experiment.devices) == ("cuda",)
+
+
 def observed(task: Task) -> list[str]:
     """The quantities that have to be watched."""
     names = expectation(task.rule, task.experiment.expect).names

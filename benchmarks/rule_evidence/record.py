@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.rows import write
 from benchmarks.rule_evidence.plan import Task
 
 Outcome = dict[str, Any]
@@ -57,7 +58,7 @@ class Record:
             where = None if ran_on is None else environments.index(ran_on)
             outcomes.append({**outcome, "environment": where})
         data = {"environments": environments, "outcomes": outcomes}
-        self.path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        write(self.path, f"{json.dumps(data, indent=2)}\n")
         text = table(environments, outcomes)
         self.path.with_suffix(".md").write_text(text, encoding="utf-8")
 

@@ -22,14 +22,13 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.case_file import CaseFile
 from benchmarks.machine import table
-from benchmarks.paths import ROOT, with_pythonpath
+from benchmarks.paths import ROOT, python_path
+from benchmarks.rows import Rows, end_by_sigterm
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
 from fp8tune.job import Target
@@ -70,46 +69,60 @@ def main() -> int:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--record", action="store_true", help="write the results")
-    parser.add_argument("--output", type=Path, help="keep each case here as it ends")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="add each trial to this file (JSON lines); cases that it has are not run",
+    )
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     where = {n: version(n) for n in ("torch", "torchao")}
     where |= {"python": platform.python_version(), "device": options.device}
-    output = options.output and options.output.resolve()
-    kept = CaseFile(output, where)
-    chosen = [case for case in cases(options) if options.only in case.name]
-    for case in chosen:
-        kept.run(case.name, partial(rows_of, case))
-    if options.kempnerforge and options.only in SEARCH:
-        checkout = options.kempnerforge.resolve()
-        kept.run(SEARCH, partial(search, checkout, options.device))
-    found = kept.of(case.name for case in chosen)
-    rows = [row for each in found.values() for row in each]
-    searched = kept.results.get(SEARCH, "")
+    output = options.output and options.output.resolve()  # a case changes the folder
+    end_by_sigterm()
+    kept = Rows(output, where)
+    rows: list[dict[str, Any]] = []
+    for case in cases(options):
+        if options.only in case.name:
+            rows += measured(case, kept)
+    searched = ""
+    if options.kempnerforge and options.only in "search":
+        place = options.kempnerforge.resolve()
+        row = kept.run("search", lambda: {"says": search(place, options.device)})
+        searched = row.get("says", "")
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""
     if searched:
         page += f"\n\nA search of {BUDGET} with KempnerForge:\n\n```\n{searched}```"
     print(page)
-    if options.record:
+    print(f"failed: {', '.join(kept.failed) or 'nothing'}")
+    if options.record and not kept.failed:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
         kind = "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
         )
-    return int(bool(kept.failures))
+    return int(bool(kept.failed))
 
 
-SEARCH = "search"
-"""What the search is kept under."""
-
-
-def rows_of(case: Case) -> list[dict[str, Any]]:
-    """Return the rows of a case, run in a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        data(Path(folder))
-        return list(trials(case, Path(folder)))
+def measured(case: Case, kept: Rows) -> list[dict[str, Any]]:
+    """Return the rows of a case; each is kept when its trial ends."""
+    whole = f"{case.name}: all trials"
+    if kept.measured(whole):
+        return list(kept.by_name[whole]["rows"])
+    rows: list[dict[str, Any]] = []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            data(Path(folder))
+            rows.extend(
+                kept.add(f"{case.name}: {row['trial']}", row)
+                for row in trials(case, Path(folder))
+            )
+        kept.add(whole, {"rows": rows})
+    except Exception as error:
+        kept.fail(whole, error)
+    return rows
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
@@ -176,7 +189,7 @@ def on_cpu(launch: Launch) -> Launch:
         return (*words[:at], ON_CPU, *words[at:])
 
     recipe = launch.recipe
-    path = with_pythonpath(launch.folder)["PYTHONPATH"]
+    path = python_path(ROOT, Path(launch.folder))
     more = {**recipe.environment, "PYTHONPATH": path}
     recipe = recipe._replace(
         command=behind(recipe.command),

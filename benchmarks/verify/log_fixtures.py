@@ -11,11 +11,12 @@ other packages, and the folder of the run.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.paths import ROOT, with_pythonpath
+from benchmarks.paths import ROOT, python_path
 
 CASES = {
     "kempnerforge": ("bf16", "fp8", "fp8_filtered", "nan"),
@@ -83,7 +84,7 @@ def ended(command: list[str], folder: str | Path) -> subprocess.CompletedProcess
     return subprocess.run(  # noqa: S603 - the command is ours
         command,
         cwd=folder,
-        env={**with_pythonpath(), **ENVIRONMENT},
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": python_path(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=600,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import random
 import re
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import table
-from benchmarks.paths import RESULTS, with_pythonpath
+from benchmarks.paths import RESULTS, ROOT, python_path
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import Case, data, kempnerforge, torchtitan
 from fp8tune.trainers.trainer import trainer
@@ -246,8 +247,9 @@ def phases(case: Case, config: Path) -> Path:
     command = [sys.executable, "-m", "fp8tune", "phases", str(config)]
     command += ["--bf16-warmup", str(FIRST), "--bf16-cooldown", str(LAST)]
     command += ["--trainer", case.trainer, "--launcher", shlex.join(launched(case, []))]
+    env = {**os.environ, "PYTHONPATH": python_path(ROOT)}
     done = subprocess.run(  # noqa: S603 - the command is ours
-        command, env=with_pythonpath(), capture_output=True, text=True, check=False
+        command, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return config.with_suffix(".phases.sh")
@@ -276,7 +278,8 @@ def started(
     """Run a command in the trainer's folder, whatever comes of it."""
     lines = place / f"{name}.jsonl"
     env = {
-        **with_pythonpath(str(case.place)),
+        **os.environ,
+        "PYTHONPATH": python_path(ROOT, case.place),
         "OMP_NUM_THREADS": "1",
         "MASTER_PORT": str(random.randint(20000, 40000)),  # noqa: S311
         "HF_HOME": str(place / "hub"),

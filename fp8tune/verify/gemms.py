@@ -71,6 +71,11 @@ class Tally:
             return trace.optimizer
         return trace.batched if kind == "batched-gemm" else trace.other
 
+    @property
+    def any_fp8(self) -> bool:
+        """Whether a GEMM in FP8 was added."""
+        return bool(self._trace.fp8.calls)
+
     def finish(self) -> None:
         """Fill in the passes and the lists by operator and shape."""
         trace, phases = self._trace, self._phases
@@ -95,10 +100,11 @@ class Tally:
 
 
 def decide(kernel: str, parent: str) -> str:
-    """Return the kind of a kernel, given that of the operator that launched it."""
-    if kernel == "unclear-gemm":
-        return parent
-    if kernel == "fp8-gemm" and parent == "fp8-grouped":
+    """Return the kind of a kernel, given that of the operator that launched it.
+
+    An FP8 operator has no path in 16 bit, so it decides whatever the kernel's name is.
+    """
+    if parent in FP8 or kernel == "unclear-gemm":
         return parent
     if kernel == "gemm" and parent == "batched-gemm":
         return parent

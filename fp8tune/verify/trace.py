@@ -14,7 +14,7 @@ from fp8tune.verify import tables
 from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, StepTime, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
-from fp8tune.verify.kernels import GEMMS, LONGEST_NAME, Pattern, Source, find
+from fp8tune.verify.kernels import FP8, GEMMS, LONGEST_NAME, Pattern, Source, find
 from fp8tune.verify.timeline import (
     ROUNDING_US,
     Gemm,
@@ -327,7 +327,16 @@ class _Collector:
                 calls, _ = nested.gemms[gemm]
                 kind = self._kind(gemm.meaning)
                 tally.add(kind, "unknown", gemm, phase=gemm.phase, us=us, calls=calls)
+        if any_gemm and not tally.any_fp8:
+            self._unseen(tally, nested)
         return any_gemm
+
+    def _unseen(self, tally: Tally, nested: Nested) -> None:
+        """Count FP8 operators as unclear where the trace links no kernel to them."""
+        for gemm, (calls, _) in nested.gemms.items():
+            if self._kind(gemm.meaning) in FP8:
+                phase = gemm.phase
+                tally.add("unclear-gemm", "", gemm, phase=phase, us=0.0, calls=calls)
 
     def _times(self, trace: Trace) -> None:
         """Fill in where time went."""

@@ -5,8 +5,16 @@ import json
 import pytest
 
 from benchmarks.paths import RESULTS
-from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
+from benchmarks.rule_evidence.plan import (
+    Machine,
+    missing,
+    needs_gpu_time,
+    observed,
+    tasks,
+    verdict,
+)
 from benchmarks.rule_evidence.record import Record
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.packs import read_rule
 from tests.each import each
 from tests.sample import NO_PIPELINE
@@ -117,3 +125,19 @@ def test_outcomes_are_kept_until_their_experiment_changes(task, tmp_path):
     again.keep([other])
     assert not again.ran(other)
     assert again.outcomes == {}
+
+
+def test_the_rules_that_step_times_of_one_gpu_decide():
+    """Those that an H100 with 80 GiB runs of the group ``gpu-only``."""
+    h100 = Machine(1, {"capability": 9.0, "gpu_gib": 79.6, "host_gib": 500.0})
+    group = [task for task in tasks(read_builtin()) if needs_gpu_time(task)]
+    assert {task.rule.name for task in group if not missing(task, h100)} == {
+        "fp8-without-compile",
+        "fp8-below-4096-tokens",
+        "fp8-linears-slower",
+        "fp8-in-a-narrow-model",
+        "fp8-accumulates-small-batches",
+        "fp8-attention-dominates",
+        "moe-with-compile",
+        "packing-masks-attention",
+    }

@@ -93,6 +93,14 @@ TRACES = {
         ],
         (2, 1, 0, True, False, False, "DeepGEMM"),
     ),
+    "kernels with 16-bit names, launched by the FP8 operator": (
+        [*linear(NVJET16), *HEAD],
+        (3, 2, 0, True, True, False, "cuBLASLt"),
+    ),
+    "FP8 operators that no kernel is linked to": (
+        [Op("aten::_scaled_mm", dims=[[8192, 4096], [4096, 1024]]), *HEAD],
+        (0, 2, 1, None, None, False, ""),
+    ),
     "a kernel that no pattern knows": (
         linear("void new_library::gemm(int)"),
         (3, 0, 0, True, True, False, "unknown"),
