@@ -66,11 +66,21 @@ def cases() -> Iterator[Case]:
         yield case | {"precision": "fp8"}
 
 
-def gpus(python: str) -> int:
-    """How many GPUs a Python's PyTorch sees."""
-    command = [python, "-c", "import torch; print(torch.cuda.device_count())"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    return int(done.stdout)
+SEEN = """
+import torch
+from importlib.metadata import version
+if torch.cuda.is_available():
+    print(torch.cuda.get_device_name(), version("torch"), version("torchao"), sep="\\n")
+"""
+
+
+def seen(python: str) -> dict[str, str]:
+    """Return the GPU and the versions of a Python's PyTorch; empty without a GPU."""
+    done = subprocess.run(  # noqa: S603
+        [python, "-c", SEEN], capture_output=True, text=True, check=True
+    )
+    names = ("gpu", "torch", "torchao")
+    return dict(zip(names, done.stdout.splitlines(), strict=False))
 
 
 HEAD = """\
@@ -115,13 +125,14 @@ def main(arguments: list[str] | None = None) -> int:
         help="add each run to this file (JSON lines); go on where it was cut off",
     )
     options = parser.parse_args(arguments)
-    if not gpus(options.python):
+    there = seen(options.python)
+    if not there:
         parser.error(
             f"PyTorch in {options.python} sees no GPU: nothing is measured. Memory on "
             "the CPU is measured by: python -m benchmarks.hugging_face.memory PYTHON"
         )
     end_by_sigterm()
-    rows = Rows(options.output, machine.describe() | {"gpu": options.gpu})
+    rows = Rows(options.output, machine.describe() | there)
     found = [
         rows.run(
             f"{case['name']}, {case.get('precision', 'bf16')}",
