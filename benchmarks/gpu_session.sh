@@ -9,14 +9,15 @@
 # results into the repository. CHECKOUT is a checkout of KempnerForge; steps that need one
 # are skipped without it. In the environment:
 #
-#   SECONDS_LEFT  the time of this command (580)
-#   WHEELS        a folder of wheels to install into this Python's environment first
-#   COMMIT        the commit of this tree, where it has no .git
+#   SECONDS_LEFT     the time of this command (580)
+#   WHEELS           a folder of wheels to install into this Python's environment first
+#   COMMIT           the commit of this tree, where it has no .git
 #   CHECKOUT_COMMIT  the commit of CHECKOUT, where it has no .git
-#   DEVICE=cpu    the same steps, small, without a GPU
-#   SCRATCH       where results are collected (a folder below the temporary one)
-#   ANYWAY=1      go on where the doctor advises against it
-#   PYTHON        the Python that has torch (python3)
+#   DEVICE=cpu       the same steps, small, without a GPU
+#   SEARCH_BUDGET    that of the search (15m)
+#   SCRATCH          where results are collected (a folder below the temporary one)
+#   ANYWAY=1         go on where the doctor advises against it
+#   PYTHON           the Python that has torch (python3)
 set -euo pipefail
 out=${2:?usage: gpu_session.sh first|next|last OUT [CHECKOUT]}
 mkdir -p "$out"

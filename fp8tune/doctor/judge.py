@@ -73,7 +73,12 @@ def _driver(machine: Machine) -> Iterator[Check]:
         yield Check("gpu", "missing", "none", "no NVIDIA GPU found here", fix)
         return
     memory = f", {gpu.memory_gib:.1f} GiB" if gpu.memory_gib else ""
-    yield Check("gpu", "ok", f"{gpu.name}{memory}")
+    value = f"{gpu.name}{memory}"
+    if " MIG " in gpu.name:
+        why = "a slice of a GPU (MIG): trials measure the slice"
+        yield Check("gpu", "warning", value, why, "take a whole GPU")
+    else:
+        yield Check("gpu", "ok", value)
     if machine.unwatched:
         why = f"trials cannot be monitored: {machine.unwatched}"
         yield Check("driver", "warning", gpu.driver, why, WATCH)

@@ -122,6 +122,7 @@ def test_what_is_missing(machine, name, why, fix):
         (without("nvidia-ml-py"), "nvidia-ml-py"),
         (NODE._replace(processes=(Process(7, "python", 3.0),)), "other processes"),
         (NODE._replace(unwatched="no answer in 10 s"), "driver"),
+        (NODE._replace(gpu=Gpu("NVIDIA H100 MIG 1g.10gb", "580.82.07", 9.5)), "gpu"),
     ],
 )
 def test_what_a_search_can_do_without(machine, name):

@@ -83,7 +83,7 @@ def environment(tmp_path, head, python, **more):
         "SCRATCH": str(tmp_path / "scratch"),
         "PYTHON": str(python),
         "COMMIT": head,
-        "SEARCH_BUDGET": "20s",
+        "SEARCH_BUDGET": "45s",
         **more,
     }
 
@@ -106,7 +106,7 @@ def steps(tmp_path):
 def test_a_session_on_a_machine_with_torch_alone(tmp_path, head, bare):
     python, wheels = bare
     variables = environment(tmp_path, head, python, WHEELS=str(wheels))
-    for name, seconds in (("first", "240"), ("next", "90"), ("last", "45")):
+    for name, seconds in (("first", "240"), ("next", "150"), ("last", "45")):
         variables["SECONDS_LEFT"] = seconds
         said, _ = command(name, tmp_path, variables).communicate()
         assert said
