@@ -83,7 +83,7 @@ def read_config(
         directive = found.directive
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
-    if known.about.packages:
+    if known.depends_on_packages(loaded):
         from fp8tune.trainers.packages import add_releases
 
         add_releases(loaded, known, path)

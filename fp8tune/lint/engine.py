@@ -218,7 +218,7 @@ class _Case:
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
-        if known.about.packages:
+        if known.depends_on_packages(self.loaded):
             from fp8tune.trainers.packages import add_releases
 
             add_releases(self.loaded, known, path)

@@ -1,9 +1,10 @@
 """Versions of packages: those that files beside a config pin, or that are installed.
 
-Only trainers whose runs depend on another package ask (``packages`` in trainer.toml),
-and those that say which ``package`` they are themselves. The folder of the config is
-looked at, then those above it up to the repository's root. What is installed counts
-where ``installed`` has been read, and nothing pins it.
+Trainers whose runs depend on another package ask (``packages`` in trainer.toml), those
+that say which ``package`` they are themselves, and every run in FP8, for the packages
+of ``facts/versions.toml``. The folder of the config is looked at, then those above it
+up to the repository's root. What is installed counts where ``installed`` has been read,
+and nothing pins it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.facts.versions import packages
 from fp8tune.trainers.about import order, trainers
 
 if TYPE_CHECKING:
@@ -96,11 +98,16 @@ def _site_packages(environment: str) -> list[str]:
 
 @cache
 def wanted() -> frozenset[str]:
-    """The packages that some trainer asks for, and the trainers' own."""
+    """The packages that some trainer or FP8 asks for, and the trainers' own."""
     abouts = trainers().values()
-    return frozenset(
-        name for about in abouts for name in (*about.packages, about.distribution)
-    )
+    names = (name for each in abouts for name in (*each.packages, each.distribution))
+    return frozenset((*names, *_of_fp8()))
+
+
+@cache
+def _of_fp8() -> tuple[str, ...]:
+    """The packages whose versions matter to runs in FP8."""
+    return tuple(sorted(map(_plain, packages())))
 
 
 def releases(path: str) -> dict[str, Release]:
@@ -130,16 +137,17 @@ def pinned_version(trainer: str, path: str) -> tuple[str, str]:
 
 
 def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
-    """Add the releases of the packages that a trainer asks for to a loaded config.
+    """Add the releases of the packages that a run depends on to a loaded config.
 
-    The release of a package ``x`` is the value ``x_release``; one that nothing pins is
+    Those that its trainer asks for, and those whose versions matter to FP8. The
+    release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. An upper bound is ``x_at_most``, the newest that it allows.
     ``environment_known`` is true if the environment of the run was looked at: it has
     the trainer itself. Faults that say which ``package`` and ``release`` they are not
     of go.
     """
     found = releases(path)
-    for name in known.about.packages:
+    for name in dict.fromkeys((*known.about.packages, *_of_fp8())):
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version

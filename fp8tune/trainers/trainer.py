@@ -134,6 +134,12 @@ class Trainer:
         """How this trainer schedules, saves and resumes a run in phases."""
         return self._module("phases")
 
+    def depends_on_packages(self, loaded: Loaded) -> bool:
+        """Whether versions of packages matter: to this trainer, or because of FP8."""
+        if self.about.packages:
+            return True
+        return self.job(loaded, Target()).find("precision") in (None, "fp8")
+
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.
 
