@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fp8tune.doctor.machine import SHARED, Machine, Ranks
 from fp8tune.extras import INSTALL, SEARCH, TRIALS
-from fp8tune.facts.versions import Match, matches
+from fp8tune.facts.versions import matches
 from fp8tune.runners.gpu import Gpu
 
 PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"

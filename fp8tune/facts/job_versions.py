@@ -65,7 +65,7 @@ def _first(job: Job, consequence: str) -> Match | None:
 
 
 def _said(match: Match | None) -> str:
-    return Prose(f"{match.named}: {match.symptom}" if match else "")
+    return Prose(match or "")
 
 
 def _install(match: Match | None) -> str:

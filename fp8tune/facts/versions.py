@@ -93,6 +93,10 @@ class Match(NamedTuple):
         """The packages and their versions: ``torch 2.14.1 with torchao 0.17.0``."""
         return " with ".join(f"{name} {v}" for name, v in self.versions.items())
 
+    def __str__(self) -> str:
+        """Return the versions and what happens."""
+        return f"{self.named}: {self.symptom}"
+
     @property
     def symptom(self) -> str:
         """What happens, or that it is unknown."""
@@ -145,13 +149,13 @@ def matches(
 
 
 def of_trials(versions: Mapping[str, str], device: str) -> list[Match]:
-    """Return the combinations with which trials of a search on a device fail."""
+    """Return the combinations with which trials on a device fail, or may fail."""
     among = (
         each
         for each in combinations()
         if each.is_of_trials and each.fails and each.device in ("", device)
     )
-    return [match for match in matches(versions, among) if match.checked]
+    return list(matches(versions, among))
 
 
 @cache

@@ -39,6 +39,8 @@ MAX_FILES = 10
 _REQUIREMENT = re.compile(
     r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
 )
+_ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
+_NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
 _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})")
 
 
@@ -196,23 +198,30 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
 def _of_file(name: str, path: str) -> Iterator[tuple[str, Release]]:
     """Yield packages and releases of one file."""
     if name in LOCKS:
-        for package, version in _of_lock(_toml(path)):
+        for package, version in _of_lock(_read(path)):
             yield package, Release(version, name)
     elif name != PROJECT:
         yield from _of_lines(_read(path).splitlines(), name)
     else:
-        project = _toml(path).get("project")
+        project = _parsed(_read(path)).get("project")
         lines = project.get("dependencies") if isinstance(project, dict) else None
         texts = [line for line in _list(lines) if isinstance(line, str)]
         yield from _of_lines(texts, name)
 
 
-def _of_lock(lock: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for entry in (*_list(lock.get("package")), *_list(lock.get("packages"))):
-        if isinstance(entry, dict):
-            name, release = entry.get("name"), entry.get("version")
-            if isinstance(name, str) and isinstance(release, str):
-                yield _plain(name), release
+def _of_lock(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the packages of a lock file that are asked for, and their releases.
+
+    Only their entries are parsed: a whole file of 1 MB takes 0.1 s.
+    """
+    for part in _ENTRY.split(text)[1:]:
+        match = _NAME.search(part)
+        if match is None or _plain(match[1]) not in wanted():
+            continue
+        entry = _parsed(part)
+        name, release = entry.get("name"), entry.get("version")
+        if isinstance(name, str) and isinstance(release, str):
+            yield _plain(name), release
 
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
@@ -248,9 +257,9 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _toml(path: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read(path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
 
