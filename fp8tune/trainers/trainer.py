@@ -134,12 +134,6 @@ class Trainer:
         """How this trainer schedules, saves and resumes a run in phases."""
         return self._module("phases")
 
-    def depends_on_packages(self, loaded: Loaded) -> bool:
-        """Whether versions of packages matter: to this trainer, or because of FP8."""
-        if self.about.packages:
-            return True
-        return self.job(loaded, Target()).find("precision") in (None, "fp8")
-
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.
 
@@ -157,6 +151,19 @@ class Trainer:
                 placed = target._replace(world_size=size, world_size_origin=origin)
                 job = Job(self.vocabulary, values, loaded.written, placed)
         return job
+
+    def job_at(self, path: str, loaded: Loaded, target: Target) -> Job:
+        """The job of a config's file, with the packages that are pinned beside it.
+
+        They are looked for where the trainer asks for some, or FP8 may be on.
+        """
+        job = None if self.about.packages else self.job(loaded, target)
+        if job is not None and job.find("precision") not in (None, "fp8"):
+            return job
+        from fp8tune.trainers.packages import add_releases
+
+        add_releases(loaded, self, path)
+        return self.job(loaded, target)
 
 
 @cache
