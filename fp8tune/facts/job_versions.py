@@ -50,9 +50,9 @@ def silent_install(job: Job) -> str:
 def _first(job: Job, consequence: str) -> Match | None:
     """Return the first combination that the job's pinned or installed versions have."""
     versions = {
-        name.removesuffix("_release").replace("_", "-"): version
+        name.removesuffix("_version").replace("_", "-"): version
         for name, version in job.given.items()
-        if name.endswith("_release")
+        if name.endswith("_version")
     }
     among = (
         each

@@ -41,18 +41,20 @@ _REQUIREMENT = re.compile(
 )
 _ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
-_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})")
+_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})(\.\*)?")
 
 
 class Release(NamedTuple):
     """The release of a package, and what says so: a file's name, or ``installed``.
 
-    ``newest`` says that it is only the newest one that an upper bound allows.
+    ``newest`` says that it is only the newest one that an upper bound allows. Not
+    ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``.
     """
 
     version: str
     origin: str
     newest: bool = False
+    exact: bool = True
 
 
 _environment: dict[str, Release] = {}
@@ -139,22 +141,34 @@ def pinned_version(trainer: str, path: str) -> tuple[str, str]:
 
 
 def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
-    """Add the releases of the packages that a run depends on to a loaded config.
+    """Add the releases of the packages that a trainer asks for to a loaded config.
 
-    Those that its trainer asks for, and those whose versions matter to FP8. The
-    release of a package ``x`` is the value ``x_release``; one that nothing pins is
+    The release of a package ``x`` is the value ``x_release``; one that nothing pins is
     left out. An upper bound is ``x_at_most``, the newest that it allows.
     ``environment_known`` is true if the environment of the run was looked at: it has
     the trainer itself. Faults that say which ``package`` and ``release`` they are not
     of go.
     """
     found = releases(path)
-    for name in dict.fromkeys((*known.about.packages, *_of_fp8())):
+    for name in known.about.packages:
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
+
+
+def fp8_releases(path: str) -> dict[str, str]:
+    """Return the exact releases that matter to a run in FP8, as values of its job.
+
+    That of a package ``x`` is ``x_version``.
+    """
+    found = releases(path)
+    return {
+        f"{name}_version": found[name].version
+        for name in _of_fp8()
+        if name in found and found[name].exact
+    }
 
 
 def _is_met(fault: Fault, found: dict[str, Release]) -> bool:
@@ -229,18 +243,19 @@ def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:
-            bound = min(bounds, key=_by_sign)
-            release = Release(_newest(bound), origin, newest=bound[0].startswith("<"))
+            sign, version, others = min(bounds, key=_by_sign)
+            exact = sign.startswith("==") and not others
+            newest = sign.startswith("<")
+            release = Release(_newest(sign, version), origin, newest, exact)
             yield _plain(match[1]), release
 
 
-def _by_sign(bound: tuple[str, str]) -> int:
+def _by_sign(bound: tuple[str, str, str]) -> int:
     return ("==", "===", "~=", "<=", "<").index(bound[0])
 
 
-def _newest(bound: tuple[str, str]) -> str:
+def _newest(sign: str, release: str) -> str:
     """Return the newest release that a bound allows, as far as it says."""
-    sign, release = bound
     if sign != "<":
         return release
     first, *rest = [int(part) for part in release.split(".")]

@@ -157,13 +157,19 @@ class Trainer:
 
         They are looked for where the trainer asks for some, or FP8 may be on.
         """
-        job = None if self.about.packages else self.job(loaded, target)
-        if job is not None and job.find("precision") not in (None, "fp8"):
-            return job
-        from fp8tune.trainers.packages import add_releases
+        if self.about.packages:
+            from fp8tune.trainers.packages import add_releases
 
-        add_releases(loaded, self, path)
-        return self.job(loaded, target)
+            add_releases(loaded, self, path)
+        job = self.job(loaded, target)
+        if job.find("precision") not in (None, "fp8"):
+            return job
+        from fp8tune.trainers.packages import fp8_releases
+
+        found = fp8_releases(path)
+        if not found:
+            return job
+        return self.job(loaded._replace(values=loaded.values | found), target)
 
 
 @cache
