@@ -48,7 +48,12 @@ def silent_install(job: Job) -> str:
 
 
 def _first(job: Job, consequence: str) -> Match | None:
-    """Return the first combination that the job's pinned or installed versions have."""
+    """Return the first combination that the job's pinned or installed versions have.
+
+    None where FP8 is off.
+    """
+    if job.find("precision") not in (None, "fp8"):
+        return None
     versions = {
         name.removesuffix("_version").replace("_", "-"): version
         for name, version in job.given.items()
