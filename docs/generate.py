@@ -14,6 +14,7 @@ from os.path import relpath
 from pathlib import Path
 
 from fp8tune.facts import FACTS
+from fp8tune.facts.versions import Range, combinations
 from fp8tune.fields import FIELDS
 from fp8tune.lint.explain import keys
 from fp8tune.lint.explain.fact import FactPage, fact_page
@@ -118,6 +119,7 @@ def pages(repository: Path) -> dict[str, str]:
     found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
     found["myths.md"] = _text(_myths())
     found["reference/causes.md"] = _text(_causes())
+    found["reference/versions.md"] = _text(_versions())
     found["concepts/glossary.md"] = _text(_glossary())
     found |= _evidence(repository)
     found["start.md"] = _start(_read(repository / "README.md"))
@@ -344,6 +346,40 @@ def _cause(cause: Cause) -> Iterator[str]:
         links = ", ".join(f"[{name}](../rules/{name}.md)" for name in cause.rules)
         yield f"Rules of lint on the same: {links}"
     yield f"Sources:\n\n{_listed(cause.references)}"
+
+
+def _versions() -> Iterator[str]:
+    yield "(unsafe-versions)="
+    yield "# Unsafe package versions"
+    yield (
+        "Combinations of versions that are unsafe or pointless for FP8. "
+        "[`fp8tune lint`](#rule-versions-that-give-nan) reads the versions that lock "
+        "files and requirements beside a config pin, and those of the environment with "
+        "`--installed`. `fp8tune doctor` reads those of the environment. "
+        "`fp8tune search` refuses those with which its trials fail, unless "
+        "`--allow-versions` is given. `fp8tune verify` names them as the cause of a "
+        "NaN where the log, the run's folder or the config shows them."
+    )
+    for each in combinations():
+        yield f"## {each.code}"
+        yield _table(
+            ("Package", "Versions"),
+            ((f"`{name}`", _range(span)) for name, span in each.packages.items()),
+        )
+        yield _sentence(f"Concerns {each.what}")
+        yield _sentence(each.symptom)
+        yield f"Install instead: `{each.install}`"
+        yield _sentence(f"Certainty, on {each.date}: {each.certainty}")
+        yield _listed(each.sources)
+
+
+def _range(span: Range) -> str:
+    parts = (
+        f"from {span.since} on" * bool(span.since),
+        f"before {span.until}" * bool(span.until),
+        f"not checked after {span.newest}" * bool(span.newest),
+    )
+    return ", ".join(filter(None, parts)) or "all"
 
 
 def _glossary() -> Iterator[str]:

@@ -122,7 +122,15 @@ ALLOWED = {
         "formats",
         "studies",
     ),
-    "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
+    "doctor": (
+        "doctor",
+        "runners",
+        "trials",
+        "facts",
+        "job",
+        "trainers",
+        "extras",
+    ),
     "runners": (
         "runners",
         "trials",

@@ -74,6 +74,12 @@ from fp8tune.extras import SEARCH, TRIALS
     "Repeatable.",
 )
 @click.option(
+    "--allow-versions",
+    is_flag=True,
+    help="Search with package versions with which FP8 is known to fail; `fp8tune "
+    "doctor` names them.",
+)
+@click.option(
     "--objective",
     type=Choice(["tokens-per-second", "tokens-per-joule"]),
     default="tokens-per-second",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fp8tune.doctor.machine import SHARED, Machine, Ranks
 from fp8tune.extras import INSTALL, SEARCH, TRIALS
+from fp8tune.facts.versions import matches
 from fp8tune.runners.gpu import Gpu
 
 PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"
@@ -109,6 +110,26 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
         yield Check(NVML, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:
         yield _cuda(machine)
+    yield from _versions(machine, device)
+
+
+def _versions(machine: Machine, device: str) -> Iterator[Check]:
+    """Yield the versions with which trials fail, and notes on others.
+
+    What concerns the settings of one trainer is for lint.
+    """
+    versions = machine.packages | {"cuda": str(machine.probe.get("torch_cuda") or "")}
+    for match in matches(versions):
+        of = match.combination
+        if of.is_of_trials and of.fails:
+            state = "missing" if match.checked else "warning"
+        elif of.consequence == "note" and match.checked:
+            state = "info"
+        else:
+            continue
+        if of.device in ("", device):
+            why = f"{of.what}: {match.symptom}"
+            yield Check("versions", state, match.named, why, of.install)
 
 
 def _cuda(machine: Machine) -> Check:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.extras import SEARCH, TRIALS
+from fp8tune.facts.versions import packages
 from fp8tune.runners import driver, probe
 from fp8tune.runners.builtin import reduce
 from fp8tune.runners.gpu import Gpu, Process, able_to_compute, allocator
 
 PACKAGES = (*SEARCH, *TRIALS, "nvidia-ml-py", "triton")
+"""Packages that the report lists."""
 COMPILERS = ("c++", "g++", "clang++")
 SHARED = "/dev/shm"  # noqa: S108
 """Where processes of a machine share memory."""
@@ -67,11 +69,12 @@ class Machine(NamedTuple):
 
 def look(device: str) -> Machine:
     """Return what this machine has; importing torch takes most of the time."""
-    packages = {name: _version(name) for name in PACKAGES}
+    names = dict.fromkeys((*PACKAGES, *sorted(packages())))
+    versions = {name: _version(name) for name in names}
     cuda = device == "cuda"
     with closing(driver.watched() if cuda else driver.Driver(Gpu())) as found:
         seen = found.look()
-    torch = probe.ask(device) if packages["torch"] else ({}, ("", ""))
+    torch = probe.ask(device) if versions["torch"] else ({}, ("", ""))
     gpu = found.gpu
     if cuda and not found.answered:
         gpu = probe.gpu(torch[0])
@@ -79,7 +82,7 @@ def look(device: str) -> Machine:
         platform.python_version(),
         gpu,
         tuple(able_to_compute(seen.processes or ())),
-        packages,
+        versions,
         *torch,
         next(filter(None, map(shutil.which, COMPILERS)), ""),
         slurm(os.environ, bool(shutil.which("sbatch"))),

@@ -7,7 +7,17 @@ docstring gives its meaning, its unit in brackets, and the source.
 
 from __future__ import annotations
 
-from fp8tune.facts import fp8, gemm, gpu, instead, params, speed, step, te
+from fp8tune.facts import (
+    fp8,
+    gemm,
+    gpu,
+    instead,
+    job_versions,
+    params,
+    speed,
+    step,
+    te,
+)
 from fp8tune.facts.memory import experts, fit, held, instants, peak, sizing
 from fp8tune.job import Source, sources
 
@@ -15,6 +25,7 @@ FACTS: dict[str, Source] = {
     **sources(step, "step."),
     **sources(fp8, "fp8."),
     **sources(te, "te."),
+    **sources(job_versions, "versions."),
     **sources(gpu, "gpu."),
     **sources(params, "params."),
     **sources(held, "memory."),

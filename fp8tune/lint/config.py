@@ -83,9 +83,5 @@ def read_config(
         directive = found.directive
     said = directive.complete(target)
     loaded = known.load(document.values, overrides)
-    if known.about.packages:
-        from fp8tune.trainers.packages import add_releases
-
-        add_releases(loaded, known, path)
-    job = known.job(loaded, said)
+    job = known.job_at(path, loaded, said)
     return Config(path, data, document, target, known, loaded, job, overrides)

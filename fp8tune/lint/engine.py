@@ -218,15 +218,11 @@ class _Case:
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
-        if known.about.packages:
-            from fp8tune.trainers.packages import add_releases
-
-            add_releases(self.loaded, known, path)
         if len(known.about.formats) > 1:
             self.loaded.values["config_format"] = document.format
         if host is not None:
             self.loaded.values["launch_file"] = host
-        self.job: Job = known.job(self.loaded, directive.complete(target))
+        self.job: Job = known.job_at(path, self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
         self.places = Places(document, self.job, self.loaded)

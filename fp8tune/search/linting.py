@@ -25,6 +25,8 @@ FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
 UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
+PINNED = "versions-that-fail"
+"""A rule on pinned versions; a search checks those that its trials run with."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
@@ -92,7 +94,7 @@ def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
     name, rules = config.trainer.id, rules_for(config.path)
     for found in check(config.path, data, rules, target, only=name).diagnostics:
         fails = found.rule in UNSEEN or found.category in FAILS
-        if fails and found.severity == "error":
+        if fails and found.severity == "error" and found.rule != PINNED:
             yield found
 
 

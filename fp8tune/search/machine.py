@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
+from fp8tune.facts.versions import Match, of_trials, packages
 from fp8tune.job import Job, Unknown
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
@@ -100,6 +102,37 @@ def check_ranks(machine: TrialMachine, ranks: int) -> None:
             f"--ranks {ranks} needs {ranks} GPUs, and torch sees {machine.gpus}; ask "
             "for more GPUs, or name them in CUDA_VISIBLE_DEVICES"
         )
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions here of the packages on which FP8 depends, by name."""
+    return {name: found for name in packages() if (found := _version(name))}
+
+
+def unsafe_versions(
+    config: TrainConfig, allow: Sequence[str], versions: Mapping[str, str], device: str
+) -> list[Match]:
+    """Return the versions with which FP8 trials of a config fail, or may fail.
+
+    None where no trial runs in FP8, or by Transformer Engine.
+    """
+    job = config.job
+    is_fp8 = job.find("precision") in (None, "fp8") or "precision" in allow
+    if not is_fp8 or job.find("te_recipe"):
+        return []
+    return of_trials(versions, device)
+
+
+def check_versions(unsafe: Sequence[Match], python: str = "") -> None:
+    """Raise ``CannotSearch`` if FP8 trials fail with these versions.
+
+    ``python`` runs the trials, if not this Python.
+    """
+    for match in unsafe:
+        if match.checked:
+            install = match.combination.install
+            command = f"{python} -m {install}" if python else install
+            raise CannotSearch(f"{match}; {command}, or go on with --allow-versions")
 
 
 def check_host(config: TrainConfig, budget_s: float, running: int = 1) -> None:

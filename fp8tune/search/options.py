@@ -36,6 +36,7 @@ class SearchOptions(NamedTuple):
     device: str = "cuda"
     records: str = ""
     allow: tuple[str, ...] = ()
+    allow_versions: bool = False
     output: str = ""
     in_place: bool = False
     diff: bool = False

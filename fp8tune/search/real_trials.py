@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fp8tune.facts.versions import Match
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -23,9 +24,12 @@ from fp8tune.search.machine import (
     TrialMachine,
     check_host,
     check_ranks,
+    check_versions,
     check_watts,
     environment,
+    installed_versions,
     larger_target_gib,
+    unsafe_versions,
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
@@ -66,7 +70,7 @@ class RealTrials(NamedTuple):
 
     ``ranks`` is how many data-parallel ranks one trial represents; ``options.ranks`` of
     the run's ranks run in it. ``own`` launches the config's own trainer; without it
-    trials run fp8tune's model.
+    trials run fp8tune's model. ``unsafe`` are versions with which FP8 may fail.
     """
 
     options: SearchOptions
@@ -74,6 +78,7 @@ class RealTrials(NamedTuple):
     machine: TrialMachine
     ranks: int
     own: TrainerRunner | None
+    unsafe: list[Match]
 
     @property
     def synthetic_data(self) -> str:
@@ -94,6 +99,8 @@ class RealTrials(NamedTuple):
         about = environment(job, self.machine, synthetic_data=synthetic)
         if self.options.ranks > 1:
             about["ranks"] = self.options.ranks
+        if allowed := [each.combination.code for each in self.unsafe if each.checked]:
+            about["allowed_versions"] = allowed
         return about | (self.own.launch.identity if self.own else {})
 
     @property
@@ -134,10 +141,26 @@ def real_trials(
     ranks = 1 if own else ranks_of_trial(config, options.ranks)
     if machine.name and options.device == "cpu" and not own:
         check_host(config, options.budget_s, options.ranks)
+    unsafe: list[Match] = []
     if machine.name:  # else workers know their machines
         check_ranks(machine, options.ranks)
         check_watts(options.objective, machine)
-    return RealTrials(options, config, machine, ranks, own)
+        unsafe = versions_of_trials(options, config, own)
+    return RealTrials(options, config, machine, ranks, own, unsafe)
+
+
+def versions_of_trials(
+    options: SearchOptions, config: TrainConfig, own: TrainerRunner | None = None
+) -> list[Match]:
+    """Return the versions with which FP8 trials may fail.
+
+    Raises ``CannotSearch`` for those with which they fail, unless these are allowed.
+    """
+    versions = own.launch.versions if own else installed_versions()
+    unsafe = unsafe_versions(config, options.allow, versions, options.device)
+    if not options.allow_versions:
+        check_versions(unsafe, own.launch.python if own else "")
+    return unsafe
 
 
 def _sampling(options: SearchOptions) -> Sampling:

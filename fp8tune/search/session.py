@@ -11,11 +11,12 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from fp8tune.facts.versions import Match
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
@@ -64,6 +65,7 @@ from fp8tune.search.real_trials import (
     real_trials,
     runs_on_cpu,
     this_machine,
+    versions_of_trials,
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study
@@ -141,6 +143,7 @@ class Prepared(NamedTuple):
 
     ``own`` launches the config's own trainer, if that runs the trials.
     ``synthetic_data`` says why trials do not read the config's data, or ``""``.
+    ``unsafe`` are versions of packages with which FP8 fails or may fail.
     """
 
     plan: Plan
@@ -153,6 +156,7 @@ class Prepared(NamedTuple):
     machine: TrialMachine | None = None
     own: TrainerRunner | None = None
     synthetic_data: str = ""
+    unsafe: Sequence[Match] = ()
 
     def search(self, options: SearchOptions, watch: Callable[[Event], None]) -> Search:
         """Return the search with the trials so far."""
@@ -285,6 +289,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         machine=machine,
         own=trials.own,
         synthetic_data=trials.synthetic_data,
+        unsafe=trials.unsafe,
     )
     if options.has_workers:
         return prepared._replace(pool=_workers(trials, study, held))
@@ -330,6 +335,7 @@ def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainCo
             config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
             if options.runner == "builtin":
                 ranks_of_trial(config, options.ranks)
+                versions_of_trials(options, config)
             elif not runs_on_cpu(options, config):
                 rehearsal = "--runner builtin --device cpu"
         gpu = target_gpu(machine, gpu, rehearsal)
@@ -426,6 +432,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         yield f"trials run {own.launch}"
     if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
+    yield from map(str, prepared.unsafe)
     if prepared.machine:
         notes = (
             world_size_note(config),

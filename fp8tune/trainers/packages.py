@@ -1,9 +1,10 @@
 """Versions of packages: those that files beside a config pin, or that are installed.
 
-Only trainers whose runs depend on another package ask (``packages`` in trainer.toml),
-and those that say which ``package`` they are themselves. The folder of the config is
-looked at, then those above it up to the repository's root. What is installed counts
-where ``installed`` has been read, and nothing pins it.
+Trainers whose runs depend on another package ask (``packages`` in trainer.toml), those
+that say which ``package`` they are themselves, and every run in FP8, for the packages
+of ``facts/versions.toml``. The folder of the config is looked at, then those above it
+up to the repository's root. What is installed counts where ``installed`` has been read,
+and nothing pins it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.facts.versions import packages
 from fp8tune.trainers.about import order, trainers
 
 if TYPE_CHECKING:
@@ -37,18 +39,22 @@ MAX_FILES = 10
 _REQUIREMENT = re.compile(
     r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
 )
-_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})")
+_ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
+_NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
+_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})(\.\*)?")
 
 
 class Release(NamedTuple):
     """The release of a package, and what says so: a file's name, or ``installed``.
 
-    ``newest`` says that it is only the newest one that an upper bound allows.
+    ``newest`` says that it is only the newest one that an upper bound allows. Not
+    ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``.
     """
 
     version: str
     origin: str
     newest: bool = False
+    exact: bool = True
 
 
 _environment: dict[str, Release] = {}
@@ -96,11 +102,16 @@ def _site_packages(environment: str) -> list[str]:
 
 @cache
 def wanted() -> frozenset[str]:
-    """The packages that some trainer asks for, and the trainers' own."""
+    """The packages that some trainer or FP8 asks for, and the trainers' own."""
     abouts = trainers().values()
-    return frozenset(
-        name for about in abouts for name in (*about.packages, about.distribution)
-    )
+    names = (name for each in abouts for name in (*each.packages, each.distribution))
+    return frozenset((*names, *_of_fp8()))
+
+
+@cache
+def _of_fp8() -> tuple[str, ...]:
+    """The packages whose versions matter to runs in FP8."""
+    return tuple(sorted(map(_plain, packages())))
 
 
 def releases(path: str) -> dict[str, Release]:
@@ -147,6 +158,19 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
 
+def fp8_releases(path: str) -> dict[str, str]:
+    """Return the exact releases that matter to a run in FP8, as values of its job.
+
+    That of a package ``x`` is ``x_version``.
+    """
+    found = releases(path)
+    return {
+        f"{name}_version": found[name].version
+        for name in _of_fp8()
+        if name in found and found[name].exact
+    }
+
+
 def _is_met(fault: Fault, found: dict[str, Release]) -> bool:
     """Whether the release that a fault asks for may be there, by its first number."""
     release = found.get(fault.facts.get("package", ""))
@@ -188,23 +212,30 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
 def _of_file(name: str, path: str) -> Iterator[tuple[str, Release]]:
     """Yield packages and releases of one file."""
     if name in LOCKS:
-        for package, version in _of_lock(_toml(path)):
+        for package, version in _of_lock(_read(path)):
             yield package, Release(version, name)
     elif name != PROJECT:
         yield from _of_lines(_read(path).splitlines(), name)
     else:
-        project = _toml(path).get("project")
+        project = _parsed(_read(path)).get("project")
         lines = project.get("dependencies") if isinstance(project, dict) else None
         texts = [line for line in _list(lines) if isinstance(line, str)]
         yield from _of_lines(texts, name)
 
 
-def _of_lock(lock: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for entry in (*_list(lock.get("package")), *_list(lock.get("packages"))):
-        if isinstance(entry, dict):
-            name, release = entry.get("name"), entry.get("version")
-            if isinstance(name, str) and isinstance(release, str):
-                yield _plain(name), release
+def _of_lock(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the packages of a lock file that are asked for, and their releases.
+
+    Only their entries are parsed: a whole file of 1 MB takes 0.1 s.
+    """
+    for part in _ENTRY.split(text)[1:]:
+        match = _NAME.search(part)
+        if match is None or _plain(match[1]) not in wanted():
+            continue
+        entry = _parsed(part)
+        name, release = entry.get("name"), entry.get("version")
+        if isinstance(name, str) and isinstance(release, str):
+            yield _plain(name), release
 
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
@@ -212,18 +243,19 @@ def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:
-            bound = min(bounds, key=_by_sign)
-            release = Release(_newest(bound), origin, newest=bound[0].startswith("<"))
+            sign, version, others = min(bounds, key=_by_sign)
+            exact = sign.startswith("==") and not others
+            newest = sign.startswith("<")
+            release = Release(_newest(sign, version), origin, newest, exact)
             yield _plain(match[1]), release
 
 
-def _by_sign(bound: tuple[str, str]) -> int:
+def _by_sign(bound: tuple[str, str, str]) -> int:
     return ("==", "===", "~=", "<=", "<").index(bound[0])
 
 
-def _newest(bound: tuple[str, str]) -> str:
+def _newest(sign: str, release: str) -> str:
     """Return the newest release that a bound allows, as far as it says."""
-    sign, release = bound
     if sign != "<":
         return release
     first, *rest = [int(part) for part in release.split(".")]
@@ -240,9 +272,9 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _toml(path: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read(path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
 

@@ -162,7 +162,8 @@ class Scope:
             return _value(self.captured[rest])
         if name in FIGURES:
             value = self.figures[name]
-            return Words(value) if isinstance(value, str) else value
+            plain = isinstance(value, str) and not isinstance(value, Words)
+            return Words(value) if plain else value
         return self._of_job(name)[name]
 
     def _of_job(self, name: str) -> Job:

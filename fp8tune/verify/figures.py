@@ -12,7 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from fp8tune.job import Unknown
+from fp8tune.facts.versions import Match, of_trials
+from fp8tune.job import Prose, Unknown
 from fp8tune.verify import disturbances
 from fp8tune.verify.disturbances import STEADY_ROWS, WARMUP_ROWS
 from fp8tune.verify.evidence import Curve, Log, Trace
@@ -21,6 +22,9 @@ Value = float | bool | str | None
 
 MOST_RANKS = 40
 """Ranks of which each may report a time-out: as many lines of a cause are kept."""
+
+VERSIONS = ("torch", "torchao")
+"""Packages whose versions a log may print, as the settings ``torch_version``, ..."""
 
 LONGEST_NUMBER = 12
 """Digits of a number of steps that is taken for one."""
@@ -188,6 +192,27 @@ def peak_gib(log: Log) -> Value:
 def fp8(log: Log) -> Value:
     """Whether the log says that FP8 was asked for or applied."""
     return any(mention.says != "denies" for mention in log.mentions) or None
+
+
+def nan_versions(log: Log) -> Value:
+    """The versions in the log with which compiled FP8 may become NaN, and why."""
+    match = _unsafe(log)
+    return match and Prose(match)
+
+
+def nan_install(log: Log) -> Value:
+    """What to install instead of these versions."""
+    match = _unsafe(log)
+    return match and Prose(match.combination.install)
+
+
+def _unsafe(log: Log) -> Match | None:
+    """Return the versions with which compiled FP8 on a GPU may become NaN."""
+    if log.settings.get("compile") == "False":
+        return None
+    said = {name: log.settings.get(f"{name}_version", "") for name in VERSIONS}
+    unsafe = (each for each in of_trials(said, "cuda") if each.checked)
+    return next((e for e in unsafe if e.combination.consequence == "nan"), None)
 
 
 def restarts(log: Log) -> Value:

@@ -21,6 +21,7 @@ SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "ve
 _CONFIGS = (".toml", ".yaml", ".yml")
 _TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json|^summary\.md$")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
+_PACKAGES = re.compile(r"(?:^|[/\\])files[/\\]requirements\.txt$")
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
 _TABLE = re.compile(rb"# Profiling Summary|(-[- ]*\n\s*)?Name\s+Self (CPU|CUDA) %")
 
@@ -31,11 +32,15 @@ class NoRun(Exception):
 
 @dataclass
 class Inputs:
-    """The files of a run by their kind; ``-`` among the logs is stdin."""
+    """The files of a run by their kind; ``-`` among the logs is stdin.
+
+    ``packages`` are lists of what was installed, as Weights & Biases keeps them.
+    """
 
     logs: list[str] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
     configs: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
 
 
 def inputs(paths: tuple[str, ...]) -> Inputs:
@@ -61,6 +66,8 @@ def _add_folder(folder: str, found: Inputs) -> None:
         name = os.path.basename(path)
         if name.endswith(_CONFIGS):
             found.configs.append(path)
+        elif _PACKAGES.search(path):
+            found.packages.append(path)
         elif _TRACE_NAME.search(name):
             found.traces.append(path)
         elif _LOG_NAME.search(name):

@@ -22,6 +22,7 @@ from fp8tune.verify.cause import texts
 from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
+from fp8tune.verify.figures import VERSIONS
 from fp8tune.verify.inputs import Inputs, NoRun, inputs
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.verdict import judge
@@ -99,6 +100,7 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
                 raise
             print(f"fp8tune: {error}; skipped", file=sys.stderr)
     evidence.traces = [_trace(path) for path in found.traces]
+    _add_versions(evidence.logs, found.packages)
     if not evidence.logs and not evidence.traces:
         raise NoRun("no log of these folders can be read; name the file itself")
     return evidence.answer()
@@ -129,6 +131,21 @@ def _log(path: str, trainer: str) -> Log:
         raise NoRun(f"{path}: {error}") from None
     except OSError as error:
         raise NoRun(f"{path}: {error.strerror}") from None
+
+
+def _add_versions(read: list[Log], packages: list[str]) -> None:
+    """Give each log the versions that another one or a list of packages says.
+
+    Left out where they differ.
+    """
+    others = [_log(path, "") for path in packages]
+    for name in (f"{package}_version" for package in VERSIONS):
+        said = {
+            each.settings[name] for each in (*read, *others) if name in each.settings
+        }
+        if len(said) == 1:
+            for log in read:
+                log.settings[name] = next(iter(said))
 
 
 def _trace(path: str) -> Trace:

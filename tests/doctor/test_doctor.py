@@ -13,7 +13,9 @@ from fp8tune.runners.builtin import reduce
 from fp8tune.runners.gpu import Gpu, Process
 from tests.doctor.machines import NODE
 from tests.each import each
+from tests.metadata import write_metadata
 from tests.runners import fake_nvml
+from tests.runners.fake_smi import script
 
 
 def missing(machine, device="cuda", state="missing"):
@@ -237,6 +239,69 @@ def test_a_rehearsal_with_a_real_torch(fp8tune):
     checks = {check["name"]: check for check in said.json["checks"]}
     two = checks["two ranks"]
     assert (two["state"], two["value"].split()[0]) == ("ok", "gloo")
+
+
+@each(
+    ("versions", "device", "state", "value", "fix"),
+    [
+        (
+            {"torch": "2.14.1", "torchao": "0.17.0"},
+            "cuda",
+            "missing",
+            "torch 2.14.1 with torchao 0.17.0",
+            "pip install 'torchao>=0.18'",
+        ),
+        (
+            {"torch": "2.9.1", "torchao": "0.18.0"},
+            "cpu",
+            "missing",
+            "torchao 0.18.0 with torch 2.9.1",
+            "pip install 'torch>=2.11'",
+        ),
+        (
+            {"torch": "2.16.0", "torchao": "0.17.0"},
+            "cuda",
+            "warning",
+            "torch 2.16.0 with torchao 0.17.0",
+            "pip install 'torchao>=0.18'",
+        ),
+        (
+            {"torch": "2.14.1"},
+            "cuda",
+            "info",
+            "torch 2.14.1",
+            "pip install 'torch<2.14'",
+        ),
+    ],
+)
+def test_versions_that_are_unsafe_together(versions, device, state, value, fix):
+    machine = NODE._replace(packages=NODE.packages | versions)
+    checks = [each for each in judge(machine, device) if each.name == "versions"]
+    assert (checks[0].state, checks[0].value, checks[0].fix) == (state, value, fix)
+    assert can_search(checks) == (state != "missing")
+
+
+def test_the_metadata_of_the_environment_says_the_versions(
+    fp8tune, tmp_path, monkeypatch
+):
+    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    write_metadata(tmp_path / "site", {"torch": "2.14.1", "torchao": "0.17.0"})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    said = fp8tune("doctor", "--output-format", "json")
+    assert (said.code, said.json["can_search"]) == (1, False)
+    (check,) = (
+        each
+        for each in said.json["checks"]
+        if each["name"] == "versions" and each["state"] == "missing"
+    )
+    assert check == {
+        "name": "versions",
+        "state": "missing",
+        "value": "torch 2.14.1 with torchao 0.17.0",
+        "why": "compiled FP8 of linears by torchao: about 25 % of compiled FP8 runs "
+        "get a NaN or infinite loss, because Triton miscompiles stores of FP8 values",
+        "fix": "pip install 'torchao>=0.18'",
+    }
 
 
 def ranks(**changed):

@@ -164,6 +164,7 @@ def test_a_public_source_is_among_the_references(rule):
         for rule in PACK
         if rule.category in ("crash", "slow", "memory")
         and (not rule.trainers or "kempnerforge" in rule.trainers)
+        and "versions." not in rule.source  # a machine has one set of them
     ],
     ids=lambda rule: rule.name,
 )

@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from tests.metadata import write_metadata
 from tests.runners.fake_smi import script
 from tests.sample import SMALL_MODEL
 
@@ -275,6 +276,43 @@ def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     project({"a.toml": text})
     said = fp8tune("search", "a.toml", "--budget", "3m")
     assert (said.code, "the optimizer muon" in said.err) == (2, True)
+
+
+REFUSED = (
+    "torch 2.14.1 with torchao 0.17.0: about 25 % of compiled FP8 runs get a NaN or "
+    "infinite loss, because Triton miscompiles stores of FP8 values; "
+    "pip install 'torchao>=0.18', or go on with --allow-versions"
+)
+
+
+@pytest.mark.parametrize(
+    ("versions", "precision", "options", "refused"),
+    [
+        (("2.14.1", "0.17.0"), "fp8", (), True),
+        (("2.14.1", "0.17.0"), "bf16", ("--allow", "precision"), True),
+        (("2.14.1", "0.17.0"), "fp8", ("--allow-versions",), False),
+        (("2.14.1", "0.17.0"), "bf16", (), False),
+        (("2.14.1", "0.18.0"), "fp8", (), False),
+        (("2.13.0", "0.17.0"), "fp8", (), False),
+        (("2.16.0", "0.17.0"), "fp8", (), False),
+    ],
+)
+def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
+    fp8tune, project, tmp_path, monkeypatch, versions, precision, options, refused
+):
+    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    names = dict(zip(("torch", "torchao"), versions, strict=True))
+    write_metadata(tmp_path / "site", names)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    train = f'[train]\nmixed_precision = "{precision}"\n'
+    project({"a.toml": SMALL_MODEL + train})
+    said = fp8tune("search", "a.toml", "--budget", "3m", *options)
+    assert said.code == 2
+    if refused:
+        assert (said.out, said.err) == ("", f"fp8tune: {REFUSED}\n")
+    else:
+        assert "no NVIDIA GPU found" in said.err
+    assert not (tmp_path / ".fp8tune").exists()
 
 
 def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.trainers.packages import installed, pinned
 from tests.each import each
+from tests.metadata import write_metadata
 
 
 @pytest.fixture
@@ -73,11 +74,7 @@ def environment(tmp_path, monkeypatch):
 
     def make(packages):
         place = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
-        for name, version in packages.items():
-            folder = place / f"{name}-{version}.dist-info"
-            folder.mkdir(parents=True)
-            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            (folder / "METADATA").write_text(head)
+        write_metadata(place, packages)
         monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
 
     return make

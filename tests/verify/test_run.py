@@ -103,6 +103,48 @@ def test_a_log_of_other_settings_is_said(call, tmp_path):
     assert "warning[other-settings] train.log: the log has train.batch_size = 8" in out
 
 
+NAN = "[rank 0] WARNING  NaN/Inf loss at step 21 (consecutive=1, total=1)\n"
+INSTALLED = "torch==2.14.1\ntorchao==0.17.0\n"
+FIXED = "torch==2.14.1\ntorchao==0.18.0\n"
+LISTED = "torch                     2.14.1\ntorchao                   0.17.0\n"
+EAGER = "Training config: JobConfig(train=TrainConfig(compile_model=False))"
+COMPILED = gallery.CONFIG.replace("compile_model = false", "compile_model = true")
+COLLECTED = "PyTorch version: 2.14.1+cu130\n[pip3] torchao==0.17.0\n"
+
+
+@each(
+    ("before", "kept", "log", "arguments", "cause"),
+    [
+        (INSTALLED, "", GOOD, (), "nan-of-versions"),
+        (LISTED, "", GOOD, (), "nan-of-versions"),
+        (COLLECTED, "", GOOD, (), "nan-of-versions"),
+        ("", INSTALLED, GOOD, (), "nan-of-versions"),
+        ("torch==2.14.1\n", "torchao==0.17.0\n", GOOD, (), "nan-of-versions"),
+        ("", "", GOOD, ("--config", "pinned/train.toml"), "nan-of-versions"),
+        ("", "", GOOD, (), "nan-loss"),
+        (FIXED, "", GOOD, (), "nan-loss"),
+        (FIXED, INSTALLED, GOOD, (), "nan-loss"),
+        ("torch==2.14.1\n", "", GOOD, (), "nan-loss"),
+        (INSTALLED, "", gallery.kempnerforge(), (), "nan-loss"),
+        (INSTALLED, "", gallery.kempnerforge(gallery.APPLIED, EAGER), (), "nan-loss"),
+    ],
+)
+def test_versions_are_the_first_cause_of_a_nan(
+    call, tmp_path, before, kept, log, arguments, cause
+):
+    files = {
+        "run/train.log": before + log.rpartition("[rank 0]")[0] + NAN,
+        "run/files/requirements.txt": kept,
+        "pinned/requirements.txt": INSTALLED,
+        "pinned/train.toml": COMPILED,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    _, out, _ = call("run", *arguments, "--output-format", "json")
+    assert json.loads(out)["causes"][0]["code"] == cause
+
+
 def test_folders_without_a_run(call, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, err = call("empty")

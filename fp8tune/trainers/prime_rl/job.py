@@ -185,6 +185,11 @@ def quantized(quantization: Any = None, quantization_kind: str = "") -> str:
     return Words(quantization_kind if quantization else "")
 
 
+def mxfp8(quantized: str) -> bool:
+    """Whether linears compute in MXFP8."""
+    return quantized == "mxfp8"
+
+
 def precision(quantized: str) -> str:
     """Precision of the linears; unknown with MXFP8."""
     if quantized == "mxfp8":

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 LINEAR = ("quantize.linear.float8", "float8")
 """The converter of linears, since 0.2.0 and before."""
 
+EXPERTS = "quantize.grouped_mm.float8"
+"""The converter of experts, since 0.2.0."""
+
 OTHERS = (
     "quantize.linear.mx",
-    "quantize.grouped_mm.float8",
+    EXPERTS,
     "quantize.grouped_mm.mx",
     "mx",
 )
@@ -47,7 +50,7 @@ def float8_linears(model_converters: list[str]) -> bool:
 
 def float8_experts(model_converters: list[str]) -> bool:
     """Whether experts compute in FP8 (quantize.grouped_mm.float8)."""
-    return "quantize.grouped_mm.float8" in model_converters
+    return EXPERTS in model_converters
 
 
 def quantizations(model_converters: list[str]) -> int:
@@ -87,6 +90,24 @@ def mx_linears(model_converters: list[str]) -> bool:
 def mx_converters(model_converters: list[str]) -> bool:
     """Whether any converter is for MXFP8, which needs Blackwell or MI350."""
     return any(name.rpartition(".")[2] == "mx" for name in model_converters)
+
+
+def mx_converters_from_0_2(mx_converters: bool, trainer_version: str) -> bool:
+    """Whether a release from 0.2.0 on converts to MXFP8."""
+    return mx_converters and trainer_version != LENIENT
+
+
+def experts_converted_after_linears(model_converters: list[str]) -> bool:
+    """Whether the converter of FP8 experts comes after that of FP8 linears."""
+    names = [name for name in model_converters if name in (*LINEAR, EXPERTS)]
+    return len(names) > 1 and names[-1] == EXPERTS
+
+
+def recipe_named_in_0_1(
+    float8_linears: bool, recipe_given: str, trainer_version: str
+) -> bool:
+    """Whether torchtitan 0.1.0 is asked for a recipe by its name."""
+    return float8_linears and bool(recipe_given) and trainer_version == LENIENT
 
 
 def emulates(float8_linears: bool, emulated: bool, recipe_given: str) -> bool:
