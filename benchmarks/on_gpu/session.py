@@ -37,7 +37,7 @@ SEARCH_END_S = 30.0
 """The same of a search, which writes the best setting so far [s]."""
 AFTER_SEARCH_S = 250.0
 """Kept of the last command's time for what comes after the search [s]."""
-NEEDED = ("gpu", "driver", "other processes", "torch", "cuda", "fp8")
+NEEDED = ("gpu", "driver", "other processes", "torch", "cuda", "fp8", "versions")
 """Lines of the doctor without which nothing is worth measuring."""
 CONFIGS = {
     "cuda": ("configs/llama3_8l_1xh100_fp8.toml", "configs/llama3_7b_16xh100_fp8.toml"),
