@@ -27,6 +27,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from fp8tune.runners.builtin.compile_cache import reuse_float8_graphs
 from fp8tune.runners.builtin.experts import Router
 from fp8tune.runners.builtin.model import Attention, Block, Decoder
 from fp8tune.runners.builtin.spec import Spec
@@ -64,6 +65,7 @@ def to_float8(model: nn.Module, spec: Spec) -> int:
             return False
         return large is None or bool(large(module, name))
 
+    reuse_float8_graphs()
     convert_to_float8_training(model, config=config, module_filter_fn=wanted)
     return sum(isinstance(module, Float8Linear) for module in model.modules())
 
