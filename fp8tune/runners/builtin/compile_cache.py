@@ -17,11 +17,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
 import torch._inductor.config as inductor
-from torch._dynamo.variables import misc
 
 SUFFIX = "_apply"
 CALLED = (
@@ -37,12 +37,13 @@ CALLED = (
 
 def reuse_float8_graphs() -> None:
     """Allow AOTAutograd's cache for graphs with torchao's FP8 linears."""
-    inductor.unsafe_marked_cacheable_functions = {
-        **inductor.unsafe_marked_cacheable_functions,
-        **dict.fromkeys(CALLED, f"torchao {version('torchao')}"),
-    }
-    original = getattr(misc, "produce_trampoline_autograd_apply", None)
-    if original is not None and original is not _named_apply:
+    with suppress(ImportError, AttributeError):
+        from torch._dynamo.variables import misc
+
+        inductor.unsafe_marked_cacheable_functions = {
+            **inductor.unsafe_marked_cacheable_functions,
+            **dict.fromkeys(CALLED, f"torchao {version('torchao')}"),
+        }
         misc.produce_trampoline_autograd_apply = _named_apply
 
 
