@@ -4,8 +4,10 @@ Each trial is a process, as in a search, and trials share torch's cache in an em
 folder. ``first`` compiles a setting, ``again`` repeats it, ``no AOT cache`` repeats it
 with the AOTAutograd cache off, which is what a trial in FP8 cost until it was
 reused (``fp8tune/runners/builtin/compile_cache.py``). ``other batch`` and ``other AC``
-change one thing. Times of stages are torch's own (``torch._dynamo.utils``); ``compile``
-is the first forward and backward pass, with all of them.
+change one thing. ``compile`` is the first forward and backward pass, with the stages of
+torch.compile, whose times are torch's own (``torch._dynamo.utils``). Kernels of a
+shallower model serve a deeper one too, so only ``dynamo`` and ``aot`` of the ``first``
+trials compare between layers.
 """
 
 from __future__ import annotations
