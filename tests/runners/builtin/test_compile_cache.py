@@ -23,9 +23,9 @@ from fp8tune.runners.builtin.convert import (
 from tests.runners.builtin.small import spec
 
 
-def outcome(precision, recipe="tensorwise", batch=16, saved=None, torchao=""):
+def outcome(precision, all_gather=False, batch=16, saved=None, torchao=""):
     made = spec()._replace(
-        precision=precision, fp8_recipe=recipe, fp8_all_gather=False, compile=True
+        precision=precision, fp8_all_gather=all_gather, compile=True
     )
     avoid_slow_kernels(made)
     if torchao:
@@ -77,17 +77,16 @@ def outcomes(folder, *cases):
 
 
 def test_a_later_process_reuses_what_is_compiled_of_the_same_setting_alone(tmp_path):
-    tensorwise = ("fp8", "tensorwise")
-    keeps_max = ("bf16", "tensorwise", 16, ["aten.max.default"])
-    compiled = outcomes(tmp_path, tensorwise, keeps_max)
+    fp8, keeps_max = ("fp8",), ("bf16", False, 16, ["aten.max.default"])
+    compiled = outcomes(tmp_path, fp8, keeps_max)
     assert [kind for kind, *_ in compiled] == ["miss", "miss"]
     reused = [["hit", *numbers] for _, *numbers in compiled]
-    assert outcomes(tmp_path, tensorwise, keeps_max) == reused
+    assert outcomes(tmp_path, fp8, keeps_max) == reused
     others = outcomes(
         tmp_path,
-        ("fp8", "rowwise"),
-        ("fp8", "tensorwise", 32),
-        ("bf16", "tensorwise", 16, ["aten.amax.default"]),
-        (*tensorwise, 16, None, "another version"),
+        ("fp8", True),
+        ("fp8", False, 32),
+        ("bf16", False, 16, ["aten.amax.default"]),
+        ("fp8", False, 16, None, "another version"),
     )
     assert [kind for kind, *_ in others] == ["miss"] * 4
