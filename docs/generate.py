@@ -71,6 +71,7 @@ EVIDENCE = {
         "budgets",
         "samplers",
         "transfer",
+        "trial_cost",
         "stand_in",
         "torchtitan_trial",
         "real_trainers",

@@ -150,10 +150,16 @@ def budget_for_longer_trial(history: History, point: Point) -> float:
 
 
 def typical_cost(history: History, point: Point) -> float:
-    """Return the expected time of a trial of a setting [s]; 0 if unknown."""
-    own = [record.cost_s for record in history.runs(point).succeeded]
+    """Return the expected time of a trial of a setting [s]; 0 if unknown.
+
+    The setting's last run tells it best: repeats find their compiled code in torch's
+    cache, and confirmation runs make more steps than others.
+    """
+    runs = history.runs(point).succeeded
+    if runs:
+        return runs[-1].cost_s
     every = [t.record.cost_s for t in history.timed if t.record.ok]
-    return max(own or _costs(history, point) or every or [0.0])
+    return max(_costs(history, point) or every or [0.0])
 
 
 def _costs(history: History, point: Point) -> list[float]:

@@ -117,7 +117,8 @@ class Record(NamedTuple):
     or empty; ``float8_matmuls`` may be 0, so unknown is ``None``.
 
     How it ended: ``message``, the class of the ``error`` that ended it, and the stage
-    that its process reached; ``import_s`` is how long it imported torch [s].
+    that its process reached; ``import_s`` is how long it imported torch,
+    and ``compile_s`` how long its first pass took, in which it compiled [s].
 
     Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
     GPU and torch, ``versions`` the software, ``others`` the other processes on the GPU.
@@ -147,6 +148,7 @@ class Record(NamedTuple):
     error: str = ""
     stage_reached: str = ""
     import_s: float = 0.0
+    compile_s: float = 0.0
     capacity_gib: float = 0.0
     alloc_retries: int = 0
     environment: str = ""

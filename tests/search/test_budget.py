@@ -78,6 +78,8 @@ def test_typical_costs():
     assert typical_cost(history_of(tried), BEST) == 90
     assert typical_cost(history_of(tried), EAGER) == 30
     assert typical_cost(history_of(tried[:1]), BEST) == 30
+    repeated = history_of([*tried, *trials(("confirm", ran(GIVEN, cost_s=50.0)))])
+    assert (typical_cost(repeated, GIVEN), typical_cost(repeated, BEST)) == (50, 90)
 
 
 def test_without_a_knob_for_compile_all_trials_are_alike():

@@ -8,8 +8,10 @@ before they are sharded, a whole model at the end.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -64,6 +66,10 @@ def to_float8(model: nn.Module, spec: Spec) -> int:
             return False
         return large is None or bool(large(module, name))
 
+    if spec.compile:
+        from fp8tune.runners.builtin.compile_cache import reuse_float8_graphs
+
+        reuse_float8_graphs()
     convert_to_float8_training(model, config=config, module_filter_fn=wanted)
     return sum(isinstance(module, Float8Linear) for module in model.modules())
 
@@ -104,7 +110,7 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
         "early_stop": spec.ac_stops_early,
     }
     if spec.ac == "op":
-        options["context_fn"] = partial(save_some_operators, saved_operators(spec))
+        options["context_fn"] = per_operator_contexts(saved_operators(spec))
     apply_activation_checkpointing(
         model,
         checkpoint_wrapper_fn=partial(
@@ -115,15 +121,16 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
     return len(chosen)
 
 
-def save_some_operators(saved: frozenset[Any]) -> Any:
+def save_some_operators(saved: tuple[str, ...]) -> Any:
     """Contexts of per-op AC: keep what ``saved`` names, and each second product.
 
     Source: torchtitan 0.2.2, distributed/activation_checkpoint.py.
     """
+    operators = {attrgetter(name)(torch.ops) for name in saved}
     products = {False: 0, True: 0}
 
     def policy(context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        keeps = operator in saved
+        keeps = operator in operators
         if operator == torch.ops.aten.mm.default:
             products[context.is_recompute] += 1
             keeps = products[context.is_recompute] % 2 == 1
@@ -132,6 +139,18 @@ def save_some_operators(saved: frozenset[Any]) -> Any:
         return CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)
+
+
+def per_operator_contexts(saved: tuple[str, ...]) -> Callable[[], Any]:
+    """Return the ``context_fn`` of per-op AC, with which torch caches compiled code.
+
+    torch needs a ``cache_hash`` that says all that the policy depends on, and arguments
+    that can be pickled, so names (``_functorch/_aot_autograd/autograd_cache.py``).
+    """
+    contexts = partial(save_some_operators, saved)
+    policy = inspect.getsource(save_some_operators)
+    vars(contexts)["cache_hash"] = f"{policy}{saved}"
+    return contexts
 
 
 ATTENTION = {
@@ -143,17 +162,17 @@ ATTENTION = {
 """Operators of attention, by the names of their kernels in configs."""
 
 
-def saved_operators(spec: Spec) -> frozenset[Any]:
-    """Operators whose results per-op AC keeps beside products.
+def saved_operators(spec: Spec) -> tuple[str, ...]:
+    """Names of operators whose results per-op AC keeps beside products.
 
     The largest value of a tensor is always kept: its FP8 scale follows from it; so are
     sums that were reduced over tensor-parallel ranks.
     """
     names = [*(ATTENTION[kernel] for kernel in spec.ac_saves), "max"]
-    operators = {getattr(torch.ops.aten, name).default for name in names}
+    operators = [f"aten.{name}.default" for name in names]
     if spec.tp > 1:
-        operators.add(torch.ops._c10d_functional.reduce_scatter_tensor.default)
-    return frozenset(operators)
+        operators.append("_c10d_functional.reduce_scatter_tensor.default")
+    return tuple(operators)
 
 
 def compile_blocks(model: Decoder) -> None:

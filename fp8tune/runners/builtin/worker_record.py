@@ -41,8 +41,16 @@ def worker_record(
 ) -> Record:
     """Return the record of a worker; ``last_line`` is its last line on stderr."""
     found = _base_record(knobs, spec, result, _event(result, "done"), last_line)
-    start, end = stage_times(result, "import", "build")
-    return found._replace(import_s=round(end - start, 3)) if end > start else found
+    return found._replace(
+        import_s=_seconds(result, "import", "build"),
+        compile_s=_seconds(result, "compile", "first_step"),
+    )
+
+
+def _seconds(result: WorkerResult, first: str, last: str) -> float:
+    """Return the time from one stage to another [s]; 0 if it did not reach both."""
+    start, end = stage_times(result, first, last)
+    return round(max(0.0, end - start), 3)
 
 
 def stage_times(result: WorkerResult, first: str, last: str) -> tuple[float, float]:

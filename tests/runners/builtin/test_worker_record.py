@@ -117,10 +117,15 @@ def test_what_is_said_of_one_that_broke_off(heard, expected):
     assert output.trial_result(trial) == expected
 
 
-def test_how_long_the_import_took_is_told():
-    stages = {"stage": "import", "at": 5.0}, {"stage": "build", "at": 12.5}
-    assert worker_record({}, spec(), said(*stages), "").import_s == 7.5
-    assert worker_record({}, spec(), said(stages[0]), "").import_s == 0.0
+def test_how_long_import_and_compile_took_is_recorded():
+    begun = {"import": 5.0, "build": 12.5, "compile": 13.0, "first_step": 43.0}
+    stages = [{"stage": stage, "at": at} for stage, at in begun.items()]
+
+    def times(count):
+        record = worker_record({}, spec(), said(*stages[:count]), "")
+        return record.import_s, record.compile_s
+
+    assert [times(1), times(3), times(4)] == [(0, 0), (7.5, 0), (7.5, 30)]
 
 
 @pytest.mark.parametrize(
