@@ -190,7 +190,6 @@ a run's median step, sd that between n runs."""
 def _row(row: Compared) -> tuple[str, ...]:
     first = row.records[0]
     noise, between = first.relative_error, row.between_runs
-    compiled = first.data().get("compile_s")
     return (
         cell(Path(row.config).stem),
         cell(_words(row.setting)),
@@ -199,7 +198,7 @@ def _row(row: Compared) -> tuple[str, ...]:
         f"{row.tokens_per_second:,.0f}",
         *_beside(row.speed, row.tokens_per_second, ",.0f"),
         f"{row.published:,.0f}" if row.published else "",
-        f"{compiled:.0f}" if isinstance(compiled, (int, float)) else "",
+        f"{first.compile_s:.0f}" if first.compile_s else "",
         f"{first.cost_s:.0f}",
         f"{first.sm_mhz:.0f}" if first.sm_mhz else "",
         f"{first.power_w:.0f}" if first.power_w else "",
