@@ -1,0 +1,125 @@
+"""Whole searches whose trials take one to five minutes, within 10, 20 and 40 minutes.
+
+``python -m benchmarks.search.heavy`` runs each search on landscapes that no tuning used
+(``heavy_landscape.py``), and compares what it chooses with the best setting that may be
+chosen. ``-j`` is the number of processes. ``--record`` writes ``results/heavy.md`` and
+``.jsonl``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from benchmarks.search.budgets import search_result
+from benchmarks.search.heavy_landscape import ERRORS, KINDS, heavy
+from benchmarks.search.recording import record
+
+DEVELOPMENT = range(800_000, 800_096)
+"""Seeds on which the rules of such searches were chosen."""
+FIRST, COUNT = 810_000, 96
+"""Evaluation seeds; no tuning used them."""
+MINUTES = (10, 20, 40)
+REPEATS = (1.0, 0.5)
+"""Parts of its compilation that a repeated setting takes."""
+HEAD = (
+    *("searches", "budget [min]", "a repeat compiles for", "n", "start, median"),
+    *("median", "mean", "worst", "below 0.9", "with a verdict", "trials, median"),
+    *("fewest", "searched, median", "out of memory, mean", "a trial [s], median"),
+)
+
+
+class Case(NamedTuple):
+    """One search: its landscape, the errors of its estimate, a repeat's compilation."""
+
+    seed: int
+    errors: str
+    minutes: int
+    warm: float
+
+
+def run(case: Case) -> dict[str, Any]:
+    """Return what one search chose, what it took, and its stages."""
+    place = heavy(case.seed, ERRORS[case.errors], case.warm)
+    result = search_result(place.world, case.minutes, place.prior)
+    return {**case._asdict(), "kind": place.kind.name, **result}
+
+
+def page(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table of all searches, and one of the kinds at 20 minutes."""
+    usual = [row for row in rows if row["errors"] == next(iter(ERRORS))]
+    kinds = [kind.name for kind in KINDS]
+    tables = (
+        _lines(rows, "errors", list(ERRORS), MINUTES, REPEATS),
+        _lines(usual, "kind", kinds, (20,), REPEATS[:1]),
+    )
+    return "\n\n".join(machine.table(lines, HEAD) for lines in tables if lines)
+
+
+def _lines(
+    rows: Sequence[dict[str, Any]],
+    field: str,
+    values: Sequence[str],
+    budgets: Sequence[int],
+    repeats: Sequence[float],
+) -> list[tuple[str, ...]]:
+    """Return a line for each value of a field, budget and cost of a repeat."""
+    lines = []
+    for case in product(values, budgets, repeats):
+        own = [r for r in rows if (r[field], r["minutes"], r["warm"]) == case]
+        if own:
+            lines.append((*map(str, case), *_figures(own)))
+    return lines
+
+
+def _figures(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the figures of some searches, as ``HEAD`` names them."""
+    fractions = [row["fraction"] for row in rows]
+    trials = [sum(row["trials"].values()) for row in rows]
+    each = [sum(r["seconds"].values()) / n for r, n in zip(rows, trials, strict=True)]
+    return (
+        str(len(rows)),
+        f"{statistics.median(row['start'] for row in rows):.3f}",
+        f"{statistics.median(fractions):.3f}",
+        f"{statistics.fmean(fractions):.3f}",
+        f"{min(fractions):.3f}",
+        str(sum(fraction < 0.9 for fraction in fractions)),
+        str(sum(row["verdict"] != "inconclusive" for row in rows)),
+        f"{statistics.median(trials):.0f}",
+        str(min(trials)),
+        f"{statistics.median(row['trials'].get('search', 0) for row in rows):.0f}",
+        f"{statistics.fmean(row['oom'] for row in rows):.2f}",
+        f"{statistics.median(each):.0f}",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the searches and print the tables."""
+    parser = argparse.ArgumentParser("benchmarks.search.heavy", description=__doc__)
+    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
+    parser.add_argument("--count", type=int, default=COUNT, help="landscapes")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--record", action="store_true", help="write the results")
+    options = parser.parse_args(arguments)
+    seeds = range(options.first, options.first + options.count)
+    cases = [Case(*each) for each in product(seeds, ERRORS, MINUTES, REPEATS)]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        rows = list(pool.map(run, cases, chunksize=4))
+    text = page(rows)
+    print(text)
+    if options.record:
+        title = "# Searches whose trials take minutes"
+        record("heavy", rows, f"{title}\n\n{NOTE}\n\n{text}")
+    return 0
+
+
+NOTE = ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
