@@ -50,11 +50,16 @@ def searched(place: World, minutes: int, error: float) -> dict[str, Any]:
     }
 
 
-def search_result(place: World, minutes: int, prior: Prior | None) -> dict[str, Any]:
+def search_result(
+    place: World,
+    minutes: int,
+    prior: Prior | None,
+    kind: type[Replay] = Replay,
+) -> dict[str, Any]:
     """Return what a search with an estimate chose, what it took, and its stages."""
     space, study, budget_s = place.space, Study(place.space), minutes * 60.0
     records = place.records(min(ENOUGH_S, PART * budget_s))
-    runner = Replay(records, space, card_gib=place.capacity_gib)
+    runner = kind(records, space, card_gib=place.capacity_gib)
     strategy = Strategy(study, place.given, prior, place.capacity_gib)
     outcome = Search(
         space, place.given, OneByOne(study, runner), strategy, study, budget_s

@@ -46,7 +46,7 @@ class Case(NamedTuple):
 def run(case: Case) -> dict[str, Any]:
     """Return what one search chose, what it took, and its stages."""
     place = heavy(case.seed, ERRORS[case.errors], case.warm)
-    result = search_result(place.world, case.minutes, place.prior)
+    result = search_result(place.world, case.minutes, place.prior, place.runner)
     return {**case._asdict(), "kind": place.kind.name, **result}
 
 

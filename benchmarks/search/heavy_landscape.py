@@ -13,16 +13,19 @@ from __future__ import annotations
 import math
 import random
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.paths import ROOT
 from benchmarks.search.landscape import Truth, World
 from fp8tune.job import Target
 from fp8tune.runners.builtin.standin import depths
+from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import TrainConfig, plan_for_trials, read_config
 from fp8tune.search.prior import Prior, prior_of_job
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
+from fp8tune.trials.record import FULL, Record
+from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point, Space
 
 ERRORS = {"as published runs differ": (0.06, 0.12), "25 % per cell": (0.25, 0.25)}
@@ -107,12 +110,28 @@ KINDS = (
 )
 
 
+class InParts(Replay):
+    """Replays trials of several models: steps do not extend their deadline.
+
+    The built-in runner gives the shallower models what is left of it.
+    """
+
+    def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
+        """Return the next record of a setting, or ``hang`` if it is too late."""
+        return super().run(knobs, limits._replace(stepping_s=0.0))
+
+
 class Heavy(NamedTuple):
-    """A landscape with heavy trials, and what fp8tune predicts of it."""
+    """A landscape with heavy trials, what fp8tune predicts of it, and its runner."""
 
     kind: Kind
     world: World
     prior: Prior
+
+    @property
+    def runner(self) -> type[Replay]:
+        """The runner that replays its trials."""
+        return Replay if math.isinf(self.kind.trial_gib) else InParts
 
 
 def heavy(seed: int, errors: tuple[float, float], warm: float = 1.0) -> Heavy:
@@ -129,7 +148,8 @@ def heavy(seed: int, errors: tuple[float, float], warm: float = 1.0) -> Heavy:
         prior = prior_of_job(plan.space, config.job)
         truth = _Ground(config, plan.space, prior, kind, errors, draw).truth
         capacity = float(config.job["gpu.memory_gib"])
-        if truth[plan.baseline].outcome == "ok":
+        mine = truth[plan.baseline]
+        if mine.outcome == "ok" and mine.peak_gib * 1.05 <= FULL * capacity:
             noise = math.exp(draw.uniform(math.log(0.001), math.log(0.02)))
             baseline, space = plan.baseline, Space(plan.space.knobs, truth)
             world = World(seed, space, baseline, truth, noise, capacity, warm)

@@ -62,7 +62,9 @@ def with_speeds(
     """Return expectations with a speed for every setting, or for none.
 
     If most speeds are known, each other setting takes the speed of the most similar
-    one, scaled by the typical effects of AC and compile.
+    one, scaled by the typical effects of AC and compile. For FP8 without compile that
+    is bf16 without compile, since its casts cost more than its GEMMs save (the rule
+    ``fp8-without-compile``).
     """
     known = {p: e for p, e in expected.items() if e.tokens_per_second}
     if 2 * len(known) < len(expected):
@@ -85,9 +87,10 @@ def _typical_effect(space: Space, point: Point) -> float:
     return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)
 
 
-def _distance(space: Space, one: Point, other: Point) -> tuple[float, int]:
+def _distance(space: Space, one: Point, other: Point) -> tuple[float, bool, int]:
     differing = sum(a != b for a, b in zip(one, other, strict=True))
-    return abs(space.batch(one) - space.batch(other)), differing
+    compiled = space.value(one, "compile") != space.value(other, "compile")
+    return abs(space.batch(one) - space.batch(other)), compiled, differing
 
 
 def card_gib(job: Job) -> float:

@@ -176,8 +176,9 @@ def _expectation(
     space: Space, baseline: Point, prior: Prior
 ) -> Callable[[dict[str, Any]], Expected]:
     """Return a function from params to the estimate; each setting is estimated once."""
-    bf16 = space.in_bf16(baseline) or baseline
-    points = dict.fromkeys([*space.points(baseline), baseline, bf16])
+    points = [*space.points(baseline), baseline]
+    in_bf16 = [bf16 for point in points if (bf16 := space.in_bf16(point))]
+    points = list(dict.fromkeys([*points, *in_bf16]))
     known = with_speeds(space, {point: prior(point) for point in points})
 
     def expected(params: dict[str, Any]) -> Expected:
