@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
@@ -57,15 +58,18 @@ def _number(job: Job, name: str) -> float:
 
 
 def with_speeds(
-    space: Space, expected: Mapping[Point, Expected]
+    space: Space, prior: Prior, points: Iterable[Point]
 ) -> dict[Point, Expected]:
-    """Return expectations with a speed for every setting, or for none.
+    """Return predictions of points and their bf16 versions, with speeds for all or none.
 
     If most speeds are known, each other setting takes the speed of the most similar
     one, scaled by the typical effects of AC and compile. For FP8 without compile that
     is bf16 without compile, since its casts cost more than its GEMMs save (the rule
     ``fp8-without-compile``).
     """
+    pairs = ((point, space.in_bf16(point) or point) for point in points)
+    every = dict.fromkeys(itertools.chain.from_iterable(pairs))
+    expected = {point: prior(point) for point in every}
     known = {p: e for p, e in expected.items() if e.tokens_per_second}
     if 2 * len(known) < len(expected):
         return {p: e._replace(tokens_per_second=0.0) for p, e in expected.items()}

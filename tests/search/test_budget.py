@@ -211,7 +211,7 @@ def test_where_no_trial_ended_more_time_is_advised():
             7200.0,
             2249.0,
             36000.0,
-        ),  # then an eighth; the third got half of what was left
+        ),  # then an eighth; the third got half
     ],
 )
 def test_a_budget_that_gives_the_first_trial_twice_the_time(budget, within, advice):

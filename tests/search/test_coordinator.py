@@ -134,11 +134,7 @@ def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
 
 def test_time_is_kept_for_the_confirmation():
     _, found, stages = searched(budget=500.0, points=(BEST, OTHER, *[BEST] * 9))
-    assert [stage for stage, _ in stages] == [
-        "baseline",
-        *["search"] * 5,
-        *["confirm"] * 2,
-    ]
+    assert {stage for stage, _ in stages[1:-2]} == {"search"}
     assert stages[-2:] == [("confirm", BEST), ("confirm", GIVEN)]
     assert (found.chosen, found.ending.next_step) == (BEST, LARGER_BUDGET)
 

@@ -237,8 +237,10 @@ class _Peaks:
 
 
 class _Rows(NamedTuple):
-    """The batches of points, the unknowns of their intercepts and slopes, and how far
-    their log peaks are from the line."""
+    """The batches of points, and the unknowns of their intercepts and slopes.
+
+    ``bend`` is how far each log peak is from the line.
+    """
 
     batch: Array
     intercept: Array
