@@ -67,6 +67,7 @@ EVIDENCE = {
     ),
     "Search": (
         "budgets",
+        "heavy",
         "samplers",
         "transfer",
         "stand_in",

@@ -60,7 +60,7 @@ def _number(job: Job, name: str) -> float:
 def with_speeds(
     space: Space, prior: Prior, points: Iterable[Point]
 ) -> dict[Point, Expected]:
-    """Return predictions of points and their bf16 versions, with speeds for all or none.
+    """Return predictions of points and their bf16 versions, all with speeds or none.
 
     If most speeds are known, each other setting takes the speed of the most similar
     one, scaled by the typical effects of AC and compile. For FP8 without compile that
