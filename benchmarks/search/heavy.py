@@ -158,7 +158,16 @@ The same search before these changes, on the seeds below:
 | --- | ---: | ---: | ---: | ---: | ---: |
 | wrong as published runs are | 0.909 | 21 | 0.974 | 0.441 | 8 |
 | wrong by 25 % per cell | 0.906 | 20 | 0.967 | 0.287 | 7 |
-| none | 0.895 | 26 | 0.963 | 0.441 | 12 |"""
+| none | 0.895 | 26 | 0.963 | 0.441 | 12 |
+
+Of the three below 0.9 with the first estimate at 20 minutes, two (810052, 810087)
+measured the best setting and rejected it: it reserves 92 % of the memory, give or take
+the noise of its peak. The third (810069) has no estimate of its speed and ended after
+10 minutes, without a trial that compiles and checkpoints nothing. At 10 minutes most
+below 0.9 are of the 7B for one H200 on an H100, whose own trial takes more than half of
+the budget, so that it is stopped and an eager setting is chosen. With 25 % per
+cell all five at 20 minutes are the 7B on one GPU, whose trials take four to seven
+minutes: two to four of them fit."""
 
 
 if __name__ == "__main__":
