@@ -160,7 +160,7 @@ The same search before these changes, on the seeds below:
 | wrong by 25 % per cell | 0.890 | 28 | 0.957 | 0.246 | 10 |
 | none | 0.906 | 22 | 0.963 | 0.302 | 9 |
 
-The one below 0.9 with the first estimate at 20 minutes (820050), and most of the others,
+The one below 0.9 with the first estimate at 20 minutes (820050), and most others,
 are the 7B for one H200 on an H100: a trial takes up to nine minutes, so that two fit.
 At 10 minutes its own trial takes more than half of the budget: it is stopped, and an
 eager setting is chosen.
