@@ -69,6 +69,7 @@ EVIDENCE = {
     "Search": (
         "on_gpu",
         "budgets",
+        "heavy",
         "samplers",
         "transfer",
         "trial_cost",

@@ -21,6 +21,7 @@ from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.pool import OneByOne
+from fp8tune.search.prior import Prior
 from fp8tune.search.real_trials import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -39,28 +40,40 @@ ESTIMATES = {"wrong by 25 % per cell": 0.25, "none": 0.0}
 
 def searched(place: World, minutes: int, error: float) -> dict[str, Any]:
     """Return what a search chose, what it took, and in which stages."""
+    prior = estimate(place, error) if error else None
+    return {
+        "seed": place.seed,
+        "heavy": place.seed % 3 == 0,
+        "minutes": minutes,
+        "estimate": error,
+        **search_result(place, minutes, prior),
+    }
+
+
+def search_result(
+    place: World,
+    minutes: int,
+    prior: Prior | None,
+    kind: type[Replay] = Replay,
+) -> dict[str, Any]:
+    """Return what a search with an estimate chose, what it took, and its stages."""
     space, study, budget_s = place.space, Study(place.space), minutes * 60.0
     records = place.records(min(ENOUGH_S, PART * budget_s))
-    runner = Replay(records, space, card_gib=place.capacity_gib)
-    prior = estimate(place, error) if error else None
-    sampled = Strategy(study, place.given, prior, place.capacity_gib)
-    found = Search(
-        space, place.given, OneByOne(study, runner), sampled, study, budget_s
+    runner = kind(records, space, card_gib=place.capacity_gib)
+    strategy = Strategy(study, place.given, prior, place.capacity_gib)
+    outcome = Search(
+        space, place.given, OneByOne(study, runner), strategy, study, budget_s
     ).run()
     trials, seconds = Counter[str](), Counter[str]()
     for trial in study.trials:
         trials[trial.stage] += 1
         seconds[trial.stage] += round(trial.record.cost_s)
     return {
-        "seed": place.seed,
-        "heavy": place.seed % 3 == 0,
-        "minutes": minutes,
-        "estimate": error,
-        "fraction": round(fraction(place, found.chosen), 5),
+        "fraction": round(fraction(place, outcome.chosen), 5),
         "start": round(fraction(place, place.given), 5),
-        "verdict": found.verdict,
-        "ended_after": round(found.seconds / 60, 2),
-        "oom": found.oom_trials,
+        "verdict": outcome.verdict,
+        "ended_after": round(outcome.seconds / 60, 2),
+        "oom": outcome.oom_trials,
         "trials": dict(trials),
         "seconds": dict(seconds),
     }

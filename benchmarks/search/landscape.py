@@ -74,7 +74,10 @@ class Truth(NamedTuple):
 
 
 class World(NamedTuple):
-    """A landscape: its space, where the search starts, and the truth of each point."""
+    """A landscape: its space, where the search starts, and the truth of each point.
+
+    ``warm`` is the part of a compilation that a repeated setting takes.
+    """
 
     seed: int
     space: Space
@@ -82,6 +85,7 @@ class World(NamedTuple):
     truth: dict[Point, Truth]
     noise: float
     capacity_gib: float
+    warm: float = WARM_COMPILE
 
     @property
     def optimum(self) -> float:
@@ -106,7 +110,7 @@ class World(NamedTuple):
         for point, truth in self.truth.items():
             knobs = self.space.values(point)
             for repeat in range(REPEATS if truth.outcome == "ok" else 1):
-                compile_s = truth.compile_s * (WARM_COMPILE if repeat else 1.0)
+                compile_s = truth.compile_s * (self.warm if repeat else 1.0)
                 cost = (truth.start_s + compile_s) * draw.uniform(0.95, 1.05)
                 if truth.outcome != "ok":
                     yield Record(knobs, truth.outcome, cost_s=cost)

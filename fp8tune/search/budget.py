@@ -117,7 +117,8 @@ def trial_deadline(history: History, point: Point, left: float) -> float:
     """Return the time limit of a trial of a setting [s], at most ``left``.
 
     The limit follows from the trials that are compiled as this one is. Before the first
-    of these, a trial gets a third of the time left.
+    of these, a trial gets a third of the time left, and half if none has run at all:
+    without the baseline there is nothing to compare with.
     """
     trials = history.timed
     like = _costs(history, point)
@@ -130,7 +131,7 @@ def trial_deadline(history: History, point: Point, left: float) -> float:
     else:
         hung = sum(trial.record.outcome == "hang" for trial in trials)
         patience = max(LONGEST_S, PART * left) * 2**hung
-        allowed = min(max(left / 3, SHORT_S), patience)
+        allowed = min(max(left / 2, SHORT_S), patience)
     return min(left, allowed)
 
 

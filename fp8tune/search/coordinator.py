@@ -237,7 +237,9 @@ class Search:
             return None
         planned = PlannedTrial(bf16, "bf16-baseline", "bf16 baseline")
         alone = history.ranked[:1] in ([], [self.baseline])
-        return planned if alone and self._is_due(planned) else None
+        if not alone or self.budget.left_for_speed <= typical_cost(history, bf16):
+            return None
+        return planned if self._is_due(planned) else None
 
     def _is_due(self, planned: PlannedTrial) -> bool:
         """Return whether a baseline has not run, or failed once and may now succeed."""
@@ -267,6 +269,8 @@ class Search:
         # one more trial, then the best and the baseline: a verdict needs these
         trial, needed = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
         reserve = max(needed, min(sum(costs), self.budget.seconds / 4))
+        if PAIRS * needed > self.budget.seconds / 2:  # too little time for a verdict
+            reserve = 0.0
         return self.budget.left_for_speed - trial > reserve
 
     def _ending_run(self) -> PlannedTrial | None:

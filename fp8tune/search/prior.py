@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
@@ -57,13 +58,18 @@ def _number(job: Job, name: str) -> float:
 
 
 def with_speeds(
-    space: Space, expected: Mapping[Point, Expected]
+    space: Space, prior: Prior, points: Iterable[Point]
 ) -> dict[Point, Expected]:
-    """Return expectations with a speed for every setting, or for none.
+    """Return predictions of points and their bf16 versions, all with speeds or none.
 
     If most speeds are known, each other setting takes the speed of the most similar
-    one, scaled by the typical effects of AC and compile.
+    one, scaled by the typical effects of AC and compile. For FP8 without compile that
+    is bf16 without compile, since its casts cost more than its GEMMs save (the rule
+    ``fp8-without-compile``).
     """
+    pairs = ((point, space.in_bf16(point) or point) for point in points)
+    every = dict.fromkeys(itertools.chain.from_iterable(pairs))
+    expected = {point: prior(point) for point in every}
     known = {p: e for p, e in expected.items() if e.tokens_per_second}
     if 2 * len(known) < len(expected):
         return {p: e._replace(tokens_per_second=0.0) for p, e in expected.items()}
@@ -85,9 +91,10 @@ def _typical_effect(space: Space, point: Point) -> float:
     return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)
 
 
-def _distance(space: Space, one: Point, other: Point) -> tuple[float, int]:
+def _distance(space: Space, one: Point, other: Point) -> tuple[float, bool, int]:
     differing = sum(a != b for a, b in zip(one, other, strict=True))
-    return abs(space.batch(one) - space.batch(other)), differing
+    compiled = space.value(one, "compile") != space.value(other, "compile")
+    return abs(space.batch(one) - space.batch(other)), compiled, differing
 
 
 def card_gib(job: Job) -> float:

@@ -176,9 +176,7 @@ def _expectation(
     space: Space, baseline: Point, prior: Prior
 ) -> Callable[[dict[str, Any]], Expected]:
     """Return a function from params to the estimate; each setting is estimated once."""
-    bf16 = space.in_bf16(baseline) or baseline
-    points = dict.fromkeys([*space.points(baseline), baseline, bf16])
-    known = with_speeds(space, {point: prior(point) for point in points})
+    known = with_speeds(space, prior, [*space.points(baseline), baseline])
 
     def expected(params: dict[str, Any]) -> Expected:
         values = {key: value for key, value in params.items() if value is not None}

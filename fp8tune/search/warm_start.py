@@ -204,7 +204,7 @@ def trials_of_start(
     records = [new.record for old, new in pairs if new.record.ok or not old.record.ok]
     points = {other.space.point(record.knobs) for record in records}
     prior = prior_of_job(other.space, other.config.job, start.runs)
-    expected = with_speeds(other.space, {p: prior(p) for p in sorted(points)})
+    expected = with_speeds(other.space, prior, sorted(points))
 
     def expect(record: Record) -> Expected:
         return expected[other.space.point(record.knobs)]

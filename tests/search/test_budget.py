@@ -42,11 +42,11 @@ HUNG = ran(GIVEN, outcome="hang")
     [
         ([], 7200, 900),
         ([], 8 * 3600, 3600),
-        ([], 1800, 600),
+        ([], 1800, 900),
         ([], 600, 300),
         ([], 20, 20),
         ([HUNG], 7200, 1800),
-        ([HUNG, HUNG], 7200, 2400),
+        ([HUNG, HUNG], 7200, 3600),
         ([ran(GIVEN, cost_s=90.0)], 7200, 270),
         ([ran(GIVEN, cost_s=0.0)], 7200, 60),
         ([ran(GIVEN, cost_s=90.0)], 100, 100),
@@ -165,10 +165,12 @@ def test_what_a_trial_needs_before_it_can_tell_anything(more, seconds):
     assert time_to_model(trials(*tried)) == seconds
 
 
-@pytest.mark.parametrize(("left", "count"), [(5.0, 1), (15.0, 2)])
+@pytest.mark.parametrize(("left", "count"), [(5.0, 1), (25.0, 2)])
 def test_no_trial_is_begun_with_less_time_than_an_import_takes(left, count):
     slow = ran(GIVEN, 100, more={"import_s": 10.0})
-    _, found, stages = searched([slow, *RECORDS[1:]], budget=62.0 + left)
+    _, found, stages = searched(
+        [slow, *RECORDS[1:]], budget=62.0 + left, points=[OTHER]
+    )
     assert (found.trials, len(stages)) == (count, count)
 
 
@@ -206,8 +208,12 @@ def test_where_no_trial_ended_more_time_is_advised():
 @pytest.mark.parametrize(
     ("budget", "within", "advice"),
     [
-        (200.0, 200.0, 1200.0),  # a third of it is for the first trial
-        (7200.0, 1800.0, 29100.0),  # then an eighth; the second was given up at 30 min
+        (200.0, 200.0, 900.0),  # half of it is for the first trial
+        (
+            7200.0,
+            2249.0,
+            36000.0,
+        ),  # then an eighth; the third got half
     ],
 )
 def test_a_budget_that_gives_the_first_trial_twice_the_time(budget, within, advice):

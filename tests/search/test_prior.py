@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Job, Source, Target, vocabulary
-from fp8tune.search.prior import card_gib, prior_of_job
+from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.space import Knob, Space
 
@@ -48,3 +48,15 @@ def test_without_facts_nothing_is_expected(job):
 def test_the_gpu_of_the_job(job):
     assert card_gib(job("[train]\n", gpu="h100")) == pytest.approx(79.11)
     assert card_gib(job("[train]\n")) == 0
+
+
+def test_fp8_without_compile_is_expected_to_be_as_fast_as_bf16_without_it():
+    compiles = Knob("train.compile_model", (False, True), "compile")
+    precisions = Knob("train.mixed_precision", ("fp8", "bf16"), "precision", True)
+    space = Space([compiles, precisions])
+    tokens = {(0, 0): 0.0, (0, 1): 300.0, (1, 0): 600.0, (1, 1): 450.0}
+    expected = with_speeds(
+        space, lambda point: Expected(10.0, tokens[point]), space.points((1, 0))
+    )
+    speeds = {point: one.tokens_per_second for point, one in expected.items()}
+    assert speeds == {**tokens, (0, 0): 300.0}

@@ -131,7 +131,9 @@ class _Peaks:
         self._space, self._runs = space, runs
         self._lay_out_unknowns()
         prior = _scaled(expected, runs)
-        points = _ends_of_cells(space, prior)
+        ends = _ends_of_cells(space, prior)
+        self._bends = _bends(space, prior, ends)
+        points = [point for cell in ends.values() for point in dict.fromkeys(cell)]
         self._expected_rows = self._rows(points)
         self._expected = np.array([math.log(prior[p].peak_gib) for p in points])
         self._expected_weight = np.array([prior[p].error for p in points]) ** -2.0
@@ -183,7 +185,8 @@ class _Peaks:
         cells = [self._space.cells[self._space.cell(point)] for point in points]
         slope[rows, self._first_cell + np.array(cells, dtype=int)] = 1.0
         batches = np.array([self._space.batch(point) for point in points])
-        return _Rows(batches, intercept, slope)
+        bends = np.array([self._bends.get(point, 0.0) for point in points])
+        return _Rows(batches, intercept, slope, bends)
 
     def predict(self, points: Sequence[Point]) -> tuple[Array, Array]:
         """Return the logarithms of the points' peaks, and standard deviations."""
@@ -234,11 +237,15 @@ class _Peaks:
 
 
 class _Rows(NamedTuple):
-    """The batches of points, and the unknowns of their intercepts and slopes."""
+    """The batches of points, and the unknowns of their intercepts and slopes.
+
+    ``bend`` is how far each log peak is from the line.
+    """
 
     batch: Array
     intercept: Array
     slope: Array
+    bend: Array
 
 
 def _linearized(rows: _Rows, log: Array) -> tuple[Array, Array]:
@@ -248,7 +255,7 @@ def _linearized(rows: _Rows, log: Array) -> tuple[Array, Array]:
     total = fixed + growing
     jacobian = rows.intercept * (fixed / total)[:, None]
     jacobian += rows.slope * (growing / total)[:, None]
-    return jacobian, np.log(total)
+    return jacobian, np.log(total) + rows.bend
 
 
 def _peak(run: Run) -> float:
@@ -300,12 +307,31 @@ def _scaled(
 
 def _ends_of_cells(
     space: CandidateSpace, points: Mapping[Point, Expected]
-) -> list[Point]:
+) -> dict[Point, tuple[Point, Point]]:
     """Return the smallest and the largest batch of each cell, which define its line."""
     ordered = sorted(points, key=space.batch)
     smallest = {space.cell(point): point for point in reversed(ordered)}
     largest = {space.cell(point): point for point in ordered}
-    return list(dict.fromkeys([*smallest.values(), *largest.values()]))
+    return {cell: (smallest[cell], largest[cell]) for cell in smallest}
+
+
+def _bends(
+    space: CandidateSpace,
+    points: Mapping[Point, Expected],
+    ends: Mapping[Point, tuple[Point, Point]],
+) -> dict[Point, float]:
+    """Return how far each expected log peak is from its cell's line.
+
+    A step that accumulates no gradients needs less than the line through the others.
+    """
+    bends = {}
+    for point, one in points.items():
+        low, high = ends[space.cell(point)]
+        reach = space.batch(high) - space.batch(low)
+        share = (space.batch(point) - space.batch(low)) / reach if reach else 0.0
+        line = (1 - share) * points[low].peak_gib + share * points[high].peak_gib
+        bends[point] = math.log(one.peak_gib / line)
+    return bends
 
 
 def normal_cdf(z: Array) -> Array:

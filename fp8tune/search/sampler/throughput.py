@@ -31,6 +31,8 @@ FEW, LAST_FEW = 3, 8
 about them; and before the baseline is called the best, which costs no more than a
 confirmation does. Of 100 simulated searches whose one of twelve settings gains 2 %, the
 first found it in 71 and both in 95 (benchmarks/results/verdicts_aa.md)."""
+HIGHEST = 1.96
+"""Standard deviations above the prediction that a setting's speed may reach."""
 MOST_VALUES = 8
 """Values of a knob up to which every one is tried once."""
 LIKELY, BELIEVED = 0.8, 0.97
@@ -62,9 +64,9 @@ class ThroughputSampler(ProposingSampler):
     def infeasible_gain(self, study: Study) -> float:
         """Return the expected gain of the best setting that probably does not fit."""
         _, ahead = self._look_ahead(study)
-        if ahead is None or ahead.feasible.all():
+        if ahead is None or not ahead.risky.any():
             return 0.0
-        return float(ahead.gain[~ahead.feasible].max())
+        return float(ahead.gain[ahead.risky].max())
 
     def _look_ahead(self, study: Study) -> tuple[Known, Predictions | None]:
         known = self._known(study)
@@ -98,14 +100,14 @@ def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
 
     The memory model may be too pessimistic until a trial has run out of memory.
     """
-    best = ahead.best(~ahead.feasible)
+    best = ahead.best(ahead.risky)
     gain = float(ahead.gain[best])
     failed = any(run.outcome == "oom" for run in known.runs)
     running = known.memory.fit(known.running).probability
     if (
         failed
         or (running < FEASIBLE).any()
-        or ahead.feasible.all()
+        or not ahead.risky.any()
         or gain < WORTH_A_RISK
     ):
         return None
@@ -148,19 +150,26 @@ class Predictions(NamedTuple):
     """Predictions for the candidates.
 
     ``fits`` is the probability that each fits in memory, ``gain`` its expected
-    improvement (log of tokens/s) times the probability that it runs. ``agreement`` is
-    the probability that a similar study predicts this one, 0 without one.
+    improvement (log of tokens/s) times the probability that it runs. ``excluded``: the
+    estimate leaves it no gain. ``agreement`` is the probability that a similar study
+    predicts this one, 0 without one.
     """
 
     candidates: Sequence[Point]
     fits: Array
     gain: Array
+    excluded: Mask
     agreement: float
 
     @property
     def feasible(self) -> Mask:
         """Which candidates are worth the risk of running out of memory."""
-        return self.fits >= FEASIBLE
+        return (self.fits >= FEASIBLE) & ~self.excluded
+
+    @property
+    def risky(self) -> Mask:
+        """Which candidates probably do not fit, and may be faster."""
+        return (self.fits < FEASIBLE) & ~self.excluded
 
     def best(self, among: Mask) -> int:
         """Return the index of the candidate with the largest gain among some."""
@@ -184,14 +193,17 @@ def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
     failures = known.earlier.failures if agreement > BELIEVED else []
     fits = known.memory.fit(candidates).probability
     described, gain = known.features(candidates), np.zeros(len(candidates))
+    excluded = np.full(len(candidates), known.has_estimate)
     for model, probability in models:
         best = _best(known, model, seen, means)
         if known.running:
             model = model.believing(known.features(known.running))
-        gain += probability * _improvement(*model.predict(described), best)
+        mean, deviation = model.predict(described)
+        gain += probability * _improvement(mean, deviation, best)
+        excluded &= mean + HIGHEST * deviation < best
     gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
     gain = gain.round(9)  # otherwise rounding errors would choose among equals
-    return Predictions(candidates, fits, gain, agreement)
+    return Predictions(candidates, fits, gain, excluded, agreement)
 
 
 def _models(

@@ -310,6 +310,40 @@ def test_every_value_is_tried_before_the_end():
     assert {trial.params["other"] for trial in study.trials} == {"a", "b", "c"}
 
 
+def test_a_value_whose_gain_the_estimate_excludes_is_not_tried():
+    grid = {"batch": [1, 2, 4], "other": ["a", "b"]}
+
+    def expected(params):
+        return Expected(10.0, 100.0 if params["other"] == "a" else 30.0)
+
+    for estimate, tried in ((expected, {"a"}), (None, {"a", "b"})):
+        sampler = ThroughputSampler(grid, batch="batch", expected=estimate)
+        study = create(sampler, {"batch": 1, "other": "a"})
+        while len(study.trials) < 9 and sampler.proposal(study):
+            study.tell(study.ask(sampler.distributions), 100.0)
+        assert {trial.params["other"] for trial in study.trials} == tried
+
+
+def test_a_batch_that_the_estimate_puts_above_the_line_through_the_others_waits():
+    """The largest batch accumulates no gradients, so that it needs less memory."""
+
+    def gib(params):
+        return 30.0 if params["batch"] == 16 else 20.0 + 4 * params["batch"]
+
+    def expected(params):
+        tokens = 200.0 if params["batch"] == 8 else 100.0
+        return Expected(gib(params), tokens, 0.05)
+
+    sampler = ThroughputSampler(
+        {"batch": [1, 2, 4, 8, 16]}, batch="batch", capacity_gib=40.0, expected=expected
+    )
+    study = create(sampler, {"batch": 1})
+    trial = study.ask(sampler.distributions)
+    trial.set_user_attr("peak_gib", gib(trial.params))
+    study.tell(trial, 100.0)
+    assert sampler.proposal(study).params == {"batch": 16}
+
+
 def test_what_is_left_at_the_end():
     """A loop asks for the last few, and whether something promising may not fit."""
     sampler = ours(capacity_gib=40.0)
