@@ -75,18 +75,6 @@ lr = 3e-4
 name = "cosine"
 warmup_steps = 10
 """
-EIGHT_LAYERS = {
-    "gpu": "h100",
-    "world": 1,
-    "dim": 4096,
-    "layers": 8,
-    "heads": 32,
-    "vocab": 32000,
-    "seq": 4096,
-    "batch": 2,
-    "accumulated": 4,
-    "ac": "full",
-}
 SIZES = ((16, 2048), (28, 3072), (32, 4096), (40, 5120))
 ONE_GPU = ((8, 4096), (12, 4096), (16, 3072), (24, 2048))
 
@@ -104,7 +92,7 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind("8 layers, 1 H100"),
+    Kind("8 layers, 1 H100", "llama3_8l_1xh100_fp8.toml"),
     Kind("7B for 16 H100", "llama3_7b_16xh100_fp8.toml"),
     Kind("7B for 1 H200, on an H100", "llama3_7b_1xh200_fp8.toml", 79.1),
     Kind("7B for 1 H200", "llama3_7b_1xh200_fp8.toml"),
@@ -166,10 +154,8 @@ def heavy(seed: int, errors: tuple[float, float], warm: float = 1.0) -> Heavy:
 def _config(kind: Kind, draw: random.Random) -> TrainConfig:
     if kind.file:
         data = (ROOT / "configs" / kind.file).read_bytes()
-    elif kind.name.startswith("generated"):
-        data = TEXT.format(**_settings(draw, alone="1 GPU" in kind.name)).encode()
     else:
-        data = TEXT.format(**EIGHT_LAYERS).encode()
+        data = TEXT.format(**_settings(draw, alone="1 GPU" in kind.name)).encode()
     return read_config(kind.file or "heavy.toml", data, Target())
 
 

@@ -111,7 +111,7 @@ def _fill(trace: Trace, rows: list[_Row], *, on_gpu: bool) -> None:
             trace.steps = max(trace.steps, row.calls)
     calls = _calls(operators)
     scaled = sum(calls.get(kind, 0) for kind in FP8)
-    gemms = [(row, pattern) for row, pattern in kernels if pattern.kind in GEMMS]
+    gemms = _gemms(kernels, scaled)
     grouped = any(row.name == "aten::_grouped_mm" for row, _ in operators)
     for row, pattern in gemms or operators:
         if pattern.kind in GEMMS:
@@ -133,6 +133,18 @@ def _fill(trace: Trace, rows: list[_Row], *, on_gpu: bool) -> None:
     trace.compiled = True if generated or "compiled" in kinds else None
     if on_gpu:
         _times(trace, kernels)
+
+
+def _gemms(
+    kernels: list[tuple[_Row, Pattern]], scaled: int
+) -> list[tuple[_Row, Pattern]]:
+    """Return the kernels of GEMMs; none if they hide the ``scaled`` FP8 operators.
+
+    Then their names are misread, and the operators count instead.
+    """
+    gemms = [(row, pattern) for row, pattern in kernels if pattern.kind in GEMMS]
+    shown = any(pattern.kind in FP8 | {"unclear-gemm"} for _, pattern in gemms)
+    return [] if scaled and not shown else gemms
 
 
 def _times(trace: Trace, kernels: list[tuple[_Row, Pattern]]) -> None:

@@ -246,6 +246,18 @@ def test_a_table_of_a_gpu(tmp_path):
     assert (found.fp8.calls, found.unclear.calls) == (0, 60)
 
 
+def test_fp8_operators_win_over_misread_kernels_in_a_table(tmp_path):
+    rows = [
+        "aten::_scaled_mm  1%  10.000us  90.000ms  1.00%  60",
+        "aten::mm  1%  10.000us  9.000ms  1.00%  9",
+        "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT  0%  0.000us  99.000ms  1.00%  69",
+    ]
+    (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
+    found = read(tmp_path / "table")
+    gemms = (found.fp8.calls, found.fp8.us, found.other.calls, found.unclear.calls)
+    assert gemms == (60, 90e3, 9, 0)
+
+
 def test_tables_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LONGEST_TABLE", 1 << 20)
     row = "aten::mm  1%  10.000us  9.000ms  1.00%  9\n"
