@@ -223,6 +223,8 @@ class _Ground:
         shallow = peak > self.usable * self.kind.trial_gib
         layers = int(self.job["layers"])
         models = [layers, *(depths(layers, 1)[0] if shallow else ())]
+        if shallow and self._is_too_large(point):
+            del models[0]
         start_s, parts = self.start_s * len(models), sum(models) / layers
         compiled = bool(self.space.value(point, "compile"))
         compile_s = sum(map(self._compile_s, models)) if compiled else 0.0
@@ -237,6 +239,11 @@ class _Ground:
         return Truth(
             "ok", tokens, tokens, peak, start_s, compile_s, micro_s, accumulated
         )
+
+    def _is_too_large(self, point: Point) -> bool:
+        """Return whether the whole model is not tried on the smaller GPU."""
+        low = self.job.keep_tokens(self.space.values(point)).find("memory.low_gib")
+        return bool(low and low > self.kind.trial_gib)
 
     def _expected(self, point: Point) -> Expected:
         """Return what a perfect estimate says before the errors, of every setting."""

@@ -132,7 +132,10 @@ class Builtin:
         if spec.device == "cuda":  # on a CPU there are no clocks to wait for
             spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
         spec = spec._replace(float8_matmuls=limits.matmuls)
-        found = self._trial(knobs, spec, limits)
+        if self._is_too_large_here(knobs, spec):
+            found = Record(knobs, "oom", message="predicted not to fit into this GPU")
+        else:
+            found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
             found = self._on_larger(knobs, spec, found, until)
         if spec.ranks > 1:  # all have run: watts and tokens are those of all
@@ -160,6 +163,19 @@ class Builtin:
             synthetic_data=spec.synthetic_data,
         )
 
+    def _is_too_large_here(self, knobs: dict[str, Any], spec: Spec) -> bool:
+        """Return whether a trial of the whole model would only run out of memory.
+
+        Its compile alone may take minutes, and shallower models can be measured at
+        once: the run is for a larger GPU, and even the low end of the estimate is more
+        than this one has.
+        """
+        if not self.setup.larger_gib or not self.guard or not _depths(spec):
+            return False
+        low = self.job(knobs).find("memory.low_gib")
+        here = self.guard.driver.gpu.memory_gib
+        return bool(low and here and low > here)
+
     def _on_larger(
         self, knobs: dict[str, Any], spec: Spec, found: Record, until: float
     ) -> Record:
@@ -175,7 +191,7 @@ class Builtin:
     ) -> Record:
         """Extrapolate a setting that does not fit from two shallower models."""
         spent = whole.cost_s
-        for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
+        for pair in _depths(spec):
             found: list[tuple[int, Record]] = []
             for layers in reversed(pair):
                 left = TrialLimits(until - self.now())
@@ -240,6 +256,11 @@ class Builtin:
 
     def close(self) -> None:
         """Do nothing: no process is left after a trial."""
+
+
+def _depths(spec: Spec) -> list[tuple[int, int]]:
+    """Return the pairs of depths from which a whole model is extrapolated."""
+    return list(depths(spec.layers, spec.moe_every if spec.experts else 1))
 
 
 def still_needed(spec: Spec, line: dict[str, Any]) -> float:

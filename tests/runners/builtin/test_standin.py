@@ -21,6 +21,9 @@ from fp8tune.runners.builtin.standin import (
     for_all_ranks,
 )
 from fp8tune.runners.builtin.step import Training, cross_entropy
+from fp8tune.runners.driver import Driver
+from fp8tune.runners.gpu import Gpu
+from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
@@ -259,6 +262,28 @@ def test_a_trial_of_one_rank_of_four(in_this_process):
     assert found.tokens_per_second == pytest.approx(
         rows / sorted(found.step_ms)[len(found.step_ms) // 2] * 1e3, rel=0.5
     )
+
+
+@pytest.mark.parametrize(
+    ("layers", "here", "larger", "trials"),
+    [
+        (8, 1e-3, 1000.0, 2),
+        (8, 100.0, 1000.0, 1),
+        (8, 0.0, 1000.0, 1),  # the driver does not tell
+        (2, 1e-3, 1000.0, 1),  # nothing shallower to extrapolate from
+        (8, 1e-3, 0.0, 1),
+    ],
+)
+def test_a_whole_model_that_cannot_fit_is_not_tried(layers, here, larger, trials):
+    worker = (sys.executable, faulty_worker.__file__, "has_ten_gib")
+    text = SMALL.replace("n_layers = 2", f"n_layers = {layers}")
+    made = runner(text, worker=worker, larger_gib=larger)
+    made.guard = Guard(Driver(Gpu("small", memory_gib=here)), wait=0.0)
+    begun = []
+    made.hear = lambda line: begun.append(line.get("stage"))
+    found = made.run({}, TrialLimits(100))
+    assert (found.outcome, begun.count("build")) == ("ok", trials), found.message
+    assert bool(found.extrapolated) == (trials == 2)
 
 
 def test_a_model_that_does_not_fit_is_measured_in_part(in_this_process):
