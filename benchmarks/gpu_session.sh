@@ -15,13 +15,20 @@
 #   CHECKOUT_COMMIT  the commit of CHECKOUT, where it has no .git
 #   DEVICE=cpu       the same steps, small, without a GPU
 #   SEARCH_BUDGET    that of the search (15m)
-#   SCRATCH          where results are collected (a folder below the temporary one)
-#   ANYWAY=1         go on where the doctor advises against it
+#   SCRATCH          where results are collected; else below the temporary folder, one for
+#                    each device and commit
+#   ANYWAY=1         go on where the doctor advises against it, unsafe versions too
 #   PYTHON           the Python that has torch (python3)
 set -euo pipefail
-out=${2:?usage: gpu_session.sh first|next|last OUT [CHECKOUT]}
+if [ $# -lt 2 ]; then
+    echo "usage: gpu_session.sh first|next|last OUT [CHECKOUT]" >&2
+    exit 2
+fi
+out=$2
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 checkout=${3:+$(cd "$3" && pwd)}
+[ -z "${WHEELS:-}" ] || { WHEELS=$(cd "$WHEELS" && pwd) && export WHEELS; }
+case ${PYTHON:-} in */*) PYTHON=$(cd "$(dirname "$PYTHON")" && pwd)/$(basename "$PYTHON") ;; esac
 cd "$(dirname "$0")/.."
 exec "${PYTHON:-python3}" -m benchmarks.on_gpu.session "$1" "$out" ${checkout:+"$checkout"}

@@ -190,7 +190,7 @@ def time_linears(options: Options) -> int:
         if time.monotonic() > end:
             break
     print(f"{len(rows)} linears recorded, {len(every) - len(rows)} left")
-    return int(not rows)
+    return int(len(rows) < len(every))
 
 
 def _runner(options: Options, setup: Setup, config: TrainConfig) -> Builtin:

@@ -27,13 +27,16 @@ class BadArchive(Exception):
 def pack(folder: Path, files: Iterable[Path], archive: Path) -> list[Path]:
     """Write the files into an archive of at most ``MAX_PACKED``, or none of it.
 
-    Returns the files that are left out, the largest first, because the archive would be
-    too large. Files may be written meanwhile: each is read once. The archive replaces
-    an earlier one when it is complete.
+    Returns the files that are left out because the archive would be too large: the
+    largest first, studies last. Files may be written meanwhile: each is read once. The
+    archive replaces an earlier one when it is complete.
     """
     contents = {path: data for path in sorted(files) if (data := _read(path))}
     left_out: list[Path] = []
-    by_size = sorted(contents, key=lambda path: len(contents[path]))
+    by_size = sorted(
+        contents,
+        key=lambda path: (path.suffix != ".journal", len(contents[path])),
+    )
     while len(packed := _packed(folder, contents)) > MAX_PACKED:
         left_out.append(by_size.pop())
         del contents[left_out[-1]]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import re
 import subprocess
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.paths import ROOT
+from benchmarks.on_gpu.commit import commit
 
 PACKAGES = ("torch", "torchao", "triton", "optuna", "numpy")
 
@@ -26,7 +26,8 @@ def describe() -> dict[str, str]:
     """Return the environment by name; what is not there is left out."""
     import torch
 
-    found = {"commit": commit(), **machine.describe()}
+    now = datetime.now(UTC).strftime("%H:%M:%S")
+    found = {"commit": commit(), **machine.describe(), "time": now}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
@@ -36,20 +37,10 @@ def describe() -> dict[str, str]:
             "gpu": torch.cuda.get_device_name(),
             "driver": _driver(),
             "cuda": str(torch.version.cuda),
-            "cublas": _cublas(),
         }
+        with suppress(OSError, AttributeError, RuntimeError):
+            found["cublas"] = _cublas()
     return found
-
-
-def commit() -> str:
-    """Return the commit of this tree; ``unknown`` where nothing says it."""
-    if given := os.environ.get("COMMIT", ""):
-        return given
-    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    with suppress(OSError):
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        return asked.stdout.strip() or "unknown"
-    return "unknown"
 
 
 def _driver() -> str:

@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.on_gpu import records
 from benchmarks.on_gpu.predicted import Compared, compare, gains
-from benchmarks.on_gpu.take import ENVIRONMENT, STEPS
+from benchmarks.on_gpu.records import Measured
+from benchmarks.on_gpu.session import steps_of
+from benchmarks.on_gpu.take import ENVIRONMENT
 from benchmarks.paths import RESULTS
 from benchmarks.rule_evidence.record import NOT_RUN
 from benchmarks.stand_in import compare as compare_stand_in
+from fp8tune.estimate.predict import predict
 from fp8tune.facts.calibration import Band
 from fp8tune.formats.document import InvalidText
 from fp8tune.lint.wording import plain
@@ -47,12 +50,13 @@ STEP_NAMES = {
 
 
 class GpuSession(NamedTuple):
-    """What a session recorded: its environment, steps, and settings that ran."""
+    """What a session recorded: environment, steps, settings that ran, failed trials."""
 
     folder: Path
     environment: dict[str, str]
     steps: list[dict[str, Any]]
     settings: list[Compared]
+    failed: list[Measured]
     unreadable: list[str]
 
     @property
@@ -76,9 +80,9 @@ def _session(folder: Path) -> GpuSession:
             except (BadRecord, CannotSearch, InvalidText) as error:
                 unreadable.append(f"{path.name}: {plain(str(error))}")
     environment = json.loads((folder / ENVIRONMENT).read_text())
-    lines = (folder / STEPS).read_text().splitlines()
-    steps = [json.loads(line) for line in lines]
-    return GpuSession(folder, environment, steps, compare(measured), unreadable)
+    failed = [one for one in measured if not one.record.ok]
+    steps = steps_of(folder)
+    return GpuSession(folder, environment, steps, compare(measured), failed, unreadable)
 
 
 def write_page(results: Path) -> Path:
@@ -103,13 +107,14 @@ def _section(session: GpuSession) -> Iterator[str]:
     yield "; ".join(f"{cell(name)} {cell(value)}" for name, value in said.items())
     yield "\n### Steps\n"
     yield from _steps(session.steps)
-    missing = [STEP_NAMES[name] for name in STEP_NAMES if not _done(session, name)]
+    missing = [STEP_NAMES[name] for name in STEP_NAMES if not _begun(session, name)]
     if missing:
         yield f"\nNot reached: {'; '.join(missing)}."
     if session.unreadable:
         yield f"\nNot readable: {cell('; '.join(session.unreadable))}."
     yield "\n### Settings\n"
     yield from settings_table(session.settings)
+    yield from _failed(session.failed)
     yield from _gains(session.settings)
     for name, lines in SECTIONS.items():
         yield from _readable(name, session.folder, lines)
@@ -132,9 +137,10 @@ def _readable(
             yield f"\nNot readable: {path.name} ({type(error).__name__})."
 
 
-def _done(session: GpuSession, name: str) -> bool:
-    ended = [s.get("outcome") for s in session.steps if s.get("step") == name]
-    return "finished" in ended
+def _begun(session: GpuSession, name: str) -> bool:
+    """Return whether a step ran, whatever came of it."""
+    ended = {s["outcome"] for s in session.steps if s["step"] == name}
+    return bool(ended - {"skipped", "not reached"})
 
 
 def _steps(steps: list[dict[str, Any]]) -> Iterator[str]:
@@ -182,17 +188,21 @@ COLUMNS = (
 )
 
 LEGEND = """\
-Peaks are GiB of allocated memory. Errors are predicted against measured. A trial's time
-includes its start and compile; neither is predicted. Noise is half the 95 % interval of
-a run's median step, sd that between n runs."""
+Peaks are the largest of n runs, in GiB of allocated memory, tokens/s their median, sd
+is the standard deviation between them. An error is predicted / measured - 1. Where one
+GPU stands for several, tokens/s include predicted communication, so that the error is
+that of the rest. The other figures are of the first run: seconds of compiling and of
+the whole trial (neither is predicted), clock, watts, temperature, and noise (half the
+95 % interval of the median step)."""
 
 
 def _row(row: Compared) -> tuple[str, ...]:
     first = row.records[0]
+    setting = ", ".join(filter(None, (_words(row.setting), first.extrapolated)))
     noise, between = first.relative_error, row.between_runs
     return (
         cell(Path(row.config).stem),
-        cell(_words(row.setting)),
+        cell(setting),
         f"{row.peak_gib:.1f}",
         *_beside(row.memory, row.peak_gib, ".1f"),
         f"{row.tokens_per_second:,.0f}",
@@ -233,6 +243,27 @@ def _beside(band: Band | None, measured: float, form: str) -> tuple[str, str]:
     return f"{value} ({low} to {high})", error
 
 
+def _failed(measured: list[Measured]) -> Iterator[str]:
+    """Yield the trials that did not run, with the memory that was predicted."""
+    lines = []
+    for one in measured:
+        config, record = one
+        said = None if record.rehearsal else predict(one.job).memory
+        lines.append(
+            (
+                cell(Path(config.path).stem),
+                cell(", ".join(f"{k} = {v}" for k, v in record.knobs.items())),
+                cell(record.outcome),
+                f"{said.value:.1f}" if said else "",
+                cell(record.message),
+            )
+        )
+    if lines:
+        yield "\n### Trials that failed\n"
+        head = ("config", "setting", "outcome", "predicted [GiB]", "why")
+        yield machine.table(lines, head)
+
+
 def _gains(rows: list[Compared]) -> Iterator[str]:
     lines = [
         (
@@ -268,8 +299,9 @@ def _linears(data: Any) -> Iterator[str]:
         (
             cell(row["name"]),
             *(cell(row[name]) for name in ("m", "k", "n")),
-            *(f"{row[name]:.3f}" for name in ("bf16_ms", "fp8_ms")),
-            *(f"{row[name]:.2f}" for name in ("gain", "predicted")),
+            *(_time(row[name]) for name in ("bf16_ms", "fp8_ms")),
+            f"{row['gain']:.2f}" if row["gain"] else "",
+            f"{row['predicted']:.2f}",
         )
         for row in data["rows"]
     ]
@@ -278,11 +310,16 @@ def _linears(data: Any) -> Iterator[str]:
     yield machine.table(lines, head)
 
 
+def _time(ms: float) -> str:
+    return f"{ms:.3f}" if ms else "out of memory"
+
+
 def _shapes(data: Any) -> Iterator[str]:
     refused = sum(bool(outcome["message"]) for outcome in data["outcomes"])
     yield "\n### Shapes\n"
     every = len(data["outcomes"])
-    yield f"{refused} of {every} shapes of an FP8 linear were refused."
+    ran = cell(data["environment"].get("ran", ""))
+    yield f"{refused} of {every} shapes of an FP8 linear were refused ({ran})."
 
 
 def _stand_in(rows: Any) -> Iterator[str]:

@@ -72,13 +72,12 @@ def compare(measured: Iterable[Measured]) -> list[Compared]:
     jobs: dict[str, Job] = {}
     runs: dict[str, list[Record]] = defaultdict(list)
     names: dict[str, str] = {}
-    for config, record in measured:
+    for one in measured:
+        config, record = one
         if not record.ok or record.loss_run:
             continue
-        keys = config.job.words.keys
-        fields = {key: v for key, v in record.knobs.items() if key in keys}
-        job = config.job.keep_tokens(fields)
-        key = f"{config.path} {job.target} {sorted(fields.items())}"
+        job = one.job
+        key = f"{config.path} {job.target} {sorted(job.given.items(), key=str)}"
         jobs[key], names[key] = job, config.path
         runs[key].append(record)
     return [_compared(names[key], jobs[key], runs[key]) for key in jobs]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fp8tune.job import Target
+from fp8tune.job import Job, Target
 from fp8tune.search.plan import TrainConfig, read_config
 from fp8tune.trials.record import Record, parse_all
 
@@ -23,6 +23,15 @@ class Measured(NamedTuple):
 
     config: TrainConfig
     record: Record
+
+    @property
+    def job(self) -> Job:
+        """The job of the record's setting, with the same tokens per step."""
+        job = self.config.job
+        keys = job.words.keys
+        return job.keep_tokens(
+            {k: v for k, v in self.record.knobs.items() if k in keys}
+        )
 
 
 def add(path: Path, config: TrainConfig, record: Record) -> None:

@@ -23,12 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_gpu.archive import files_below, pack
+from benchmarks.on_gpu.commit import commit
 from benchmarks.paths import ROOT, python_path
 
 PACK_S = 20.0
 """How often results are packed while a step runs [s]."""
 END_S = 12.0
 """Kept of a command's time to end what runs and to pack [s]."""
+DOCTOR_S = 150.0
+"""How long the doctor has [s]: on a cold disk the import of torch takes minutes."""
 LEAST_S = 10.0
 """A step is not begun with less time left [s]."""
 GRACE_S = 5.0
@@ -153,6 +156,8 @@ class Session:
         self.began = time.monotonic()
         self.seconds = seconds
         self.running: subprocess.Popen[bytes] | None = None
+        self.step = ""
+        self.anyway = bool(os.environ.get("ANYWAY"))
         self.folder = place.folder
         self.ended = threading.Event()
         self.packing = threading.Lock()
@@ -190,6 +195,7 @@ class Session:
         if limit < LEAST_S:
             return self._note(step.name, "not reached", 0.0, "no time left")
         self.say(f"{step.name}: at most {limit:.0f} s")
+        self.step = step.name
         start = time.monotonic()
         log = self.folder / "logs" / f"{step.name}.log"
         minutes = f"{max(limit - 15, LEAST_S / 2) / 60:.2f}"
@@ -199,7 +205,7 @@ class Session:
         took = time.monotonic() - start
         if code is None:
             return self._note(step.name, "out of time", took, "")
-        outcome = "failed" if code else "finished"
+        outcome = f"ended with {code}" if code else "finished"
         return self._note(step.name, outcome, took, _last_line(log) if code else "")
 
     def _start(
@@ -231,6 +237,7 @@ class Session:
 
     def _note(self, name: str, outcome: str, took: float, why: str) -> bool:
         """Write down how a step ended, pack, and then say it."""
+        self.step = ""
         entry = {
             "step": name,
             "command": self.command,
@@ -250,9 +257,12 @@ class Session:
 
     def install(self, wheels: str) -> None:
         """Install a folder of wheels; one that does not fit is named, and left out."""
+        tried = any(step["step"] == "wheels" for step in steps_of(self.folder))
+        if tried and self.command != "first":
+            return
         files = sorted(str(path) for path in Path(wheels).glob("*.whl"))
         if not files:
-            self._note("wheels", "failed", 0.0, f"no .whl in {wheels}")
+            self._note("wheels", "ended with 1", 0.0, f"no .whl in {wheels}")
             return
         environment = {
             "PIP_BREAK_SYSTEM_PACKAGES": "1",
@@ -275,12 +285,17 @@ class Session:
         words = ("-m", "fp8tune", "doctor", "--output-format", "json")
         command = (sys.executable, *words, "--device", self.place.device)
         log = self.folder / "logs" / "doctor.log"
+        limit = min(DOCTOR_S, self.left)
         with path.open("wb") as output, log.open("wb") as errors:
-            self._wait(self._start(command, output, errors), min(60.0, self.left))
+            code = self._wait(self._start(command, output, errors), limit)
+        if code is None:
+            self.say(f"the doctor did not answer in {limit:.0f} s; try again")
+            return False
         try:
             checks = json.loads(path.read_text())["checks"]
         except (ValueError, KeyError):
-            self.say(f"fp8tune does not start here: {_last_line(log)}; see WHEELS")
+            self.say(f"fp8tune does not start here: {_last_line(log)}")
+            self.say("set WHEELS to a folder of wheels of what it needs")
             return False
         wrong = [c for c in checks if c["state"] in ("missing", "warning")]
         self.say(f"doctor: {len(checks) - len(wrong)} of {len(checks)} checks are fine")
@@ -289,10 +304,10 @@ class Session:
             for note in filter(None, (check["why"], check["fix"])):
                 self.say(f"{'':10}{note}")
         stopping = [c["name"] for c in wrong if c["name"] in NEEDED]
-        if stopping and not os.environ.get("ANYWAY"):
+        if stopping and not self.anyway:
             said = ", ".join(stopping)
             self.say(f"ends here because of: {said}; ANYWAY=1 goes on all the same")
-        return not stopping or bool(os.environ.get("ANYWAY"))
+        return not stopping or self.anyway
 
     def start_search(self) -> None:
         """Start the search, or go on with it, so that it outlives this command."""
@@ -312,8 +327,10 @@ class Session:
             folder / "logs" / "search.log",
             folder / "search.exit",
         )
+        allowed = ("--allow-versions",) * self.anyway
+        words = (*self.place.search(), *allowed)
         subprocess.Popen(  # noqa: S603
-            ["/bin/sh", "-c", shell, "sh", *map(str, files), *self.place.search()],
+            ["/bin/sh", "-c", shell, "sh", *map(str, files), *words],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -329,8 +346,9 @@ class Session:
         """Return the process group of a running search, else 0."""
         with suppress(OSError, ValueError):
             group = int((self.folder / "search.pid").read_text())
-            if not self.search_code():
-                os.killpg(group, 0)
+            # another process may have the number of one that is gone
+            shell = Path(f"/proc/{group}/cmdline").read_bytes()
+            if not self.search_code() and str(self.folder).encode() in shell:
                 return group
         return 0
 
@@ -396,18 +414,31 @@ class Session:
 
     def close(self) -> None:
         """End what runs for this command alone, and pack for the last time."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
         self.ended.set()
         if self.running:
             _end(self.running, GRACE_S)
+        if self.step:
+            self._note(self.step, "interrupted", 0.0, "the command was ended")
         self.pack()
 
 
 def steps_of(folder: Path) -> list[dict[str, Any]]:
     """Return how the steps of a session ended, in their order."""
     path = folder / "steps.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    steps = []
+    for line in lines:  # the last one may be cut off
+        with suppress(ValueError, RecursionError):
+            step = json.loads(line.decode(errors="replace"))
+            if isinstance(step, dict) and {"step", "outcome"} <= set(step):
+                steps.append(step)
+    return steps
+
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end a command; what has finished is packed."""
 
 
 def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
@@ -443,8 +474,11 @@ def _place(checkout: str) -> Place:
     device = os.environ.get("DEVICE", "cuda")
     if device not in CONFIGS:
         raise SystemExit(f"DEVICE is cuda or cpu, not {device}")
-    below = Path(tempfile.gettempdir()) / f"fp8tune-gpu-session-{os.getuid()}"
-    folder = Path(os.environ.get("SCRATCH", below))
+    if checkout and not (Path(checkout) / "scripts" / "train.py").is_file():
+        raise SystemExit(f"{checkout} has no scripts/train.py: is it KempnerForge?")
+    # steps that finished on another device or at another commit are not this session's
+    name = f"fp8tune-{os.getuid()}-{device}-{commit()[:12]}"
+    folder = Path(os.environ.get("SCRATCH", Path(tempfile.gettempdir()) / name))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise SystemExit(f"{folder} belongs to another user; set SCRATCH")
@@ -455,9 +489,13 @@ def main(command: str, out: str, checkout: str = "") -> int:
     """Run one of the three commands; exit code 1 if nothing could be measured."""
     if command not in ("first", "next", "last"):
         raise SystemExit(f"first, next or last, not {command}")
-    seconds = float(os.environ.get("SECONDS_LEFT", "580"))
+    try:
+        seconds = float(os.environ.get("SECONDS_LEFT", "580"))
+    except ValueError:
+        raise SystemExit("SECONDS_LEFT is a number of seconds") from None
     session = Session(command, Path(out), _place(checkout), seconds)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in STOPPING:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     threading.Thread(target=session.keep_packing, daemon=True).start()
     try:
         return _run(session)
@@ -466,25 +504,31 @@ def main(command: str, out: str, checkout: str = "") -> int:
 
 
 def _run(session: Session) -> int:
-    place, first = session.place, session.command == "first"
+    place, command = session.place, session.command
     session.say(f"results are collected in {place.folder}")
-    wheels = os.environ.get("WHEELS", "")
-    if wheels and first:
+    if command == "first" and session.search_pid():
+        session.say("the search of this session runs; now: next")
+        return 0
+    if wheels := os.environ.get("WHEELS", ""):
         session.install(wheels)
     if not session.search_pid() and not session.may_go_on():
         return 1
     _describe(session)
-    if session.command == "last":
+    if command == "last":
         session.finish_search()
-    for step in place.steps(session.command):
+    for step in place.steps(command):
         session.run(step)
-    if session.command != "last":
+    if command != "last":
         session.start_search()
-    if session.command == "next":
+    if command == "next":
         session.wait_for_search(0.0)
         if session.search_code():
             session.note_search()
-    return 0
+    now = {"first": "now: next", "next": "now: last", "last": "now: on_gpu take"}
+    session.say(f"{now[command]} (see benchmarks/README.md)")
+    measured = {step.name for c in ("first", "last") for step in place.steps(c)}
+    ran = {s["step"] for s in steps_of(place.folder) if s["seconds"]}
+    return int(not (measured & ran or session.search_pid()))
 
 
 def _describe(session: Session) -> None:

@@ -98,18 +98,20 @@ def _check_commit(commit: str) -> None:
 def _name(environment: Mapping[str, str]) -> str:
     parts = (
         environment.get("date", "undated"),
+        environment.get("time", ""),
         environment.get("gpu", "cpu").removeprefix("NVIDIA "),
         environment["commit"][:8],
     )
-    return "_".join(re.sub(r"[^a-z0-9]+", "-", part.lower()) for part in parts)
+    plain_parts = (re.sub(r"[^a-z0-9]+", "-", part.lower()) for part in parts)
+    return "_".join(filter(None, plain_parts))
 
 
 def _copy(path: Path, data: bytes) -> None:
     """Write a file of results; one of JSON that cannot be read is left out."""
     try:
         if path.suffix == ".jsonl":
-            for line in data.decode().splitlines():
-                json.loads(line)
+            lines = data.splitlines(keepends=True)
+            data = b"".join(line for line in lines if _is_json(line))
         elif path.suffix == ".json":
             found = json.loads(data)
             if isinstance(found, dict):
@@ -120,6 +122,15 @@ def _copy(path: Path, data: bytes) -> None:
         print(f"left out: {path.name}: {plain(str(error))[:100]}")
         return
     path.write_bytes(data)
+
+
+def _is_json(line: bytes) -> bool:
+    """Return whether a line is JSON: the last one may be cut off."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _studies(files: Mapping[str, bytes], new: Path, scratch: Path) -> None:

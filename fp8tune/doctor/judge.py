@@ -129,7 +129,8 @@ def _versions(machine: Machine, device: str) -> Iterator[Check]:
             continue
         if of.device in ("", device):
             why = f"{of.what}: {match.symptom}"
-            yield Check("versions", state, match.named, why, of.install)
+            fix = "" if state == "info" else of.install
+            yield Check("versions", state, match.named, why, fix)
 
 
 def _cuda(machine: Machine) -> Check:

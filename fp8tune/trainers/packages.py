@@ -41,7 +41,7 @@ _REQUIREMENT = re.compile(
 )
 _ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
-_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})(\.\*)?")
+_BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})")
 
 
 class Release(NamedTuple):
@@ -243,8 +243,8 @@ def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:
-            sign, version, others = min(bounds, key=_by_sign)
-            exact = sign.startswith("==") and not others
+            sign, version, rest = min(bounds, key=_by_sign)
+            exact = sign.startswith("==") and (not rest or rest.startswith("+"))
             newest = sign.startswith("<")
             release = Release(_newest(sign, version), origin, newest, exact)
             yield _plain(match[1]), release

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def test_a_session_on_a_machine_with_torch_alone(tmp_path, head, bare):
         assert said
     ended = steps(tmp_path)
     measured = {k: v for k, v in ended.items() if k in session_steps()}
-    assert (ended["wheels"], ended["wheel-other"]) == ("failed", "failed")
+    assert (ended["wheels"], ended["wheel-other"]) == ("ended with 1", "ended with 1")
     assert measured == {
         "trial-alone": "finished",
         "trial-rank-0-of-16": "finished",
@@ -237,6 +238,55 @@ def test_an_archive_that_is_no_session_is_refused(tmp_path, head, capsys):
         assert why in capsys.readouterr().err
     assert list(results.iterdir()) == []
     assert on_gpu(["take", str(whole), "--results", str(results)]) == 0
+
+
+def test_another_session_of_the_day_stays(tmp_path, head):
+    results = tmp_path / "results"
+    for time_of_day in ("10:00:00", "10:20:00", "10:20:00"):
+        about = {"commit": head, "date": "2026-12-01", "time": time_of_day}
+        environment = "environment.json", json.dumps(about).encode()
+        take.take(archived(tmp_path / "s.tgz", environment), results)
+    names = sorted(path.name for path in results.iterdir())
+    assert names == [f"2026-12-01_10-{m}-00_cpu_{head[:8]}" for m in ("00", "20")]
+
+
+def test_what_is_cut_off_in_an_archive_costs_itself_alone(tmp_path, head):
+    good = GOOD[0], GOOD[1].replace(b"COMMIT", head.encode())
+    step = b'{"step": "traces", "outcome": "ended with 1", "seconds": 3}\n'
+    config = (ROOT / "configs" / "llama3_7b_16xh100_fp8.toml").read_bytes()
+    knobs = {"train.batch_size": 4}
+    record = {"knobs": knobs, "outcome": "ok", "tokens_per_second": 2e5, "cost_s": 60}
+    record |= {"gpu": "h100-sxm", "world_size": 16, "extrapolated": "rank 0 of 16"}
+    failed = {"knobs": {"train.batch_size": 8}, "outcome": "oom"}
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in (record, failed))
+    path = archived(
+        tmp_path / "session.tgz",
+        good,
+        ("steps.jsonl", step + b'{"step": "sea'),
+        ("results/trial.jsonl", lines + b'{"knobs": {'),
+        ("results/trial.toml", config),
+        ("results/traces_cuda.json", b"[1]"),
+        ("results/broken.json", b"{"),
+    )
+    results = tmp_path / "on_gpu"
+    assert on_gpu(["take", str(path), "--results", str(results)]) == 0
+    page = (tmp_path / "on_gpu.md").read_text()
+    assert "batch 4 x 4, AC full, compiled, 16 GPUs, rank 0 of 16 |" in page
+    assert re.search(r"\| trial \| train.batch_size = 8 \| oom \| 7\d\.\d \|", page)
+    assert "Not readable: traces_cuda.json (TypeError)." in page
+    assert "Not reached: one trial of 8 layers, alone;" in page
+    assert "traces of FP8" not in page
+
+
+def test_a_rehearsal_is_no_part_of_a_session_on_a_gpu(monkeypatch, tmp_path):
+    monkeypatch.delenv("SCRATCH", raising=False)
+    monkeypatch.setattr(session.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("COMMIT", "0123456789abcdef")
+    folders = set()
+    for device in ("cpu", "cuda"):
+        monkeypatch.setenv("DEVICE", device)
+        folders.add(session._place("").folder.name.partition("-")[2].partition("-")[2])
+    assert folders == {"cpu-0123456789ab", "cuda-0123456789ab"}
 
 
 def test_an_archive_keeps_below_its_limit(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
+from inspect import signature
 from typing import Any
 
 import torch._inductor.config as inductor
@@ -40,6 +41,8 @@ def reuse_float8_graphs() -> None:
     with suppress(ImportError, AttributeError):
         from torch._dynamo.variables import misc
 
+        if len(signature(misc.produce_trampoline_autograd_apply).parameters) != 1:
+            return
         inductor.unsafe_marked_cacheable_functions = {
             **inductor.unsafe_marked_cacheable_functions,
             **dict.fromkeys(CALLED, f"torchao {version('torchao')}"),
