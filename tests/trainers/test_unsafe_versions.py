@@ -100,7 +100,14 @@ def test_nan_of_compiled_fp8_by_torchao(found, name, text):
     assert found(name, text, UNSAFE) == [(NAN, named)]
     assert found(name, text, UNSAFE.replace("0.17.0", "0.18.0")) == []
     assert found(name, text, UNSAFE.replace("2.14.1", "2.16.0")) == []
-    for bound in (">=2.11", "<=2.14.1", "~=2.14.0", "==2.*", "<2.15"):
+    for bound in (
+        ">=2.11",
+        "<=2.14.1",
+        "~=2.14.0",
+        "==2.*",
+        "<2.15",
+        "==2.14.0.dev20260601",
+    ):
         assert found(name, text, UNSAFE.replace("==2.14.1", bound)) == []
 
 
