@@ -318,7 +318,7 @@ class Session:
             return
         folder = self.folder
         (folder / "search.exit").unlink(missing_ok=True)
-        # the shell waits for a search that is told to end
+        # at SIGTERM the shell stays, to write the exit code of the search
         shell = 'trap : TERM; echo $$ > "$1"; out=$2; err=$3; end=$4; shift 4; '
         shell += '"$@" > "$out" 2>> "$err"; echo $? > "$end"'
         files = (

@@ -43,10 +43,11 @@ UNCLEAR = 0.01
 BREAKS = 0.04
 """Chance that a compiled cell does not compile."""
 UNROLLED_S, GROWTH = 29.0, math.log(122 / 29) / math.log(4)
-"""Dynamo and AOT autograd took 29 s for 8 layers and 122 s for 32 on a CPU: without
-sharding each layer is compiled."""
+"""Assumed time of Dynamo and AOTAutograd for 8 layers [s], and its growth: 29 s for 8
+layers and 122 s for 32. Without sharding each layer is compiled. On a loaded CPU
+``benchmarks/trial_cost.py`` measured 42 s for 8 layers, and linear growth from 2."""
 KERNELS_S = (4.0, 15.0)
-"""Inductor's part for blocks that share a graph [s], of 8 layers as for 12."""
+"""Assumed part of Inductor for blocks that share a graph [s]."""
 MOE_TOKENS = 50_972
 """Tokens/s of configs/moe_9b_8xh200_bf16.toml, which has no estimate of its speed."""
 
