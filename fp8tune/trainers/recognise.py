@@ -303,19 +303,25 @@ def version_of(name: str, values: dict[str, Any]) -> str:
     return best.trainer.id
 
 
-def released(id_: str, names: Iterable[str], path: str) -> tuple[str, str]:
-    """The version of a config's trainer that packages say, and which these are.
+def reader(
+    id_: str | Trainer, names: Iterable[str], path: str, extra_keys: Iterable[str] = ()
+) -> tuple[Trainer, str]:
+    """Return the trainer that reads a config, and which packages say its version.
 
     ``id_`` is what the keys tell, which counts where nothing says more; so does a
-    version that one of ``names`` gives.
+    version that one of ``names`` gives. A trainer in its place stays.
+    ``extra_keys`` are keys of the user's fork.
     """
-    about = trainers()[id_.partition("==")[0]]
-    if not about.distribution or "==" in next(filter(None, names), ""):
+    if isinstance(id_, Trainer):
         return id_, ""
-    from fp8tune.trainers.packages import pinned_version
+    about = trainers()[id_.partition("==")[0]]
+    words = standing = ""
+    if about.distribution and "==" not in next(filter(None, names), ""):
+        from fp8tune.trainers.packages import pinned_version
 
-    found, words = pinned_version(id_, path)
-    return found or id_, words
+        if version := pinned_version(id_, path):
+            id_, words, standing = version
+    return trainer(id_).tolerating(extra_keys, standing), words
 
 
 def chosen(
