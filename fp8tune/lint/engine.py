@@ -332,9 +332,9 @@ class _Case:
                 if guard not in guards:
                     guards[guard] = self._held(rule)
                 held = guards[guard]
-                if held is False or not (rule.rest if held else rule.when).evaluate(job):
-                    continue
-                fires = not rule.same or self._compares(rule)
+                when = rule.rest if held else rule.when
+                fires = held is not False and when.evaluate(job)
+                fires = fires and (not rule.same or self._compares(rule))
             except Unknown as missing:
                 self._lacks(rule, missing)
                 continue

@@ -102,7 +102,7 @@ def _after(
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
-        values = document.read(apply(document.text, edits))
+        values = document.read(apply(document.text, edits)).values
         return known.job(known.load(values, overrides), target)
     except (Unknown, InvalidText, CannotEdit):
         return None

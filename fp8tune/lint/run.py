@@ -155,7 +155,8 @@ def cores() -> int:
 
 
 def _run(files: list[Found], runner: _Runner) -> Result:
-    reports, unread = [], []
+    reports: list[Report] = []
+    unread: list[str] = []
     for found in files:
         report, problem = runner.judged(found)
         if report is not None:
