@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import order
+from fp8tune.trainers.meant import same_word
 
 OF_PARSER = ("config", "env")
 """What TRL's parser takes itself: the file, and its environment variables."""
 
-LONG = 12
-"""Letters of a name from which on two of them may be wrong [letters]."""
+SHORT = 4
+"""Length of a word of which another letter makes another word [letters]."""
 
 _SCRIPT = re.compile(r"(?:.*/)?trl/scripts/(\w+)\.py")
 
@@ -74,12 +75,28 @@ def reader(script: str) -> Reader:
 
 
 def _is_slip(name: str, near: str) -> bool:
-    """Whether a name differs from another by a slip: a letter, or two of a long one."""
+    """Whether a name is another one with a slip: separators, or a letter of one word.
+
+    Scripts have arguments of their own that differ by a plural, a digit or a short word
+    from one of TRL: ``dataset``, ``adam_epsilon2``, ``dp_size``.
+    """
+    words, meant = name.split("_"), near.split("_")
+    if not near or same_word(name, near):
+        return bool(near)
+    wrong = [pair for pair in zip(words, meant, strict=False) if pair[0] != pair[1]]
+    plural = len(words) == 1 and name.rstrip("s") == near.rstrip("s")
+    one_word = len(words) == len(meant) and len(wrong) == 1
+    return one_word and not plural and _differ_by_a_letter(*wrong[0])
+
+
+def _differ_by_a_letter(word: str, meant: str) -> bool:
+    """Whether a letter is missing, too many, another one, or swapped with the next."""
     from difflib import SequenceMatcher
 
-    blocks = SequenceMatcher(None, name, near).get_matching_blocks()
-    wrong = max(len(name), len(near)) - sum(block.size for block in blocks)
-    return bool(near) and wrong <= (2 if len(name) >= LONG else 1)
+    blocks = SequenceMatcher(None, word, meant).get_matching_blocks()
+    wrong = max(len(word), len(meant)) - sum(block.size for block in blocks)
+    long = len(meant) > SHORT or (len(meant) == SHORT and len(word) < SHORT)
+    return wrong == 1 and long and word[:1] == meant[:1] and word.isalpha()
 
 
 def why_missing(name: str, trl: str, transformers: str) -> str:
