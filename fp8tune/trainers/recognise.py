@@ -243,6 +243,12 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
     return sections[hits.index(most)] if most > _Match(values, known).known else ""
 
 
+def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
+    """Whether a file that the user joins with a trainer's is that section's."""
+    common = values.keys() & known.about.parts[section].keys
+    return len(common) > 1 or _Match({section: values}, known).is_familiar(EXPLICIT)
+
+
 def _by_name(only: str, form: str) -> list[About]:
     known = trainers()
     if only:
