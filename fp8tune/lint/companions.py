@@ -123,7 +123,8 @@ def one_job(files: Sequence[Found], only: str) -> list[Found]:
     if not parts or len(parts) < sum(part is not None for _, part in others):
         return []
     paths = [lead.path, *(file.path for file, _ in parts.values())]
-    note = f"{' and '.join(paths)} are checked as one job"
+    names = f"{', '.join(paths[:-1])} and {paths[-1]}"
+    note = f"{names} are checked as one job"
     job = [lead._replace(beside=tuple(paths[1:]), note=note)]
     for file, part in parts.values():
         owner, about = _owner(part.document, ""), known.about.parts[part.section or ""]
@@ -152,7 +153,8 @@ def _part_of(path: str, known: Trainer) -> _File | None:
     """Return a file that is surely a part of a trainer's job."""
     with suppress(CannotRead, InvalidText, Unreadable):
         file = _named(path, known, "")
-        if file.section and is_part(file.document.values, file.section, known):
+        mine = file.section and is_part(file.document.values, file.section, known)
+        if mine or (file.section and _owner(file.document, "")):
             return file
     return None
 

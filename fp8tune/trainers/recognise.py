@@ -244,9 +244,10 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
 
 
 def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
-    """Whether a file that the user joins with a trainer's is that section's."""
-    common = values.keys() & known.about.parts[section].keys
-    return len(common) > 1 or _Match({section: values}, known).is_familiar(EXPLICIT)
+    """Whether a file without a trainer of its own is a section of a config beside it."""
+    match = _Match({section: values}, known)
+    usual = not values.keys().isdisjoint(known.about.parts[section].keys)
+    return usual and match.known * EXPLICIT >= match.total
 
 
 def _by_name(only: str, form: str) -> list[About]:
