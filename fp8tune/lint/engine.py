@@ -447,20 +447,20 @@ class _Case:
         """Return where a GPU or world size came from, for messages that need it."""
         if rule.fault:
             return ""
-        target = self.job.target
+        target, words = self.job.target, self.known.vocabulary
         said = {
             "gpu": ("GPU", target.gpu_origin),
             "world_size": ("world size", target.world_size_origin),
         }
         names: dict[str, list[str]] = {}
-        for name, origin in (said[t] for t in rule.targets(self.known.vocabulary)):
+        for name, origin in (said[t] for t in rule.targets(words, shown=True)):
             names.setdefault(origin, []).append(name)
-        words = "; ".join(
+        parts = [
             f"{' and '.join(each)} from {origin}"
             for origin, each in names.items()
             if origin
-        )
-        return f" ({words})" if words else ""
+        ]
+        return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         taken: set[tuple[Region, Marked | None]] = set()

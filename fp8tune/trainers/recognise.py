@@ -243,6 +243,13 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
     return sections[hits.index(most)] if most > _Match(values, known).known else ""
 
 
+def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
+    """Whether a file without a trainer of its own is a section of a config beside it."""
+    match = _Match({section: values}, known)
+    usual = not values.keys().isdisjoint(known.about.parts[section].keys)
+    return usual and match.known * EXPLICIT >= match.total
+
+
 def _by_name(only: str, form: str) -> list[About]:
     known = trainers()
     if only:
