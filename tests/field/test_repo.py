@@ -132,3 +132,84 @@ def test_a_full_disk_behind_stdout_is_named(project, command):
         )
     reason = "fp8tune: cannot write: No space left on device\n"
     assert (done.returncode, done.stderr) == (2, reason)
+
+
+KEMPNERFORGE = """\
+[model]
+dim = 4096
+n_layers = 32
+n_heads = 32
+n_kv_heads = 8
+vocab_size = 128256
+ffn_dim_multiplier = 1.3
+rope_theta = 500000.0
+[train]
+batch_size = 2
+max_steps = 500
+[checkpoint]
+dir = "out"
+"""
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 4
+steps = 500
+seq_len = 2048
+[job]
+dump_folder = "out"
+"""
+BY_TRAINER = {
+    "k.toml": KEMPNERFORGE,
+    "t.toml": TORCHTITAN,
+    "t0.toml": f"# fp8tune: trainer=torchtitan==0.2.0\n{TORCHTITAN}",
+    "m.sh": "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 "
+    "--hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --bf16 "
+    "--max-position-embeddings 2048 --micro-batch-size 4 --train-iters 500 "
+    "--swiglu --fp8-format hybrid --attention-dropout 0.0\n",
+    "x.yaml": "base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 4\n"
+    "sequence_len: 2048\nfp8: true\nval_set_size: 0.1\noutput_dir: out\n"
+    "datasets: [{path: a, type: alpaca}]\nlearning_rate: 0.0003\n",
+}
+
+
+@each(
+    ("a", "b", "differ", "equal"),
+    [
+        (
+            "k.toml",
+            "t.toml",
+            {"micro_batch", "learning_rate", "checkpoint.dir", "job.dump_folder"},
+            {
+                "layers",
+                "hidden_size",
+                "max_steps",
+                "model.n_layers",
+                "data.num_workers",
+            },
+        ),
+        (
+            "t.toml",
+            "m.sh",
+            {"precision", "job.dump_folder", "attention_dropout"},
+            {"micro_batch", "model.flavor", "num_layers", "training.steps"},
+        ),
+        (
+            "x.yaml",
+            "t.toml",
+            {"precision", "val_set_size", "job.dump_folder"},
+            {"seq_len", "sequence_len", "training.seq_len", "comm.mode"},
+        ),
+        ("t.toml", "t0.toml", set(), {"job.dump_folder", "comm.mode"}),
+    ],
+)
+def test_configs_of_two_trainers_are_compared_by_what_they_set(
+    fp8tune, project, a, b, differ, equal
+):
+    project(BY_TRAINER)
+    compared = fp8tune("compare", a, b, "--output-format", "json").json
+    names = {row["name"] for row in compared["values"]}
+    assert differ <= names
+    assert not names & equal
+    assert len(names) <= 20
