@@ -106,6 +106,7 @@ def recognise(
     """
     if other := _other(values, form):
         return Kind("", False, other)
+    program = values.get("program", "") if form == "bash" else ""
     if form == "bash":
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     share = EXPLICIT if explicit else FOUND
@@ -119,7 +120,8 @@ def recognise(
     known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
         return Kind(known.id, True, f"a model fragment for {about.title}")
-    if best.is_familiar(share):
+    starts_it = explicit and program in about.programs
+    if starts_it or best.is_familiar(share):
         return Kind(known.id, False, f"a {about.title} config")
     return Kind(
         "",
