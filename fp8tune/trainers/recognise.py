@@ -348,8 +348,11 @@ def chosen(
     """
     kind = _chosen(document.values, document.format, names, explicit=explicit)
     if kind.trainer:
-        reads = trainers()[kind.trainer.partition("==")[0]].reads
-        document.read_as(loader or reads)
+        about = trainers()[kind.trainer.partition("==")[0]]
+        named = "==" in next(filter(None, names), "")
+        if not named and about.earlier_keys(document.values):
+            kind = kind._replace(trainer=about.ids[-1])  # the nearest one
+        document.read_as(loader or about.reads)
     return kind
 
 

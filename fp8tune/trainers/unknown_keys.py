@@ -118,7 +118,7 @@ def _of_fork(group: list[Fault], trainer: Trainer) -> Prose:
     more = ", ..." if len(patterns) > SHOWN else ""
     listed = ", ".join(f'"{pattern}"' for pattern in patterns[:SHOWN])
     has = f"has {'them' if len(group) > 1 else 'it'}"
-    setting = f"`extra-keys = [{listed}{more}]` to [tool.fp8tune] in pyproject.toml"
+    setting = f"`extra-keys=[{listed}{more}]` to [tool.fp8tune] in pyproject.toml"
     return Prose(
         f"if yours is a fork of {trainer.about.title} that {has}, add {setting}"
     )

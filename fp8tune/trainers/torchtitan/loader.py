@@ -18,6 +18,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -155,7 +156,8 @@ class _Run:
         facts: dict[str, Any] = {"hint": ""}
         if (now := self.earlier.get(dotted(path))) is not None:
             facts |= {"earlier": "releases before 0.1.0", "now": now}
-            self.forget(now)
+            if value is not False or " = " not in now:
+                self.forget(now)
         elif len(self.faults) < HINTS:
             facts = self.elsewhere(path)
             nested = len(path) > 1 and path[0] not in self.schema.sections
@@ -169,7 +171,7 @@ class _Run:
     @cached_property
     def earlier(self) -> dict[str, str]:
         """The keys that only releases before 0.1.0 have."""
-        return releases.before_first(self.raw)
+        return trainers()["torchtitan"].earlier_keys(self.raw)
 
     def forget(self, now: str) -> None:
         """Forget the value of a key that the file sets by an earlier name."""

@@ -6,13 +6,12 @@ file are generated from them.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.about import path_of, trainers
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import read
 
@@ -65,26 +64,6 @@ class Elsewhere(NamedTuple):
     hint: str = ""
     home: str = ""
     gone: str = ""
-
-
-def before_first(raw: dict[str, Any]) -> dict[str, str]:
-    """Return the keys of a file that only releases before 0.1.0 have.
-
-    With what 0.1.0 has in their place, from ``earlier.toml``. Nothing for a single key,
-    which may be a mistake.
-    """
-    there = {
-        *raw,
-        *(f"{t}.{key}" for t in raw if isinstance(raw[t], dict) for key in raw[t]),
-    }
-    found = {name: now for name, now in _earlier().items() if name in there}
-    return found if len(found) > 1 else {}
-
-
-@cache
-def _earlier() -> dict[str, str]:
-    with open(path_of("torchtitan", "earlier.toml"), "rb") as file:
-        return tomllib.load(file)
 
 
 def elsewhere(version: str, path: Path, raw: dict[str, Any]) -> Elsewhere:
