@@ -228,6 +228,7 @@ class _Case:
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
+        self.bugs: dict[str, str] = {}
 
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
@@ -251,6 +252,7 @@ class _Case:
             suppressed=held,
             compared=self.compared,
             gaps=self.gaps,
+            bugs=tuple(self.bugs.values()),
         )
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
@@ -271,7 +273,8 @@ class _Case:
             if not asked.isdisjoint(rule.targets(self.known.vocabulary))
         }
         alone = self.rules.on_two_files - self.others.keys()
-        return self.rules.selected - self.unjudged.keys() - passing - alone
+        silent = self.unjudged.keys() | self.bugs.keys() | passing | alone
+        return self.rules.selected - silent
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = (*_own_faults(self.document, self.directive), *self._unresolved())
@@ -325,17 +328,21 @@ class _Case:
         guards: dict[str, bool | None] = {"": None}
         for rule in known.rules if loaded.faults else known.needing(loaded):
             guard = rule.guard
-            if guard not in guards:
-                guards[guard] = self._held(rule)
-            held = guards[guard]
-            if held is not False:
-                try:
-                    fires = (rule.rest if held else rule.when).evaluate(job)
-                except Unknown as missing:
-                    self._lacks(rule, missing)
-                    continue
-                if fires and (not rule.same or self._compares(rule)):
-                    yield from self._finding(rule, job, None)
+            try:
+                if guard not in guards:
+                    guards[guard] = self._held(rule)
+                held = guards[guard]
+                when = rule.rest if held else rule.when
+                fires = held is not False and when.evaluate(job)
+                fires = fires and (not rule.same or self._compares(rule))
+            except Unknown as missing:
+                self._lacks(rule, missing)
+                continue
+            except Exception as error:
+                self._breaks(rule, error)
+                continue
+            if fires:
+                yield from self._finding(rule, job, None)
 
     def _compares(self, rule: Rule) -> bool:
         """Record what a rule on two files compares; return whether it may fire."""
@@ -368,20 +375,30 @@ class _Case:
                 self.unjudged[rule.name] = name
                 self.gaps[rule.name] = what, reason(name, self.job.target.gpu)
 
+    def _breaks(self, rule: Rule, error: Exception) -> None:
+        """Record that a rule raised an error, which costs its finding or fix alone."""
+        from fp8tune.lint.bug import bug
+
+        self.bugs[rule.name] = bug(error)
+
     def _finding(
         self, rule: Rule, scope: Any, fault: Fault | None
     ) -> Iterator[Diagnostic]:
-        """Yield the finding, unless its message needs an unknown fact."""
+        """Yield the finding, unless one of its texts raises an error."""
         try:
-            message = rule.message.fill(scope) + self._origin(rule)
-            if rule.same:
-                message += f" ({plain(self.others[rule.name])})"
-        except Unknown as missing:
-            self._lacks(rule, missing)
-            return
+            found = self._diagnostic(rule, scope, fault)
+        except Exception as error:
+            self._breaks(rule, error)
+        else:
+            yield found
+
+    def _diagnostic(self, rule: Rule, scope: Any, fault: Fault | None) -> Diagnostic:
+        """Return the finding; a message that needs an unknown fact is the summary."""
+        message = _filled(rule.message, scope) or rule.summary
+        message += self._origin(rule)
+        if rule.same:
+            message += f" ({plain(self.others[rule.name])})"
         offer = self._fix(rule, scope, fault)
-        if offer and offer.withheld and rule.category in ESTIMATED:
-            return
         labels = tuple(self._labels(rule, scope, fault))
         if labels[0].argument:
             message += " (from the command line)"
@@ -399,7 +416,7 @@ class _Case:
                 title, changes = self._worded(fix.title), self._worded(fix.changes)
                 fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
-        yield found._replace(fix=fix)
+        return found._replace(fix=fix)
 
     def _worded(self, text: str) -> str:
         """Return a text with keys and settings as the files of the job have them."""
@@ -419,35 +436,31 @@ class _Case:
             return None
         from fp8tune.lint.fix import find_fix
 
-        return find_fix(
-            rule,
-            scope,
-            self.job,
-            fault,
-            self.document,
-            self.known,
-            self.loaded,
-            self.overrides,
-        )
+        what = self.document, self.known, self.loaded, self.overrides
+        try:
+            return find_fix(rule, scope, self.job, fault, *what)
+        except Exception as error:
+            self._breaks(rule, error)
+            return None
 
     def _origin(self, rule: Rule) -> str:
         """Return where a GPU or world size came from, for messages that need it."""
         if rule.fault:
             return ""
-        target = self.job.target
+        target, words = self.job.target, self.known.vocabulary
         said = {
             "gpu": ("GPU", target.gpu_origin),
             "world_size": ("world size", target.world_size_origin),
         }
         names: dict[str, list[str]] = {}
-        for name, origin in (said[t] for t in rule.targets(self.known.vocabulary)):
+        for name, origin in (said[t] for t in rule.targets(words, shown=True)):
             names.setdefault(origin, []).append(name)
-        words = "; ".join(
+        parts = [
             f"{' and '.join(each)} from {origin}"
             for origin, each in names.items()
             if origin
-        )
-        return f" ({words})" if words else ""
+        ]
+        return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         taken: set[tuple[Region, Marked | None]] = set()

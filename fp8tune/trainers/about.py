@@ -106,6 +106,7 @@ class About:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``programs`` are its own Python files: a script that starts one is its config.
     ``missing`` are names that a user can give, and what to say where one is needed.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
@@ -124,6 +125,7 @@ class About:
         self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
+        self.programs: list[str] = data.get("programs", [])
         self.calls = [CallAbout(call) for call in data.get("call", [])]
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")

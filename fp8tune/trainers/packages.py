@@ -154,6 +154,8 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
+            if release.exact and not release.newest:
+                loaded.values[f"{name}_version"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 

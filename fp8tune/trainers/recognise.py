@@ -106,6 +106,7 @@ def recognise(
     """
     if other := _other(values, form):
         return Kind("", False, other)
+    program = values.get("program", "") if form == "bash" else ""
     if form == "bash":
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
     share = EXPLICIT if explicit else FOUND
@@ -119,7 +120,8 @@ def recognise(
     known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
         return Kind(known.id, True, f"a model fragment for {about.title}")
-    if best.is_familiar(share):
+    starts_it = explicit and program in about.programs
+    if starts_it or best.is_familiar(share):
         return Kind(known.id, False, f"a {about.title} config")
     return Kind(
         "",
@@ -241,6 +243,13 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
     hits = [_Match({name: values}, known).known for name in sections]
     most = max(hits, default=0)
     return sections[hits.index(most)] if most > _Match(values, known).known else ""
+
+
+def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
+    """Whether a file without a trainer of its own is a section of a config beside it."""
+    match = _Match({section: values}, known)
+    usual = not values.keys().isdisjoint(known.about.parts[section].keys)
+    return usual and match.known * EXPLICIT >= match.total
 
 
 def _by_name(only: str, form: str) -> list[About]:

@@ -144,7 +144,7 @@ class Trainer:
         if self.version:
             values = values | {"trainer_version": self.version}
         job = Job(self.vocabulary, values, loaded.written, target)
-        with suppress(Unknown):
+        with suppress(Unknown, OverflowError, TypeError, ValueError):
             if not target.world_size:
                 size = int(job["declared_gpus"])
                 origin = self.about.counts or DEGREES

@@ -190,6 +190,8 @@ class _Run:
             refused = name in ("model.hf_assets_path", "model.tokenizer_path")
             if refused and not isinstance(raw, (int, bool)):
                 self.refuse("wrong-type", path, type=spec.kind)
+        elif name == REDUCED and raw in DTYPES:
+            pass  # a rule of its own says what follows
         elif spec.allowed and raw not in spec.allowed and name not in LATER:
             hint = self.hints.for_value(spec, raw)
             facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
@@ -345,11 +347,15 @@ class _Run:
             self.refuse("wrong-type", ("compile", "components"), type="an array")
 
 
+REDUCED = "training.mixed_precision_reduce"
+"""Key of which the trainer takes more values than its class lists."""
+
 LATER = frozenset(
     (
         "activation_checkpoint.mode",
         "training.dtype",
         "training.mixed_precision_param",
+        "parallelism.fsdp_reshard_after_forward",
         "quantize.linear.float8.recipe_name",
         "float8.recipe_name",
     )
