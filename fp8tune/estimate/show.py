@@ -75,7 +75,7 @@ def not_covered(path: str, found: Estimate, why: str) -> Iterator[str]:
 
 def _target(found: Estimate) -> Iterator[str]:
     """Yield the GPUs that it is for, and who says so."""
-    gpu, size, by_gpu, by_size, _ = found.target
+    gpu, size, by_gpu, by_size, *_ = found.target
     if not gpu and not size:
         return
     words = f"GPUs: {size or 'any number'}{f' x {gpu}' if gpu else ' of any kind'}"

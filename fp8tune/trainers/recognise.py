@@ -99,7 +99,7 @@ def recognise(
     """Distinguish train configs from model fragments and other files.
 
     A file that the user named counts as a config if a third of its keys or tables
-    are a trainer's, another one if half are. Of several trainers and versions it is
+    are a trainer's, another one and YAML and JSON if half are. Of several trainers and versions it is
     of the one that knows most of its keys, then of its tables: of equals the newest
     version, and the first trainer. ``only`` names the trainer where its version alone
     is open; else those are asked that read files of the format ``form``.
@@ -109,7 +109,8 @@ def recognise(
     program = values.get("program", "") if form == "bash" else ""
     if form == "bash":
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
-    share = EXPLICIT if explicit else FOUND
+    few = explicit and form in ("toml", "bash")  # other programs share many YAML keys
+    share = EXPLICIT if few else FOUND
     asked = _by_name(only, form)
     ranked = list(_ranked(values, asked, only, form))
     if form == "bash" and not ranked:
