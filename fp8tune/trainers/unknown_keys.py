@@ -19,8 +19,9 @@ from fp8tune.trainers.faults import UNKNOWN, Fault, Loaded
 if TYPE_CHECKING:
     from fp8tune.trainers.trainer import Trainer
 
-SHOWN = 5
-"""Keys that a finding names and marks, and patterns that its help suggests."""
+SHOWN, LENGTH = 5, 80
+"""Keys that a finding names and marks, and patterns that its help suggests; how much of
+each [characters]."""
 
 
 def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
@@ -106,7 +107,7 @@ def _lacks(group: list[Fault], trainer: Trainer) -> Prose:
         names = [as_typed(fault.path, trainer) for fault in group]
     elif what == "flag":
         names = [as_typed(group[0].path, trainer)]
-    shown = ", ".join(f"`{name}`" for name in names[:SHOWN])
+    shown = ", ".join(f"`{name[:LENGTH]}`" for name in names[:SHOWN])
     more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
     return Prose(f"{what}{'s' * (len(group) > 1)} {shown}{more}")
 
@@ -116,7 +117,7 @@ def _of_fork(group: list[Fault], trainer: Trainer) -> Prose:
     names = dict.fromkeys(as_typed(fault.path, trainer) for fault in group)
     patterns = list(_patterns(names, trainer))
     more = ", ..." if len(patterns) > SHOWN else ""
-    listed = ", ".join(f'"{pattern}"' for pattern in patterns[:SHOWN])
+    listed = ", ".join(f'"{pattern[:LENGTH]}"' for pattern in patterns[:SHOWN])
     has = f"has {'them' if len(group) > 1 else 'it'}"
     setting = f"`extra-keys=[{listed}{more}]` to [tool.fp8tune] in pyproject.toml"
     return Prose(
