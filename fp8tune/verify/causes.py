@@ -321,7 +321,7 @@ def _lint(config: Config, text: bytes, rules: list[Any]) -> list[Diagnostic]:
         text,
         Rules(rules, {}),
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
     return report.diagnostics
