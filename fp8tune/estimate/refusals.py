@@ -27,9 +27,9 @@ class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
     ``voids``: there is nothing to estimate, because the reason lies in settings that
-    the figures depend on, or because the trainer does not start. ``line`` and ``column``
-    are where lint's finding points, 0 for a variant of the file. ``argument`` is the
-    command-line override that sets the value, if one does.
+    the figures depend on, or because the trainer does not start. ``line`` and
+    ``column`` are where lint's finding points, 0 for a variant of the file.
+    ``argument`` is the command-line override that sets the value, if one does.
     """
 
     rule: str
