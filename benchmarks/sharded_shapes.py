@@ -230,8 +230,8 @@ torchao's emulated kernels. The Triton kernel of the backward pass asserts multi
 ## What else was looked at
 
 - Tensor parallelism splits K or N, and each part must be a multiple of 16 (`python -m
-  benchmarks.fp8_shapes` has the sizes that a GEMM refuses). Sequence parallelism gathers
-  the tokens before the GEMM, so M is that of the whole sequence.
+  benchmarks.fp8_shapes` has the sizes that a GEMM refuses). Sequence parallelism
+  gathers the tokens before the GEMM, so M is that of the whole sequence.
 - Experts are 3-D parameters that torchao's conversion of linears leaves as they are. A
   router is a linear: its few rows must divide by the shards as well.
 - Transformer Engine's FP8 weights, from its source (d0067d0) and that of Megatron-LM

@@ -45,6 +45,7 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
+    "model.local": "layers of Megatron's own, without Transformer Engine",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
     "Mixtral and the MoE models of Qwen",
     "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
@@ -145,6 +146,8 @@ NEEDED = {
     "more of its settings: write them out",
     "model.elsewhere": "the sizes of the model stand in another file or in Python: "
     "name a model of the hub, or a folder with its `config.json`",
+    "model.recipe": "only the recipe, which is Python, has the sizes of the model: "
+    "write them out (`model.num_layers`, `model.hidden_size` and the others)",
     "model.unnamed": "no file names the model: add --with FILE with "
     "`model_name_or_path` to the training arguments",
     "model.beside": "this is another trainer's config beside a launch file: run "

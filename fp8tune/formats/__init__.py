@@ -43,7 +43,7 @@ ABOUT_SCRIPT = (
     "unknown",
     "unresolved",
     "maybe",
-    "max_connections",
+    "environment",
 )
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 

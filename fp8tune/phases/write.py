@@ -148,7 +148,7 @@ def _new(plan: Plan, path: str, data: bytes) -> Iterator[Diagnostic]:
         config.data,
         data,
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
 

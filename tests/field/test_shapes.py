@@ -2,7 +2,6 @@
 
 import json
 
-
 from tests.each import each
 from tests.sample import DEFAULT_8B
 
@@ -130,7 +129,7 @@ NO_MULTIPLE = "attention.wq has 4096"
 
 
 @each(
-    ("text", "name", "gpus", "help"),
+    ("text", "name", "gpus", "ranks"),
     [
         (titan(), "a.toml", 6, "2, 4 or 8 ranks, or another number that divides 1024"),
         (titan(), "a.toml", 12, "4, 8 or 16"),
@@ -159,13 +158,13 @@ NO_MULTIPLE = "attention.wq has 4096"
     ],
 )
 def test_fp8_all_gather_whose_shards_do_not_divide_the_rows(
-    fp8tune, project, text, name, gpus, help
+    fp8tune, project, text, name, gpus, ranks
 ):
     project({name: text})
     found = findings(fp8tune, name, "--world-size", str(gpus))
     assert found[UNEVEN]["severity"] == "error"
     shown = fp8tune("lint", name, "--world-size", str(gpus)).out
-    assert help in shown
+    assert ranks in shown
 
 
 @each(
@@ -341,3 +340,56 @@ def test_the_fix_filters_every_odd_linear(fp8tune, project):
     names = "".join(f', "{name}"' for name in ("attention.wkv_a", *dense))
     fixed = mx("deepseek_v3", "16B", filters=names + ROUTER)
     assert folder.joinpath("a.toml").read_text() == fixed
+
+
+BRIDGE = "train: {micro_batch_size: 1}\nmixed_precision: bf16_mixed\n"
+MEGATRON = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+  --num-layers 8 --hidden-size 1024 --num-attention-heads 16 \\
+  --seq-length 1024 --max-position-embeddings 1024 \\
+  --micro-batch-size 1 --global-batch-size 64 --train-iters 100 --lr 0.0003 --bf16
+"""
+FLUX = '[model]\nname = "flux"\nflavor = "flux-dev"\n[training]\nseq_len = 512\n'
+NO_OPTIMIZER = AUTOMODEL.format(degrees="tp_size: 1")
+GPU = "the number is assumed: add --world-size 16"
+
+
+@each(
+    ("files", "options", "said"),
+    [
+        (
+            {"a.yaml": AXOLOTL.format(gather="false", degrees="")},
+            (),
+            [
+                GPU,
+                "memory: unknown: no estimate covers activations of a compiled model",
+                "the speed of Axolotl: too few runs of it are published",
+            ],
+        ),
+        (
+            {"a.yaml": AXOLOTL.format(gather="false", degrees="")},
+            ("--gpu", "h100"),
+            ["GPUs: 8 x h100-sxm", "the largest of these that fits is fp8"],
+        ),
+        ({"a.yaml": NO_OPTIMIZER}, (), [GPU, "the file names no optimizer: add"]),
+        (
+            {"a.yaml": BRIDGE},
+            ("--trainer", "megatron_bridge"),
+            [GPU, "sizes of the model: write them out (`model.num_layers`"],
+        ),
+        ({"a.sh": MEGATRON}, (), ["for it, if it has one (Megatron-LM: `--vocab-size"]),
+        ({"a.toml": FLUX}, (), [GPU, 'does not know `model.flavor = "flux-dev"`']),
+        (
+            {"a.toml": titan("tensor_parallel_degree = 3", gather=False)},
+            (),
+            ["GPUs: 9 of any kind", "assumed"],
+        ),
+    ],
+)
+def test_estimate_names_what_is_missing_and_what_to_type(
+    fp8tune, project, files, options, said
+):
+    project(files)
+    (name,) = files
+    out = " ".join(fp8tune("estimate", name, *options).out.split())
+    assert [text for text in said if text not in out] == []
