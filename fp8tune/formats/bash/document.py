@@ -47,6 +47,8 @@ _LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
 """What stands for several words, and not for the value of a flag."""
 _NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
 _BOM = "\ufeff"
+_STARTERS = {"python", "python3", "srun", "mpirun", "deepspeed", *slurm.TORCHRUN}
+"""Programs that start a Python file."""
 
 
 class _Call(NamedTuple):
@@ -78,8 +80,10 @@ class Document:
         self.text = text
         self.bom = bom
         call = _call(text)
-        self.values: dict[str, Any] = _values(call) if call else {}
-        self._lost = call.lost if call else []
+        self.values: dict[str, Any] = {"obstacle": call}
+        self._lost: list[str] = []
+        if isinstance(call, _Call):
+            self.values, self._lost = _values(call), call.lost
 
     @property
     def repeated(self) -> list[Repeated]:
@@ -230,9 +234,13 @@ def _flag(key: str) -> str:
     return key if key.startswith("--") else "--" + key.replace("_", "-")
 
 
-def _call(text: str) -> _Call | None:
-    """Return the run that a script starts; raises ``Unreadable`` for several."""
+def _call(text: str) -> _Call | str:
+    """Return the run that a script starts, or why none is read.
+
+    Raises ``Unreadable`` for several.
+    """
     calls: list[_Call] = []
+    obstacle = ""
     try:
         options = slurm.sbatch(text)
         shell = Shell([], slurm.variables(options))
@@ -240,13 +248,26 @@ def _call(text: str) -> _Call | None:
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):
                     calls = _with(call, calls)
+                else:
+                    obstacle = _obstacle(inner) or obstacle
     except BadScript as error:
         raise Unreadable(f"line {error}") from None
     most = max((len(call.flags) for call in calls), default=0)
     large = [call for call in calls if 2 * len(call.flags) > most]
     if len(large) > 1:
-        raise Unreadable("the script starts several runs: name one in a script alone")
-    return large[0] if large else None
+        runs = " and ".join(f"{call.program} on line {call.line}" for call in large[:3])
+        raise Unreadable(f"the script starts several runs ({runs}): give each its own")
+    return large[0] if large else obstacle or "it starts no Python program with flags"
+
+
+def _obstacle(command: Command) -> str:
+    """Return why a command that starts a program is not read, ``""`` if it is none."""
+    names = {word.text.rpartition("/")[2] for word in command.words}
+    holes = [word.holes[0] for word in command.words if word.holes]
+    if names.isdisjoint(_STARTERS) or not holes:
+        return ""
+    what = f"`{holes[-1].text}` {holes[-1].reason}"
+    return f"which program line {command.line} starts is not known: {what}"
 
 
 def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
