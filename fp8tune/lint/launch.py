@@ -46,6 +46,9 @@ MAX_SCRIPT = 1 << 16
 MAX_NOTE = 200
 """Longest list of arguments in a note [characters]."""
 
+_OVERRIDE = re.compile(r"(?!-)|--\w+\.")
+"""A word that is no flag, or one that sets a key of a section."""
+
 _LATER = ("SLURM_", "PMI_", "OMPI_")
 """Beginnings of variables that only a running job has."""
 
@@ -198,7 +201,8 @@ def _best(command: Command) -> _Start | None:
         return best
     program = best.kind.program
     script = program[0].endswith(".py") and not best.kind.is_general
-    return best if script or len(program) > 1 else None
+    own = all(map(_OVERRIDE.match, words[best.call.launcher + 1 :]))
+    return best if (script and own) or len(program) > 1 else None
 
 
 class _Script:

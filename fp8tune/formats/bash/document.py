@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
@@ -47,7 +48,7 @@ _LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
 """What stands for several words, and not for the value of a flag."""
 _NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
 _BOM = "\ufeff"
-_STARTERS = {"python", "python3", "srun", "mpirun", "deepspeed", *slurm.TORCHRUN}
+_STARTERS = {"python", "python3", "deepspeed", *slurm.TORCHRUN}
 """Programs that start a Python file."""
 
 
@@ -261,13 +262,19 @@ def _call(text: str) -> _Call | str:
 
 
 def _obstacle(command: Command) -> str:
-    """Return why a command that starts a program is not read, ``""`` if it is none."""
-    names = {word.text.rpartition("/")[2] for word in command.words}
-    holes = [word.holes[0] for word in command.words if word.holes]
-    if names.isdisjoint(_STARTERS) or not holes:
-        return ""
-    what = f"`{holes[-1].text}` {holes[-1].reason}"
-    return f"which program line {command.line} starts is not known: {what}"
+    """Return which unknown word may be the program of a command, ``""`` if none is."""
+    starters = [
+        number
+        for number, word in enumerate(command.words)
+        if word.text.rpartition("/")[2] in _STARTERS
+    ]
+    for before, word in pairwise(command.words[starters[-1] :] if starters else ()):
+        is_value = before.text.startswith("-") and "=" not in before.text
+        if word.holes and not is_value and not word.text.startswith("-"):
+            what = f"`{word.holes[0].text}` {word.holes[0].reason}"
+            line = command.line
+            return f"what line {line} starts is not known before the run: {what}"
+    return ""
 
 
 def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
