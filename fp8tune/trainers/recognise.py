@@ -101,8 +101,9 @@ def recognise(
     A file that the user named counts as a config if a third of its keys or tables
     are a trainer's, another one, and any in YAML or JSON, if half are. Of several
     trainers and versions it is of the one that knows most of its keys, then of its
-    tables: of equals the newest version, and the first trainer. ``only`` names the trainer where its version alone
-    is open; else those are asked that read files of the format ``form``.
+    tables: of equals the newest version, and the first trainer. ``only`` names the
+    trainer where its version alone is open; else those are asked that read files of
+    the format ``form``.
     """
     if other := _other(values, form):
         return Kind("", False, other)
