@@ -20,7 +20,7 @@ from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.discover import CannotRead, Found, read
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.recognise import chosen, is_part, released, section_of
+from fp8tune.trainers.recognise import chosen, is_part, reader, section_of
 from fp8tune.trainers.trainer import Trainer, trainer
 
 MAX_ABOVE = 6
@@ -145,7 +145,7 @@ def _led_by(file: Found, only: str) -> Trainer | None:
         names = (only, directive_of(document).trainer)
         kind = chosen(document, names, explicit=file.explicit)
         if kind.trainer:
-            known = trainer(released(kind.trainer, names, file.path)[0])
+            known, _ = reader(kind.trainer, names, file.path)
             if known.about.parts and not section_of(document.values, known):
                 return known
     return None

@@ -172,11 +172,14 @@ def cores() -> int:
 
 
 def _run(files: list[Found], runner: _Runner) -> Result:
-    reports, unread = [], []
+    reports: list[Report] = []
+    unread: list[str] = []
     for found in files:
         report, problem = runner.judged(found)
         if report is not None:
             reports.append(report)
+            for each in (report, *report.beside):
+                unread += (f"{each.path}: {bug}" for bug in each.bugs)
         if problem:
             unread.append(problem)
     if not reports and not unread:

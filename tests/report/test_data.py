@@ -8,12 +8,12 @@ from fp8tune.report.data import frontier, headline, read_report, sentences, warn
 from fp8tune.report.html import draw_plots, next_commands
 from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, trial_table
-from fp8tune.report.text import setting_label
 from fp8tune.search.members import Members
 from fp8tune.search.outcome import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in, open_storage
+from fp8tune.search.wording import setting_label
 from fp8tune.trials.space import Knob
 from tests.each import each
 from tests.report.studies import (

@@ -60,9 +60,7 @@ def _quantised(name: str) -> Callable[[Values], Any]:
 
 def _steps(v: Values, name: str, strategy: str) -> bool:
     """Whether a number of steps above 1 is no whole one."""
-    if v[strategy] != "steps" or not v[name] > 1:
-        return False
-    return bool(v[name] != int(v[name]))
+    return bool(v[strategy] == "steps" and v[name] > 1 and v[name] % 1)
 
 
 def _eval_steps(v: Values) -> Any:
