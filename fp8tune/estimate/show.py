@@ -34,12 +34,20 @@ MOMENTS = {
 """The moment of the peak in words; others are called ``at the NAME``."""
 
 
+LEFT_OUT = "left out of this estimate"
+FAILS = {"unknown-key": LEFT_OUT}
+"""How refusals are told that leave an estimate possible, by their rule."""
+
+
 def text(path: str, found: Estimate) -> Iterator[str]:
     """Yield the lines of an estimate."""
     said = found.said
     yield plain(path)
     yield ""
     yield from _target(found)
+    if found.extra:
+        keys = ", ".join(f"`{key}`" for key in found.extra)
+        yield from wrapped(plain(f"{LEFT_OUT}: {keys} (extra-keys)"))
     yield from _refused(path, said)
     for reason in found.fp8_off:
         yield from _failure(path, reason, "FP8 is off")
@@ -80,11 +88,8 @@ def _target(found: Estimate) -> Iterator[str]:
 
 def _refused(path: str, said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
-        fails = (
-            "this cannot run"
-            if refusal.voids
-            else "this run fails, whatever memory it needs"
-        )
+        fails = FAILS.get(refusal.rule, "this run fails, whatever memory it needs")
+        fails = "this cannot run" if refusal.voids else fails
         yield from _failure(path, refusal, fails)
 
 

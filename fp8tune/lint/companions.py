@@ -15,10 +15,10 @@ from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.lint.directive import Directive, directive_of
-from fp8tune.lint.discover import CannotRead, read
+from fp8tune.lint.discover import CannotRead, Found, read
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.recognise import chosen, section_of
+from fp8tune.trainers.recognise import chosen, is_part, reader, section_of
 from fp8tune.trainers.trainer import Trainer, trainer
 
 MAX_ABOVE = 6
@@ -106,6 +106,57 @@ def whole(
     alone = len(own) == 1 and own[0].section == ""
     files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
     return Job(files, directive, apart)
+
+
+def one_job(files: Sequence[Found], only: str) -> list[Found]:
+    """Return the files that are one job, each with the others beside it.
+
+    One file leads it, such as a launch file, and each other one is another part of it.
+    Else none is returned. ``only`` is as for ``whole``.
+    """
+    leads = [(file, known) for file in files if (known := _led_by(file, only))]
+    if len(leads) != 1:
+        return []
+    lead, known = leads[0]
+    others = [(file, _part_of(file.path, known)) for file in files if file is not lead]
+    parts = {part.section: (file, part) for file, part in others if part}
+    if not parts or len(parts) < sum(part is not None for _, part in others):
+        return []
+    paths = [lead.path, *(file.path for file, _ in parts.values())]
+    names = f"{', '.join(paths[:-1])} and {paths[-1]}"
+    note = f"{names} are checked as one job"
+    job = [lead._replace(beside=tuple(paths[1:]), note=note)]
+    for file, part in parts.values():
+        owner, about = _owner(part.document, ""), known.about.parts[part.section or ""]
+        beside = tuple(path for path in paths if path != file.path)
+        if owner in about.also:
+            job.append(file._replace(beside=beside))
+        elif not about.trainer:  # that trainer's own check needs no other file
+            job.append(file._replace(beside=beside, trainer=known.id))
+    return job
+
+
+def _led_by(file: Found, only: str) -> Trainer | None:
+    """Return the trainer whose job a file leads."""
+    with suppress(CannotRead, InvalidText, Unreadable):
+        document = parse(read(file.path), file.path)
+        names = (only, directive_of(document).trainer)
+        kind = chosen(document, names, explicit=file.explicit)
+        if kind.trainer:
+            known, _ = reader(kind.trainer, names, file.path)
+            if known.about.parts and not section_of(document.values, known):
+                return known
+    return None
+
+
+def _part_of(path: str, known: Trainer) -> _File | None:
+    """Return a file that is surely a part of a trainer's job."""
+    with suppress(CannotRead, InvalidText, Unreadable):
+        file = _named(path, known, "")
+        mine = file.section and is_part(file.document.values, file.section, known)
+        if mine or (file.section and _owner(file.document, "")):
+            return file
+    return None
 
 
 class _File(NamedTuple):

@@ -17,10 +17,17 @@ _ENDINGS = tuple(ENDINGS)
 
 
 class Found(NamedTuple):
-    """A file to check; ``explicit`` if the user named it."""
+    """A file to check; ``explicit`` if the user named it.
+
+    Of several files that are one job, ``beside`` are the others, ``trainer`` is whose
+    job it is where the file's own keys do not say it, and ``note`` says that they are.
+    """
 
     path: str
     explicit: bool
+    beside: tuple[str, ...] = ()
+    trainer: str = ""
+    note: str = ""
 
 
 class CannotRead(Exception):

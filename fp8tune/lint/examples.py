@@ -123,6 +123,7 @@ def _good(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
 
 
 def _others(report: Report, expected: set[str]) -> Iterator[str]:
+    yield from report.bugs
     others = sorted({found.rule for found in report.diagnostics} - expected)
     if others:
         yield f"also fires {', '.join(others)}"

@@ -242,12 +242,13 @@ class Rule:
             return False
         return not self.versions or version in self.versions
 
-    def targets(self, words: Vocabulary) -> tuple[str, ...]:
+    def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
 
-        ``words`` are those of the trainer whose config is checked.
+        ``words`` are those of the trainer whose config is checked. With ``shown`` only
+        the message counts.
         """
-        names = {*self.message.names, *self._condition_names()}
+        names = {*self.message.names, *(() if shown else self._condition_names())}
         found = {origin for name in names for origin in words.origins(name)}
         return tuple(name for name in ("gpu", "world_size") if name in found)
 

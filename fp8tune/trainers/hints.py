@@ -82,7 +82,10 @@ class Hints:
             return ""
         word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
+        digits = sorted(re.findall("[0-9]", word))
         words = [each for each in spec.allowed if isinstance(each, str)]
+        if digits:  # float8 is no slip of float32
+            words = [w for w in words if sorted(re.findall("[0-9]", w)) == digits]
         meant = next(near, "") or closest(word, words)
         return f'did you mean "{meant}"?' if meant else ""
 

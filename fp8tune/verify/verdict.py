@@ -282,12 +282,11 @@ def _of_logs(
     expected: Expected,
 ) -> OfTrace:
     """The verdict of the logs alone."""
-    denial = _last(mentions, "denies")
+    if off := _off(mentions):
+        return off
     proof = _last(mentions, "proves")
     claim = _last(mentions, "claims")
     steps = sum(len(curve) for log in logs for curve in log.starts)
-    if denial:
-        return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
     counted = proof[1].count if proof else None
     asked_for = expected.modules or 0
     if proof and counted and steps and counted == asked_for:
@@ -316,6 +315,17 @@ def _of_logs(
         text = f"{steps} logged steps, and no line of the log speaks of FP8"
         return OfTrace("cannot-tell", Reason("log-silent", text), profile)
     return OfTrace("cannot-tell", Reason("no-evidence", "no step was logged"), profile)
+
+
+def _off(mentions: list[tuple[Log, Mention]]) -> OfTrace | None:
+    """The verdict where a log says that FP8 is off, or prints a config without it."""
+    if denial := _last(mentions, "denies"):
+        return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
+    declined = _last(mentions, "declines")
+    if declined and all(mention.says == "declines" for _, mention in mentions):
+        text = "the config that the log prints has FP8 off"
+        return _said("not-fp8", "not-asked", text, *declined)
+    return None
 
 
 def _printed_by_fp8(log: Log) -> Reason | None:
@@ -397,8 +407,14 @@ def _asked(
             text = f"the log says that the precision is {precision}"
             return precision == "fp8", [Reason("asked", text, log.path)]
     for log, mention in mentions:
-        reason = Reason("asked", "the log speaks of FP8", log.path, mention.line)
-        return True, [reason]
+        if mention.says != "declines":
+            text = "the log speaks of FP8"
+            if mention.says == "asks":
+                text = f"the log asks for FP8: {mention.text.strip()}"
+            return True, [Reason("asked", text, log.path, mention.line)]
+    for log, mention in mentions:
+        text = f"the config that the log prints asks for 16 bit: {mention.text.strip()}"
+        return False, [Reason("asked", text, log.path, mention.line)]
     return None, []
 
 

@@ -142,10 +142,10 @@ class Document:
         """The comments, from ``#`` to the end of the line."""
         return comment_spans(self.text)
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text; raises ``InvalidText``."""
+    def read(self, text: str) -> Document:
+        """Another text, read as this one was; raises ``InvalidText``."""
         try:
-            return Document(text).values
+            return Document(text)
         except Unreadable as error:
             raise InvalidText(str(error), Position(1, 1), text) from None
 
@@ -348,8 +348,8 @@ def _number(text: str) -> Any:
     """Return the number that a text says, else the text."""
     for kind in (int, float):
         try:
-            value = kind(text)
+            value = kind(text) if len(text) < 30 else math.nan
         except ValueError:
             continue
-        return value if math.isfinite(value) and len(text) < 30 else text
+        return value if math.isfinite(value) else text
     return text

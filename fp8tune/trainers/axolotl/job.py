@@ -71,6 +71,11 @@ def bf16_on(bf16: Any, bfloat16: Any, fp16: Any) -> bool:
     return bool(bf16 or bfloat16)
 
 
+def fp8_judged_apart() -> bool:
+    """Whether rules of its own say what FP8 does on a GPU without it: so here."""
+    return True
+
+
 def other_precision(bf16_on: bool, fp16: Any) -> str:
     """Mixed precision of what is not converted."""
     if bf16_on:

@@ -17,7 +17,7 @@ from typing import Any
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import path_of
+from fp8tune.trainers.about import path_of, trainers
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints
@@ -30,15 +30,6 @@ MAX_FAULTS = 200
 
 PROGRAMS = ("pretrain_gpt.py",)
 """Programs that take no flags beyond those of the schema and of ``flags.toml``."""
-
-OWN = (
-    "pretrain_gpt.py",
-    "pretrain_hybrid.py",
-    "pretrain_mamba.py",
-    "pretrain_vlm.py",
-    "train_rl.py",
-)
-"""Programs of Megatron-LM. Others may take further values of a flag, as forks do."""
 
 YAML = "yaml_cfg"
 """The flag with whose file in YAML every other flag is replaced."""
@@ -68,6 +59,8 @@ class Loader:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        self.programs = trainers()["megatron_lm"].programs
+        """Those of Megatron-LM. Others may take further values of a flag, as forks do."""
         self.hints = Hints(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -93,7 +86,7 @@ class Loader:
             try:
                 taken = _taken(spec, value, whole=not hidden and own)
             except Wrong as wrong:
-                if wrong.kind != "value-not-allowed" or raw.get("program") in OWN:
+                if wrong.kind != "value-not-allowed" or raw.get("program") in self.programs:
                     faults.append(self._fault(spec, name, value, wrong))
                 continue
             if taken is not None:

@@ -149,7 +149,7 @@ def test_edits(values, line):
     text = apply(document.text, edits)
     if "bf16" not in values:
         assert line in text.split("\n")
-    after = document.read(text)
+    after = document.read(text).values
     expected = document.values | values
     assert {k: v for k, v in expected.items() if v is not False} == after
 

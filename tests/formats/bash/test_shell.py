@@ -103,8 +103,9 @@ def test_cd_moves_the_commands_behind_it():
 
 
 def test_values_do_not_grow_without_bounds():
-    script = "A=xxxxxxxx\n" + "A=$A$A\n" * 60 + "run $A"
-    assert words(script) == [["run", "<is too long>"]]
+    for growth in ("A=$A$A\n" * 60, f"A={'$A' * 9999}\n"):
+        script = f"A=xxxxxxxx\n{growth}run $A"
+        assert words(script) == [["run", "<is too long>"]]
 
 
 @each(
@@ -115,7 +116,8 @@ def test_values_do_not_grow_without_bounds():
         ("run $(a", "1: a \\) is missing"),
         ("run " + "$(" * 100, "1: brackets are nested too deeply"),
         ("A=(" * 100, "1: arrays are nested too deeply"),
-        ("A=" + "x" * 9999 + "\nrun " + "$A" * 9999, "2: .* too long when expanded"),
+        ("A='" + "x " * 9999 + "'\n" + "run $A\n" * 999, ".* too long when expanded"),
+        ("f() { :" + " $A" * 9999 + "; }\n" + "f\n" * 99, ".* too long when expanded"),
     ],
 )
 def test_a_script_that_does_not_end(script, reason):
