@@ -55,6 +55,7 @@ MAX_NESTED = 3
 
 MAX_CALLS = 8
 """Deepest call of a function within a function that is followed."""
+
 MAX_BLOCKS = 100
 """Blocks, such as ``if``, that are open at once."""
 
