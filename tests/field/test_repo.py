@@ -288,3 +288,14 @@ def test_configs_of_one_kind_that_name_each_other(fp8tune, project, files):
         done = fp8tune("lint", name, "--output-format", "json")
         rules = [each["rule"] for each in done.json["diagnostics"]]
         assert rules.count("bad-directive") == 1, name
+
+
+def test_the_page_of_a_peak_fits_120_lines(fp8tune, project, repository):
+    project(BY_TRAINER)
+    configs = [str(path) for path in sorted((repository / "configs").glob("*.toml"))]
+    for config in (*configs, *BY_TRAINER):
+        page = fp8tune("explain", "memory.peak_gib", config, "--world-size=8").out
+        lines = page.splitlines()
+        assert "In this config" in lines, config
+        assert len(lines) <= 120, config
+        assert max(map(len, lines)) <= 80, config
