@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import aftermath, check_config, refusals
-from fp8tune.search.plan import keys_to_free, read_config
+from fp8tune.search.plan import keys_to_free, plan_for_trials, read_config
 from fp8tune.search.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED
@@ -119,6 +119,17 @@ def test_what_the_trainer_runs(text):
     assert found(text) == []
 
 
+def test_keys_of_a_fork_are_kept_and_told(project):
+    text = f"{FINE}[mup]\nbase = 64\n"
+    (line,) = refusals(read_config("a.toml", text.encode(), Target()), ())
+    assert "`mup` [unknown-key]" in line
+    project({"pyproject.toml": "[tool.fp8tune]\nextra-keys = ['mup']\n"})
+    config = read_config("a.toml", text.encode(), Target())
+    assert not list(refusals(config, ()))
+    plan = plan_for_trials(config, (), "cuda")
+    assert [note for note in plan.notes if note.startswith("`mup` (extra-keys)")]
+
+
 def test_what_the_search_changes_is_left_to_it():
     (line,) = refusals(read_config("a.toml", ODD.encode(), Target()), ())
     assert "[fp8-tokens-not-16]; KempnerForge crashes on this config" in line
@@ -156,7 +167,7 @@ def test_a_model_that_the_trainer_cannot_build_whole():
 
 
 def test_the_first_is_said_and_how_many_more():
-    config = read_config("a.toml", f"{LONG}foo = 1\nbar = 2\n".encode(), Target())
+    config = read_config("a.toml", f"{LONG}foo = 1\nbatchsize = 2\n".encode(), Target())
     with pytest.raises(CannotSearch, match="fix that and 2 more first, see: fp8tune"):
         check_config(config, ())
 
