@@ -324,6 +324,7 @@ def folder_of(tmp_path, files):
 CURVE = [step(n, round(9 - n / 10, 4)) for n in range(1, 21)]
 OTHER = [step(n, round(8 - n / 10, 4)) for n in range(1, 21)]
 FAILED = f"{SWAPPED}\n[rank0]: NotImplementedError: \"add_stub\" not implemented for 'Float8_e4m3fn'"
+BEGAN = TITAN + "Training starts at step 1"
 WHOLE, OTHER_RUN = "\n".join(CURVE), "\n".join(OTHER)
 
 
@@ -335,6 +336,8 @@ WHOLE, OTHER_RUN = "\n".join(CURVE), "\n".join(OTHER)
         ({"a/train.log": WHOLE, "b/train.log": OTHER_RUN, "b/nccl.log": "NCCL INFO x"}, 2),
         ({"fp8.log": WHOLE, "bf16.log": OTHER_RUN}, 2),
         ({"train.log": WHOLE, "copy.log": WHOLE}, 1),
+        ({"x.log": f"{BEGAN}\n{WHOLE}", "y.log": f"{SWAPPED}\n{BEGAN}\n{WHOLE}"}, 2),
+        ({"train.log": WHOLE, "sft.log": "{'loss': 1.2, 'grad_norm': 1.0, 'epoch': 0.1}"}, 2),
         ({"sweep_7_0.out": WHOLE, "sweep_7_1.out": OTHER_RUN}, 2),
         # ranks and nodes of one job
         ({"rank_0.log": WHOLE, "rank_1.log": FAILED}, 1),
@@ -387,7 +390,7 @@ def test_a_trace_is_of_the_run_in_its_folder(tmp_path, capsys):
     assert answer.runs[1].verdict.word == "not-fp8"
     answer = folder_of(tmp_path, {**runs, "trace.json": trace})
     assert [len(each.traces) for each in answer.runs] == [0, 0]
-    assert "trace.json: of which of the 2 runs" in capsys.readouterr().err
+    assert "trace.json: skipped: of one of 2 runs" in capsys.readouterr().err
 
 
 def test_thousands_of_logs_of_one_run_are_one_run(tmp_path):
