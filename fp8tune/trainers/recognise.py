@@ -96,10 +96,11 @@ def recognise(
     """Distinguish train configs from model fragments and other files.
 
     A file that the user named counts as a config if a third of its keys or tables
-    are a trainer's, another one and YAML and JSON if half are. Of several trainers and versions it is
-    of the one that knows most of its keys, then of its tables: of equals the newest
-    version, and the first trainer. ``only`` names the trainer where its version alone
-    is open; else those are asked that read files of the format ``form``.
+    are a trainer's, another one, and any in YAML or JSON, if half are. Of several
+    trainers and versions it is of the one that knows most of its keys, then of its
+    tables: of equals the newest version, and the first trainer. ``only`` names the
+    trainer where its version alone is open; else those are asked that read files of
+    the format ``form``.
     """
     if other := _other(values, form):
         return Kind("", False, other)
@@ -246,7 +247,7 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
 
 
 def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
-    """Whether a file without a trainer of its own is a section of a config beside it."""
+    """Whether a file that is no config by itself is a section of one beside it."""
     match = _Match({section: values}, known)
     usual = not values.keys().isdisjoint(known.about.parts[section].keys)
     return usual and match.known * EXPLICIT >= match.total
