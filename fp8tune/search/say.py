@@ -10,8 +10,8 @@ from typing import TextIO
 
 from fp8tune.lint.wording import plain
 
-_UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)")
-"""The space between a number and its unit."""
+_UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) ")
+"""The space between a number and its unit, or behind the sign of a comment."""
 
 
 def say(text: str, out: TextIO) -> None:
@@ -23,7 +23,7 @@ def say(text: str, out: TextIO) -> None:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines that end between words, but not before a unit."""
+    """Return a text in lines that end between words, but never before a unit."""
     bound = _UNIT.sub("\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

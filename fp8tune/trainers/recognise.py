@@ -28,10 +28,7 @@ _TABLES = {
 _BLANK = re.compile("[A-Z][A-Z0-9]*_[A-Z0-9_]*,")
 """A word without quotes in Hjson, up to the end of its line, for ``sed`` to replace."""
 
-NO_FLAGS = (
-    "it starts no trainer that is configured by flags; "
-    "fp8tune lint --script FILE checks what it runs"
-)
+NO_FLAGS = "it starts no trainer that fp8tune knows"
 """What a script is that sets no flag of a trainer."""
 
 
@@ -134,8 +131,10 @@ def recognise(
 
 def _other(values: dict[str, Any], form: str) -> str:
     """Return what a file is that is surely no train config, else ``""``."""
+    if form == "bash" and "obstacle" in values:
+        return str(values["obstacle"])
     if form == "bash" and (other := _started(values.get("launcher", []))):
-        return f"it starts {other}; fp8tune lint --script FILE checks what it runs"
+        return f"it starts {other} without a file that is its config"
     blanks = (v for v in values.values() if isinstance(v, str) and _BLANK.fullmatch(v))
     if form == "json" and (blank := next(blanks, "")):
         return f"a template: `{blank[:-1]}` is still to be filled in"
