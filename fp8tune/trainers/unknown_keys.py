@@ -102,7 +102,7 @@ def _with(fault: Fault, **facts: Any) -> Fault:
 def _lacks(group: list[Fault], trainer: Trainer) -> Prose:
     what = "flag" if trainer.about.formats == ["bash"] else "key"
     names = [str(fault.facts["name"]) for fault in group]
-    if len(group) > 1:
+    if len(group) > 1 and "release" not in group[0].facts:
         names = [as_typed(fault.path, trainer) for fault in group]
     elif what == "flag":
         names = [as_typed(group[0].path, trainer)]

@@ -147,6 +147,7 @@ def test_arguments_that_no_class_has(findings, files, arguments, expected):
     [
         ("trl==0.17.0\n", "max_seq_length", []),
         ("trl==1.16.0\n", "max_seq_length", ["max_seq_length"]),
+        ("trl==1.16.0\n", "system_prompt", []),  # of other classes, and of scripts
         ("trl==0.17.0\n", "chat_template_path", ["chat_template_path"]),
         ("trl==2.0.0\n", "max_seq_length", []),  # nobody knows what it has
         ("trl>=0.20\n", "max_seq_length", []),
@@ -157,7 +158,7 @@ def test_arguments_that_no_class_has(findings, files, arguments, expected):
     ],
 )
 def test_arguments_of_another_release(findings, requirements, names, found):
-    files = {"sft.yaml": f"bf16: true\noutput_dir: o\n{names}: 1\n"}
+    files = {"sft.yaml": f"bf16: true\noutput_dir: o\npacking: true\n{names}: 1\n"}
     diagnostics = findings({**files, "requirements.txt": requirements}, "sft.yaml")
     rule = "argument-of-another-release"
     assert diagnostics == [(rule, "sft.yaml", f"training.{name}") for name in found]
@@ -170,12 +171,12 @@ def test_arguments_of_another_release(findings, requirements, names, found):
         ("Learning_Rate", "learning_rate"),
         ("gradient_acumulation_steps", "gradient_accumulation_steps"),
         ("torchcompile", "torch_compile"),
-        ("sav_steps", "save_steps"),
         ("warmup_step", "warmup_steps"),
         # arguments that scripts have of their own
         ("dataset", ""),
         ("adam_beta3", ""),
         ("dp_size", ""),
+        ("use_vlm", ""),
         ("max_seq_len", ""),
         ("bos_token", ""),
         ("lora_rank", ""),
@@ -189,10 +190,10 @@ def test_which_names_are_slips(name, meant):
 @each(
     ("name", "trl", "transformers", "words"),
     [
-        ("max_seq_length", "1.16.0", "5.24.0", "gone since 0.20"),
+        ("max_seq_length", "1.16.0", "5.24.0", "(it is gone since 0.20)"),
         ("bf16", "0.15.2", "4.50.3", ""),
-        ("use_dora", "0.15.2", "", "TRL 0.16 is the first with it"),
-        ("tp_size", "", "4.53.0", "gone since 4.52"),
+        ("use_dora", "0.15.2", "", "(0.16 is the first with it)"),
+        ("tp_size", "", "4.53.0", "(it is gone since 4.52)"),
         ("tp_size", "", "4.51.3", ""),
         ("no_such_name", "1.16.0", "5.24.0", ""),
     ],
