@@ -149,8 +149,8 @@ def _values(path: str, data: bytes) -> dict[str, Any]:
 
 def _has_known_arguments(script: list[Word], known: Trainer) -> bool:
     """Return whether a script is one of which a trainer knows all arguments."""
-    reads = getattr(known.command_line, "is_known_script", lambda word: False)
-    return any(reads(word.text) for word in script)
+    reads = getattr(known.command_line, "is_known_script", None)
+    return reads is not None and any(reads(word.text) for word in script)
 
 
 def _run_by(known: Trainer, config: str) -> Trainer:
