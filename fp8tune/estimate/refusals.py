@@ -28,10 +28,10 @@ class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
     ``voids``: there is nothing to estimate, because the reason lies in settings that
-    memory depends on, or because the trainer does not start: not for a key that a fork
-    of it may have. ``line`` and ``column``
-    are where lint's finding points, 0 for a variant of the file. ``argument`` is the
-    command-line override that sets the value, if one does.
+    the figures depend on, or because the trainer does not start: not for a key that a
+    fork of it may have. ``line`` and ``column`` are where lint's finding points, 0 for a
+    variant of the file. ``argument`` is the command-line override that sets the value,
+    if one does.
     """
 
     rule: str
@@ -134,11 +134,12 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Return whether the loader refuses, or only what memory depends on can fix it.
+    """Return whether the loader refuses, or only what figures depend on can fix it.
 
     If other data or another optimizer would fix it, the figures stay valid.
     """
-    rests = {"gpu", *job.words.origins("memory.peak_gib")}
+    figures = ("gpu", "memory.peak_gib", "speed.fp8_gain")
+    rests = {key for name in figures for key in job.words.origins(name)}
     return rule.category == "rejected" or _origins(rule, job) <= rests
 
 

@@ -297,11 +297,11 @@ class _Case:
 
     def _not_read(self) -> Iterable[Fault]:
         """Return the keys that name a file of the job which was not found."""
-        if not self.known.about.parts:
+        if not (self.known.about.parts or self.known.about.named):
             return ()
         from fp8tune.lint.companions import not_read
 
-        return not_read(self.known, self.document.values)
+        return not_read(self.path, self.known, self.document.values)
 
     def _unresolved(self) -> Iterable[Fault]:
         """Return what names the values that only a run knows."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
-from fp8tune.fields import FIELDS
+from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
@@ -264,7 +264,7 @@ class Rule:
             return name.removeprefix("fault.") in self._fault_facts()
         if self.trainers:
             return any(known.vocabulary.knows(name) for known in self.known())
-        return name in FIELDS or name in FACTS
+        return name in FIELDS or name in FACTS or name in VARIABLES
 
     def known(self) -> Iterator[Trainer]:
         """Every version of the trainers that the rule is for, if it names any."""

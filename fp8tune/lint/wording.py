@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufeff]"
+    "\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
 

@@ -44,7 +44,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
-    "file-not-read": ("key", "value"),
+    "file-not-read": ("key", "value", "advice"),
     "unresolved-values": ("key", "names"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),

@@ -47,7 +47,7 @@ from fp8tune.formats.document import HOLE
 
 MAX_EXPANDED = 1 << 28
 """The most that all expansions of a script give [characters]."""
-WORD_COST = 1 << 10
+WORD_COST = 1 << 12
 """What it costs to expand one word [characters]."""
 
 MAX_NESTED = 3

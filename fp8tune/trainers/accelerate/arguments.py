@@ -57,7 +57,7 @@ class Reader(NamedTuple):
         data = _data()
         tables = data["trl"][self.command], data["transformers"]["TrainingArguments"]
         launch = [data["launch"]] * self.refuses
-        return frozenset(_names(*tables, *launch)) .union(OF_PARSER)
+        return frozenset(_names(*tables, *launch)).union(OF_PARSER)
 
     def meant(self, name: str) -> str:
         """Return the name that was nearly written, ``""`` if there is none."""

@@ -91,7 +91,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
     read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
     given = {one.name: one for one in read(words[script + 1 :])}
-    if PART in raw or len(given.keys() & about.parts[PART].keys) > 1:
+    if PART in raw or len(given.keys() & loader.schema.classes["Training"]) > 1:
         values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
         arguments |= {(PART, name): one.argument for name, one in given.items()}

@@ -255,6 +255,11 @@ def te_recipe(
     return Words("mxfp8" if blocks else "delayed")
 
 
+def kv_apart() -> bool:
+    """Whether keys and values are linears apart from the queries': in transformers."""
+    return True
+
+
 def te_converts(
     te_recipe: str, distributed_type: Any, fsdp2: bool | None = None
 ) -> bool:

@@ -201,6 +201,32 @@ def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:
     return bool(fsdp or fsdp_config)
 
 
+OTHER_RANKS = ("tensor_parallel_size", "expert_parallel_size")
+"""Degrees whose ranks hold other parts of the weights."""
+
+
+def shards(
+    job: Job,
+    fsdp_asked: bool,
+    deepspeed: Any = None,
+    world_size: int | None = None,
+    context_parallel_size: Any = None,
+    dp_replicate_size: Any = None,
+    dp_shard_size: Any = None,
+) -> int:
+    """Ranks that share one copy of the weights (utils/distributed.py).
+
+    FSDP shards over the ranks of context parallelism too.
+    """
+    if deepspeed or any((job.find(name) or 1) > 1 for name in OTHER_RANKS):
+        raise Unknown("memory.parallel")
+    if not fsdp_asked:
+        return 1
+    if not dp_shard_size:
+        return int(known("world_size", world_size)) // (dp_replicate_size or 1)
+    return int(dp_shard_size) * (context_parallel_size or 1)
+
+
 def fsdp2(job: Job) -> bool:
     """Whether it is FSDP2."""
     version = job.find("fsdp_version") or job.find("fsdp_config.fsdp_version") or 1
