@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import schema_file
 from benchmarks.schema_file import update
-
 from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
 from fp8tune.trainers.about import trainers
@@ -227,7 +226,7 @@ FILE = {
 
 
 @each(
-    "version, expected",
+    ("version", "expected"),
     [
         (
             "0.9.a",
@@ -291,7 +290,7 @@ def test_a_maker_changes_the_entries_of_its_release_alone(tmp_path, monkeypatch)
     }
     assert update("t", made, check=False)
     assert not update("t", made, check=True)
-    changed = 'b = { type = "str", default = "x" }'
+    changed = "b = { type = 'int' }"
     assert update("t", {"1.1": lines("1.1", a, changed)}, check=False)
     assert (
         (folder / "schema.toml").read_text()
@@ -309,7 +308,7 @@ root = "R"
 [variants]
 
 [classes.R]
-b = [{ since = "1.1", until = "1.1", type = "str", default = "x" }, { since = "1.2", type = "str" }]
+b = [{ since = "1.1", until = "1.1", type = "int" }, { since = "1.2", type = "str" }]
 a = { type = "int" }
 """
     )
