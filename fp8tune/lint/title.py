@@ -99,7 +99,7 @@ def contradiction(
         return
     try:
         against = _against(title.gpus, job, directive, target)
-    except Unknown:
+    except (Unknown, ArithmeticError, TypeError, ValueError):  # degrees that are odd
         return
     if against is None:
         return

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.kleene import Compiled
@@ -18,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufeff]"
+    "\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
 
@@ -91,14 +92,32 @@ def shown(value: Any) -> str:
 
 
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
+_KEY = re.compile(
+    r"`([a-z]\w*)(?: = ([^`]*))?`|(?<![\w./=`-])([a-z]\w*_\w+)(?![\w./=`])"
+)
 
 
-def as_written(text: str, form: str) -> str:
-    """Return a text with the settings in it as a file of a format has them.
+def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
+    """Return a text with the keys and settings in it as a file of a format has them.
 
-    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON.
+    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON,
+    and flags in a script.
     """
+    if form == "bash":
+        return _KEY.sub(lambda found: _as_flag(found, is_key), text)
     return _SETTING.sub(_with_colons, text) if form in ("yaml", "json") else text
+
+
+def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
+    name, value = found[1] or found[3], found[2]
+    if name in ABOUT_SCRIPT or not is_key(name):
+        return found[0]
+    flag = f"--{name.replace('_', '-')}"
+    if value in ("false", "unset"):
+        return f"no `{flag}`"
+    if value and value != "true":
+        flag = f"{flag} {value.strip(chr(34))}"
+    return f"`{flag}`" if found[1] else flag
 
 
 def _with_colons(setting: re.Match[str]) -> str:
