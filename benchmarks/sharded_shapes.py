@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.record:
         write(RESULTS, text)
     print(text)
-    outcomes = [*sharded, *blocks]
+    outcomes: list[tuple[Sharded | Blocks, tuple[str, str]]] = [*sharded, *blocks]
     wrong = [case for case, (refused, _) in outcomes if refused != case.expected]
     print(f"{len(outcomes) - len(wrong)} of {len(outcomes)} as the rules say")
     return int(bool(wrong))
@@ -111,21 +111,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 def attempt(steps: Any, case: Any) -> tuple[str, str]:
     """The pass in which a case fails, and the error's first line; empty if it runs."""
-    name = ""
-    try:
-        for name in steps(case):
-            pass
-    except (AssertionError, RuntimeError) as error:
-        return name, str(error).partition("\n")[0]
+    passes = steps(case)
+    for name in ("forward", "backward"):
+        try:
+            next(passes)
+        except (AssertionError, RuntimeError) as error:
+            return name, str(error).partition("\n")[0]
     return "", ""
 
 
 def on_last_rank(case: Sharded) -> Any:
-    """Run a sharded linear on the last rank; yields the name of each pass before it."""
+    """Run a sharded linear on the last rank; yields after each pass."""
     torch: Any = import_module("torch")
     float8: Any = import_module("torchao.float8")
     fsdp: Any = import_module("torch.distributed.fsdp")
-    yield "forward"
     mesh = _mesh(case)
     model = torch.nn.Sequential(torch.nn.Linear(COLUMNS, case.rows, bias=False))
     model.to(torch.bfloat16)
@@ -146,8 +145,9 @@ def on_last_rank(case: Sharded) -> Any:
         float8.precompute_float8_dynamic_scale_for_fsdp(model)
     columns = COLUMNS // case.tp if case.split == "columns" else COLUMNS
     output = model(torch.randn(BLOCK, columns, dtype=torch.bfloat16))
-    yield "backward"
+    yield
     output.sum().backward()
+    yield
 
 
 def _mesh(case: Sharded) -> Any:
@@ -166,13 +166,12 @@ def _mesh(case: Sharded) -> Any:
 
 
 def in_mxfp8(case: Blocks) -> Any:
-    """Run a linear in MXFP8; yields the name of each pass before it."""
+    """Run a linear in MXFP8; yields after each pass."""
     torch: Any = import_module("torch")
     mx: Any = import_module("torchao.prototype.moe_training.mxfp8_linear")
     config: Any = import_module("torchao.prototype.mx_formats.config")
     quantize: Any = import_module("torchao.quantization.quantize_.common")
     made: dict[str, Any] = {"dtype": torch.bfloat16, "requires_grad": True}
-    yield "forward"
     output = mx.mx_mm.apply(
         torch.randn(case.m, case.k, **made),
         torch.randn(case.n, case.k, **made),
@@ -184,15 +183,16 @@ def in_mxfp8(case: Blocks) -> Any:
         config.ScaleCalculationMode.RCEIL,
         False,
     )
-    yield "backward"
+    yield
     output.backward(torch.ones_like(output))
+    yield
 
 
 def page(sharded: list[Any], blocks: list[Any]) -> str:
     """The outcomes as a page."""
     rows = [
         (
-            case.recipe,
+            f"{case.recipe}{' (precomputed)' * case.precomputed}",
             "yes" if case.all_gather else "no",
             f"{case.rows}",
             f"{case.replicas}",
@@ -212,16 +212,34 @@ def page(sharded: list[Any], blocks: list[Any]) -> str:
     ]
     versions = json.dumps(machine.describe("torch", "torchao"), indent=2)
     return f"""{HEAD}
-FSDP2 pads the shards of a weight whose rows they do not divide. torchao casts to FP8 without the padding, so that only FP8
-all-gather fails. Replicas do not count, and tensor parallelism splits rows or columns first. A fake process group, one
-linear with {COLUMNS} inputs, its last rank; scales computed in the all-gather, but for the row at 6 shards that repeats.
+FSDP2 pads the shards of a weight whose rows they do not divide. torchao casts to FP8
+without the padding, so that only FP8 all-gather fails. Replicas do not count, and
+tensor parallelism splits rows or columns first. A fake process group, one linear with
+{COLUMNS} inputs, its last rank. Each weight's scale is computed as it is gathered, but
+for one row that has 6 shards (`precomputed`).
 
 {machine.table(rows, (*columns, *ends))}
 
-MXFP8 has blocks of {BLOCK} values along the dimension that each of its three GEMMs sums over: K in the forward pass, N and
-the tokens M in the backward pass. Shown with torchao's emulated kernels.
+MXFP8 has blocks of {BLOCK} values along the dimension that each of its three GEMMs sums
+over: K in the forward pass, N and the tokens M in the backward pass. Shown with
+torchao's emulated kernels. The Triton kernel of the backward pass asserts multiples of
+128 (torchao 0.11 to 0.18, `prototype/mx_formats/kernels.py`); it does not run on a CPU.
 
 {machine.table(more, ("M", "K", "N", *ends))}
+
+## What else was looked at
+
+- Tensor parallelism splits K or N, and each part must be a multiple of 16 (`python -m
+  benchmarks.fp8_shapes` has the sizes that a GEMM refuses). Sequence parallelism
+  gathers the tokens before the GEMM, so M is that of the whole sequence.
+- Experts are 3-D parameters that torchao's conversion of linears leaves as they are. A
+  router is a linear: its few rows must divide by the shards as well.
+- Transformer Engine's FP8 weights, from its source (d0067d0) and that of Megatron-LM
+  (d98e8a6), not run: Megatron's distributed optimizer shards a flat, padded buffer of
+  all weights, so no size must divide. With torch FSDP2, Megatron turns
+  `--fp8-param-gather` off (`training/arguments.py`). FSDP2 itself refuses uneven shards
+  of a weight with such hooks (`fsdp_pre_all_gather must return all-gather inputs with
+  the padded sharded size`); no trainer that fp8tune reads gets there.
 
 ```json
 {versions}

@@ -27,6 +27,7 @@ FIELDS: dict[str, str] = {
     "layers": "transformer blocks",
     "heads": "query heads",
     "kv_heads": "key/value heads",
+    "kv_apart": "whether keys and values are linears apart from the queries'",
     "head_dim": "size of one attention head",
     "ffn_size": "width of a dense FFN",
     "ffn_matrices": "linears per FFN: 3 when gated (SwiGLU), else 2",

@@ -127,7 +127,7 @@ def _memory(found: Estimate) -> Iterator[str]:
             known = "unknown"
         yield from wrapped(f"memory: {known}{reason}")
     if memory or said.least_gib:
-        yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(said, gpu)}")
+        yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(found)}")
     if said.needs_segments:
         yield from wrapped(
             f"{SEGMENTS} is assumed, so set it: published runs that fill more than "
@@ -137,10 +137,11 @@ def _memory(found: Estimate) -> Iterator[str]:
         )
 
 
-def _why_fit(said: Prediction, gpu: str) -> str:
+def _why_fit(found: Estimate) -> str:
     """Return the basis of a verdict, in brackets."""
+    said = found.said
     if said.fit == "unknown":
-        return why(said.missing, "memory.fit", gpu)
+        return why(said.missing, "memory.fit", found.target.gpu, found.words)
     if said.gpu_gib is None:
         return ""
     has = f"the GPU has {said.gpu_gib:.0f} GiB"

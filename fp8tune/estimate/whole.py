@@ -18,11 +18,12 @@ from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.estimate.refusals import Refusal, as_typed
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
-from fp8tune.facts.gaps import TOO_MUCH
+from fp8tune.facts.gaps import TOO_MUCH, of_trainer
 from fp8tune.facts.gpus import find, largest
 from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.trainers.about import trainers
+from fp8tune.lint.wording import shown
+from fp8tune.trainers.about import About, trainers
 from fp8tune.trainers.trainer import Trainer
 
 _GPU = ("gpu", "gpu.memory_gib")
@@ -151,14 +152,20 @@ def _words(variants: Variants, predicted: list[Prediction]) -> dict[str, str]:
     about, job = variants.trainer.about, variants.job
     found = {}
     for name in {name for said in predicted for name in said.missing.values()}:
-        key = job.key(name)
-        part, _, inner = key.partition(".")
-        if name in about.missing:
-            found[name] = about.missing[name]
-        elif job.can_set(key):
-            shown = inner if part in about.parts else key
-            found[name] = as_typed(f"set `{shown}`", job)
+        gap = of_trainer(name, about.title)
+        told = about.missing.get(name) or gap or _key(name, job, about)
+        found[name] = as_typed(told, job)
     return found
+
+
+def _key(name: str, job: Job, about: About) -> str:
+    """Return which key to set, or whose value is not known; empty if it is none."""
+    key = job.key(name)
+    part, _, inner = key.partition(".")
+    written = inner if part in about.parts else key
+    if key in job.written:
+        return f"fp8tune does not know `{written} = {shown(job.find(key))}`"
+    return f"set `{written}`" if job.can_set(key) else ""
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:

@@ -42,28 +42,9 @@ def test_nothing_becomes_wrong(project):
     assert notes(project, ("train.grad_accum_steps", 2)) == []
 
 
-def test_a_comment_that_is_no_longer_true_is_pointed_out(project):
-    said = notes(project, ("train.activation_checkpointing", "selective"))
-    assert said == [
-        "a.toml:1: the comment says `full AC`, but the run's mode is "
-        "selective (`train.activation_checkpointing`) [wrong-ac-in-comment]"
-    ]
-
-
-def test_what_was_wrong_before_is_not_our_doing(project):
-    config = CONFIG.replace("# 7B on 8 GPUs, full AC", "# 7B, selective AC")
-    assert notes(project, ("train.batch_size", 2), config=config) == []
-
-
 def test_a_finding_on_the_changed_line_is_not_new(project):
     config = CONFIG.replace("= 4\nmixed", "= 4  # 8 micro-batches\nmixed")
     assert notes(project, ("train.grad_accum_steps", 2), config=config) == []
-
-
-def test_what_the_project_ignores_is_not_told(project):
-    settings = '[tool.fp8tune]\nignore = ["wrong-ac-in-comment"]\n'
-    change = ("train.activation_checkpointing", "selective")
-    assert notes(project, change, files={"pyproject.toml": settings}) == []
 
 
 def test_an_ignore_that_is_not_needed_any_more(project):

@@ -321,14 +321,15 @@ def _unfiltered(
 
     The converters also leave sizes that 16 does not divide.
     """
+    numbered = [f"layers.{i}." for i in range(layers)]
+
+    def kept(one: Linear) -> bool:
+        blocks = [""] if one.name == "output" else numbered
+        return all(any(skip in block + one.name for skip in skips) for block in blocks)
+
     for one in linears:
-        blocks = (
-            [""] if one.name == "output" else [f"layers.{i}." for i in range(layers)]
-        )
-        names = (block + one.name for block in blocks)
-        if (one.rows | one.columns) % ALIGNMENT == 0:
-            if not all(any(skip in name for skip in skips) for name in names):
-                yield one
+        if (one.rows | one.columns) % ALIGNMENT == 0 and not kept(one):
+            yield one
 
 
 def linears(
