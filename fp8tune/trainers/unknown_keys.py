@@ -35,7 +35,7 @@ def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
     extra: list[str] = []
     faults: list[Fault] = []
     for fault in loaded.faults:
-        if fault.kind not in UNKNOWN:
+        if fault.kind not in (*UNKNOWN, "unknown-argument"):
             faults.append(fault)
         elif _is_extra(fault.path, trainer):
             extra.append(as_typed(fault.path, trainer))
@@ -45,23 +45,18 @@ def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
 
 
 def _is_extra(path: Path, trainer: Trainer) -> bool:
-    """Whether a pattern is of a key, or of a table that it stands in.
-
-    A key of another file of the job may be named as it stands there, too.
-    """
-    parts = trainer.about.parts
-    places = [path, path[1:]] if path[0] in parts else [path]
-    names = [
-        as_typed(place[:end], trainer)
-        for place in places
-        for end in range(1, len(place) + 1)
-    ]
+    """Whether a pattern is of a key, or of a table that it stands in."""
+    names = [as_typed(path[:end], trainer) for end in range(1, len(path) + 1)]
     return any(fnmatchcase(name, each) for name in names for each in trainer.extra_keys)
 
 
 def as_typed(path: Path, trainer: Trainer) -> str:
-    """Return a key as a user types it: ``training.lr``, or the flag ``--lr``."""
-    name = ".".join(part for part in path if isinstance(part, str))
+    """Return a key as a user types it: ``training.lr``, or the flag ``--lr``.
+
+    A key of another file of the job is as it stands there.
+    """
+    inner = path[1:] if path[0] in trainer.about.parts else path
+    name = ".".join(part for part in inner or path if isinstance(part, str))
     if trainer.about.formats != ["bash"] or name.startswith("--"):
         return name
     return f"--{name.replace('_', '-')}"
@@ -72,19 +67,19 @@ def joined(faults: Iterable[Fault], trainer: Trainer) -> Iterator[Fault]:
 
     Each that is of a key says in ``lacks`` what the trainer has not: ``key `tp```.
     """
-    groups: dict[tuple[str, str], list[Fault]] = {}
+    groups: dict[tuple[str, str, str], list[Fault]] = {}
     for fault in faults:
-        earlier = str(fault.facts.get("earlier", ""))
+        earlier, title = (str(fault.facts.get(n, "")) for n in ("earlier", "title"))
         if fault.kind not in UNKNOWN:
             yield fault
         elif fault.argument or (fault.facts.get("hint") and not earlier):
             yield _with(fault, lacks=_lacks([fault], trainer))
         else:
-            groups.setdefault((fault.kind, earlier), []).append(fault)
-    for (_, earlier), group in groups.items():
+            groups.setdefault((fault.kind, earlier, title), []).append(fault)
+    for (_, earlier, _), group in groups.items():
         facts: dict[str, Any] = {"lacks": _lacks(group, trainer)}
-        if len(group) > 1:
-            facts["table"] = group[0].facts.get("release", trainer.schema.title)
+        if len({fault.facts["table"] for fault in group}) > 1:
+            facts["table"] = trainer.schema.title
         if not earlier:
             facts |= {"hint": _of_fork(group, trainer), "fork": True}
         elif len(group) > 1:
@@ -103,7 +98,7 @@ def _with(fault: Fault, **facts: Any) -> Fault:
 def _lacks(group: list[Fault], trainer: Trainer) -> Prose:
     what = "flag" if trainer.about.formats == ["bash"] else "key"
     names = [str(fault.facts["name"]) for fault in group]
-    if len(group) > 1 and "release" not in group[0].facts:
+    if len(group) > 1:
         names = [as_typed(fault.path, trainer) for fault in group]
     elif what == "flag":
         names = [as_typed(group[0].path, trainer)]
