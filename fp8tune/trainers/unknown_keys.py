@@ -7,6 +7,7 @@ release.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -125,7 +126,7 @@ def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:
     mine = {_start(as_typed((name,), trainer)) for name, _ in keys}
     starts = Counter(map(_start, names))
     alike = (
-        f"{start}*" if starts[start] > 1 and start not in mine else name
+        f"{start}*" if start and starts[start] > 1 and start not in mine else name
         for name in names
         for start in [_start(name)]
     )
@@ -133,11 +134,9 @@ def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:
 
 
 def _start(name: str) -> str:
-    """Return a name up to the end of the first word of its last part."""
-    place, dot, last = name.rpartition(".")
-    if last.startswith("--"):
-        return f"--{last[2:].partition('-')[0]}-"
-    return f"{place}{dot}{last.partition('_')[0]}_"
+    """Return a name up to its second word, ``""`` for one word."""
+    match = re.match(r"(--[^-]+-|([^.]*\.)*[^._]+_)[^.]", name)
+    return match[1] if match else ""
 
 
 def _of_earlier(group: list[Fault], earlier: str) -> Prose:

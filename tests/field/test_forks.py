@@ -156,9 +156,10 @@ def test_the_release_that_files_beside_a_config_say(
 FORKS = [
     (
         "a.toml",
-        f"{TITAN}[infra]\nbucket = 's3'\n[mup]\nbase = 64\n",
-        ["infra", "mup"],
-        '"infra", "mup"',
+        TITAN.replace("steps", "zloss_at = 1\nzloss = 1e-4\nsteps")
+        + "[infra]\nbucket = 's3'\n[mup]\nbase = 64\n",
+        ["training.zloss_at", "training.zloss", "infra", "mup"],
+        '"training.zloss_at", "training.zloss", "infra", "mup"',
     ),
     (
         "a.toml",
