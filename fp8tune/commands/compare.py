@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from fp8tune.cli import (
     with_option,
     world_size_option,
 )
+from fp8tune.streams import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +79,8 @@ def command(
 
     Two configs: values, predicted memory and speed, learning, findings.
     Defaults count: a key that only one file sets is shown if its value differs from
-    the default.
+    the default. Configs of two trainers are compared by what their keys mean, such as
+    micro_batch, and by the other keys that they set.
 
     Runs: whether FP8's loss follows bf16's. The first is FP8, the others are bf16 with
     other seeds. A run is a log, a TensorBoard event file, a wandb offline file, a CSV
@@ -158,7 +161,7 @@ def _compare_configs(
     if output_format == "json":
         click.echo(json.dumps(as_json(*sides), indent=2))
         return
-    for line in text(*sides):
+    for line in text(*sides, width=width_of(sys.stdout)):
         click.echo(line)
 
 
@@ -194,7 +197,7 @@ def _print_runs(result: Comparison, output_format: str, html: str) -> int:
     if output_format == "json":
         click.echo(json.dumps(as_json(result), indent=2, allow_nan=False))
     else:
-        for line in text(result):
+        for line in text(result, width=width_of(sys.stdout)):
             click.echo(line)
     return EXIT_CODES[result.verdict]
 

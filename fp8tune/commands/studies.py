@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -38,10 +39,16 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
       fp8tune studies
       fp8tune studies --delete rehearsal_cpu-2520e759
     """
+    if not os.path.isdir(folder):
+        raise Failure(
+            f"{folder}: no such folder; `fp8tune studies` lists the searches below "
+            "this one, `fp8tune report STUDY` shows one"
+        )
     found = list(studies.below(folder))
     need("studies", *SEARCH)
     from fp8tune.report.summary import Summary, as_json, summarize_all, text
     from fp8tune.search import CannotSearch
+    from fp8tune.search.say import say
 
     if delete:
         _delete(delete, found, storage)
@@ -57,7 +64,8 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
         click.echo(json.dumps(as_json(summaries), indent=2))
     else:
         for each in summaries:
-            click.echo("\n".join(text(each)))
+            for line in text(each):
+                say(line, sys.stdout)
         if not every:
             click.echo("no studies; fp8tune search CONFIG --budget 2h makes one")
     for line in wrong:

@@ -13,7 +13,7 @@ from fp8tune.facts.runs import Run
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.wording import plain, shown
+from fp8tune.lint.wording import aligned, column_widths, plain, shown
 
 TENTHS = 1000
 """Predictions below this have one decimal."""
@@ -49,16 +49,67 @@ def side(
     variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(config, loaded))
+        variants = assumed(variants, sizes, titled(config))
     return Side(config, variants, variants.predict({}), findings)
 
 
+FIELDS = (
+    *("precision", "micro_batch", "seq_len", "grad_accum", "max_steps"),
+    *("warmup_steps", "learning_rate", "schedule", "optimizer", "betas", "eps"),
+    *("weight_decay", "clip_norm", "ac_applied", "compile", "hidden_size", "layers"),
+    *("heads", "kv_heads", "head_dim", "ffn_size", "vocab_size", "max_seq_len"),
+    *("tied_embeddings", "activation", "rope_theta", "norm_eps", "qk_norm", "experts"),
+    *("tp", "pp", "cp", "ep", "dp_replicate", "shards", "sequence_parallel"),
+    *("fp8_recipe", "te_recipe", "fp8_all_gather", "fp8_converts_head"),
+    *("compute_bytes", "weight_bytes", "optimizer_bytes", "checkpoint_interval"),
+)
+"""The fields in which configs of two trainers are compared."""
+
+
 def keys(first: Side, second: Side) -> Iterator[Row]:
-    """Yield every config key whose value differs; ``None`` stands for no value."""
-    a, b = map(_values, (first, second))
+    """Yield every config key whose value differs; ``None`` stands for no value.
+
+    A key that only one trainer or release has is left out unless its file sets it. Of
+    two trainers the fields are compared first, and then the keys behind no field.
+    """
+    sides = (first, second)
+    across = first.config.trainer.name != second.config.trainer.name
+    fields = list(_fields(first, second)) if across else []
+    yield from (row for row in fields if _plain_text(row[1]) != _plain_text(row[2]))
+    a, b = (_without(fields, one) for one in sides)
     for name in sorted({*a, *b}):
-        if a.get(name) != b.get(name) or type(a.get(name)) is not type(b.get(name)):
-            yield Row(name, a.get(name), b.get(name))
+        row = Row(name, a.get(name), b.get(name))
+        there = [one for one, its in zip(sides, (a, b), strict=True) if name in its]
+        is_set = any(_sets(one, name) for one in there)
+        differs = row.first != row.second or type(row.first) is not type(row.second)
+        if differs and (is_set or (len(there) == 2 and not across)):
+            yield row
+
+
+def _fields(first: Side, second: Side) -> Iterator[Row]:
+    """Yield the fields that are known on both sides."""
+    for name in FIELDS:
+        values = [_known(one, name) for one in (first, second)]
+        if None not in values:
+            yield Row(name, *values)
+
+
+def _plain_text(value: Any) -> str:
+    """Return a value as text in which trainers spell alike."""
+    return str(list(value) if isinstance(value, tuple) else value).casefold()
+
+
+def _without(fields: Sequence[Row], side: Side) -> dict[str, Any]:
+    """Return the values of the keys on which none of the fields depends."""
+    words = side.variants.job.words
+    behind = {key for row in fields for key in words.origins(row.name)}
+    return {key: value for key, value in _values(side).items() if key not in behind}
+
+
+def _sets(side: Side, name: str) -> bool:
+    """Return whether a config sets a key."""
+    loaded = side.variants.loaded
+    return name in loaded.written or name not in loaded.values
 
 
 def _values(one: Side) -> dict[str, Any]:
@@ -92,8 +143,8 @@ def findings(first: Side, second: Side) -> Iterator[Row]:
             yield Row(name, *(count.get(name) for count in counts))
 
 
-def text(first: Side, second: Side) -> Iterator[str]:
-    """Yield the comparison in lines."""
+def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
+    """Yield the comparison in lines, of at most ``width`` unless that is 0."""
     for name, one in (("a", first), ("b", second)):
         yield f"{name}: {plain(one.config.path)}"
         for refusal in one.predicted.refused:
@@ -106,11 +157,11 @@ def text(first: Side, second: Side) -> Iterator[str]:
     tables = [[_cells(row) for row in rows(first, second)] for _, rows, _ in parts]
     heads = [(title, "a", "b") for title, *_ in parts]
     every = [row for table in tables for row in table] + heads
-    widths = [max(len(row[column]) for row in every) + 2 for column in (0, 1)]
+    widths = column_widths(every, width)
     for (title, _, nothing), head, table in zip(parts, heads, tables, strict=True):
         yield ""
         for row in (head, *table) if table else ():
-            yield f"{row[0]:{widths[0]}}{row[1]:{widths[1]}}{row[2]}"
+            yield from aligned(row, widths)
         if not table:
             yield f"{title}: {nothing}"
 

@@ -15,7 +15,6 @@ from fp8tune.facts.memory.verdict import verdict
 from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
-from fp8tune.trainers.faults import Loaded
 
 SIZES = 8
 """Numbers of GPUs shown where it is not said."""
@@ -24,14 +23,13 @@ ASSUMED = "nobody"
 """Who says how many GPUs there are, where it is assumed."""
 
 
-def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
+def titled(known: Config) -> tuple[int, int]:
     """Return how many GPUs the config's title names, and on which line; 0 if none."""
     if known.job.target.world_size:
         return 0, 0
-    from fp8tune.lint.claims.contradiction import titled_gpus
-    from fp8tune.lint.directive import Directive
+    from fp8tune.lint.title import gpus_of
 
-    return titled_gpus(known.document, known.trainer, loaded, Directive())
+    return gpus_of(known.document)
 
 
 class Placed(NamedTuple):
@@ -47,7 +45,7 @@ def on_its_gpus(known: Config) -> Placed:
     variants = Variants(known.trainer, loaded, known.job.target)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(known, loaded))
+        variants = assumed(variants, sizes, titled(known))
     target = variants.target
     if target.world_size_origin == ASSUMED:
         variants = variants.on(target.world_size, "assumed: add --world-size 16")
@@ -60,13 +58,7 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
 
     A number on which the config fails for a reason of that number has only the reason.
     """
-    job = variants.job
-    try:
-        least = math.prod(
-            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
-        )
-    except Unknown:
-        return {}
+    least = fewest(variants.job)
     sizes = [least << power for power in range(SIZES)]
     changes = {"precision": precision} if precision else {}
     found = {size: variants.on(size).predict(changes) for size in sizes}
@@ -78,12 +70,19 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
     }
 
 
+def fewest(job: Job) -> int:
+    """Return the fewest GPUs that the parallel degrees need; unknown ones are 1."""
+    degrees = ("dp_replicate", "tp", "pp", "cp", "ep")
+    return math.prod(job.find(name) or 1 for name in degrees)
+
+
 def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
     """Return the config on the GPUs that its title names, else on a node of 8 or more.
 
-    If its precision cannot run at all, on as many as are enough in bf16.
+    If its precision cannot run at all, on as many as are enough in bf16. If no memory
+    is known, its gaps are those on a node.
     """
     found = by_title(variants, titled)
     if found.target.world_size:
@@ -91,7 +90,9 @@ def assumed(
     sizes = sizes or by_world_size(variants, "bf16")
     runs = [size for size, said in sizes.items() if said.has_memory]
     enough = [size for size in runs if size >= NODE] or runs[-1:]
-    return variants.on(enough[0], ASSUMED) if enough else variants
+    least = fewest(variants.job)
+    size = enough[0] if enough else -(-NODE // least) * least
+    return variants.on(size, ASSUMED)
 
 
 def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:

@@ -43,7 +43,8 @@ ABOUT_SCRIPT = (
     "unknown",
     "unresolved",
     "maybe",
-    "max_connections",
+    "environment",
+    "obstacle",
 )
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 

@@ -29,20 +29,21 @@ from fp8tune.lint.rule_parts import At
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
+from fp8tune.lint.settings import extra_keys_at
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
+from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, Loaded, dotted
 from fp8tune.trainers.hints import about_template
-from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
-from fp8tune.trainers.trainer import Trainer, trainer
+from fp8tune.trainers.recognise import chosen, may_be_config, reader, recognise
+from fp8tune.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
-_SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
-"""A comment that may say something about the run."""
+_SAYS = re.compile("#[^\n#]*?[0-9] ?[^\n#]*?(?:GPU|[ABHL][0-9])")
+"""A comment that may name GPUs."""
 
 
 def check(
@@ -51,7 +52,7 @@ def check(
     rules: Rules,
     target: Target,
     *,
-    only: str = "",
+    only: str | Trainer = "",
     usual: str = "",
     explicit: bool = True,
     others: Mapping[str, str] | None = None,
@@ -64,15 +65,16 @@ def check(
 
     ``target`` is what the command line says; the file's own header comment fills
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
-    ``only`` names the trainer instead of recognising it, ``usual`` does so where the
-    header comment does not; ``explicit`` says that the user named the file. ``others``
-    are the rules on two files that another file of the run makes true, with its path
-    (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config, ``beside`` the other files of its job. ``host`` has the values of the file
-    of which it is a part; then its header comment names no others. ``loader`` is what
-    reads it if not its trainer's own. Raises ``Unreadable``.
+    ``only`` names or is the trainer instead of recognising it, ``usual`` names it where
+    the header comment does not; ``explicit`` says that the user named the file.
+    ``others`` are the rules on two files that another file of the run makes true, with
+    its path (``compare``). ``overrides`` are the arguments that the trainer gets behind
+    the config, ``beside`` the other files of its job. ``host`` has the values of the
+    file of which it is a part; then its header comment names no others. ``loader`` is
+    what reads it if not its trainer's own. Raises ``Unreadable``.
     """
     form = format_of(path)
+    given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
     if form != "toml" and not (explicit or only):
         text = data.decode(errors="replace")
         says = form == "yaml" and speaks(text)
@@ -91,8 +93,12 @@ def check(
         return Report(path, [], skipped=f"not {TITLES[form]}")
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
-    id_, told_by = released(kind.trainer, names, path)
-    known = trainer(id_)
+    known, told_by = reader(
+        given or kind.trainer,
+        names,
+        path,
+        (*directive.extra_keys, *extra_keys_at(path)),
+    )
     alone, files = document, None
     apart: tuple[Apart, ...] = ()
     beside = beside if explicit or known.about.parts else ()
@@ -341,16 +347,24 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = (*_own_faults(self.document, self.directive), *self._unresolved())
-        loaded = (*self._not_read(), *self.loaded.faults)
+        loaded = (*self._not_read(), *self._loaded_faults())
         return self._findings_of((*own, *loaded, *self._contradictions()))
+
+    def _loaded_faults(self) -> Iterable[Fault]:
+        """Return what the trainer's loader says, many unknown keys as one fault."""
+        if not any(fault.kind in UNKNOWN for fault in self.loaded.faults):
+            return self.loaded.faults
+        from fp8tune.trainers.unknown_keys import joined
+
+        return joined(self.loaded.faults, self.known)
 
     def _not_read(self) -> Iterable[Fault]:
         """Return the keys that name a file of the job which was not found."""
-        if not self.known.about.parts:
+        if not (self.known.about.parts or self.known.about.named):
             return ()
         from fp8tune.lint.companions import not_read
 
-        return not_read(self.known, self.document.values)
+        return not_read(self.path, self.known, self.document.values)
 
     def _unresolved(self) -> Iterable[Fault]:
         """Return what names the values that only a run knows."""
@@ -363,17 +377,15 @@ class _Case:
             yield Fault("unresolved-values", paths[0], facts)
 
     def _contradictions(self) -> Iterable[Fault]:
-        text = self.document.text
-        if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
+        if TITLED not in self.rules.by_fault or not _SAYS.search(self.document.text):
             return ()
-        from fp8tune.lint.claims.contradiction import contradictions
+        from fp8tune.lint.title import contradiction
 
-        known, loaded, alone = self.known, self.loaded, self.alone
-        if self.overrides:  # a comment is about the file alone
-            loaded, alone = known.load(self.document.values), None
-        return contradictions(
-            self.document, known, loaded, self.directive, self.target, alone
-        )
+        job = self.alone
+        if self.overrides or job is None:  # a title is about the file alone
+            loaded = self.known.load(self.document.values)
+            job = self.known.job(loaded, self.directive.complete(Target()))
+        return contradiction(self.document, job, self.directive, self.target)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -436,7 +448,8 @@ class _Case:
             what = ESTIMATED[rule.category]
             if is_gap(self.job, name, what):
                 self.unjudged[rule.name] = name
-                self.gaps[rule.name] = what, reason(name, self.job.target.gpu)
+                why = self._worded(reason(name, self.job.target.gpu))
+                self.gaps[rule.name] = what, why
 
     def _breaks(self, rule: Rule, error: Exception) -> None:
         """Record that a rule raised an error, which costs its finding or fix alone."""
@@ -488,7 +501,7 @@ class _Case:
         """Return a text with keys and settings as the files of the job have them."""
         parts = self.known.about.parts
         titles = {section: part.title for section, part in parts.items()}
-        text = as_written(text, self.document.format)
+        text = as_written(text, self.document.format, self._is_key)
         return with_parts(text, titles, self._is_key) if parts else text
 
     def _is_key(self, name: str) -> bool:
@@ -513,20 +526,20 @@ class _Case:
         """Return where a GPU or world size came from, for messages that need it."""
         if rule.fault:
             return ""
-        target = self.job.target
+        target, words = self.job.target, self.known.vocabulary
         said = {
             "gpu": ("GPU", target.gpu_origin),
             "world_size": ("world size", target.world_size_origin),
         }
         names: dict[str, list[str]] = {}
-        for name, origin in (said[t] for t in rule.targets(self.known.vocabulary)):
+        for name, origin in (said[t] for t in rule.targets(words, shown=True)):
             names.setdefault(origin, []).append(name)
-        words = "; ".join(
+        parts = [
             f"{' and '.join(each)} from {origin}"
             for origin, each in names.items()
             if origin
-        )
-        return f" ({words})" if words else ""
+        ]
+        return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         taken: set[tuple[Region, Marked | None]] = set()
@@ -544,6 +557,9 @@ class _Case:
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+        for other in fault.others if fault else ():
+            region = self.places.of_fault(Fault("", other, {}), rule.at[0].mark)
+            yield Label(dotted(other), region, _filled(rule.label(0), scope))
 
 
 def _by_value(at: At, scope: Any) -> At:

@@ -34,6 +34,9 @@ MAX_WORKERS = 8
 MAX_COUNTED = 20
 """Files whose fixes each process tries, to say how many findings they fix."""
 
+MOST_JOINED = 8
+"""Files of which some may be one job; in a folder of more, jobs name their files."""
+
 
 class Result(NamedTuple):
     """Reports of all files, what could not be read, and lines about the baseline.
@@ -73,7 +76,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     files = discover(paths)
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
-    found = list(files)
+    found = _joined(list(files), options)
     result = _by_file(_run_all(found, _Runner(found, options, {})))
     result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
@@ -84,6 +87,20 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.update_baseline and not result.unread:
         raise Problem("no baseline to update: name it with --baseline FILE")
     return result
+
+
+def _joined(found: list[Found], options: Options) -> list[Found]:
+    """Return the files; those of one job each with the others beside it.
+
+    Only a few files are looked at: those of two jobs are not told apart.
+    """
+    few = 1 < len(found) <= MOST_JOINED and not any(f.path == "-" for f in found)
+    if options.beside or not few or {format_of(f.path) for f in found} <= {"toml"}:
+        return found
+    from fp8tune.lint.companions import one_job
+
+    job = {file.path: file for file in one_job(found, options.trainer)}
+    return [job.get(file.path, file) for file in found]
 
 
 def _by_file(result: Result) -> Result:
@@ -244,8 +261,13 @@ class _Runner:
         if report is None or not (report.skipped and found.explicit):
             return (None if report and _is_other(report) else report), ""
         reason = f"no train config of a known trainer: {report.skipped}"
+        reason = f"{report.path}: {reason}"
+        if format_of(report.path) == "bash" and found.path != "-":
+            from fp8tune.lint.launch import instead_of
+
+            reason = instead_of(report.path, os.environ)
         kept = None if report.text is None else report  # stdin is passed through
-        return kept, f"{report.path}: {reason}"
+        return kept, reason
 
     def report(self, found: Found) -> Report | None:
         """Return the report of one file, or ``None`` for an excluded one."""
@@ -268,12 +290,12 @@ class _Runner:
                 data,
                 rules,
                 target,
-                only=self.options.trainer,
+                only=self.options.trainer or found.trainer,
                 usual=usual,
                 explicit=found.explicit,
                 others=others,
                 overrides=overrides,
-                beside=self.options.beside,
+                beside=(*self.options.beside, *found.beside),
             )._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
@@ -283,7 +305,8 @@ class _Runner:
             beside = (  # their fixes are made when they are checked
                 one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
             )
-            report = report._replace(beside=tuple(beside))
+            notes = (*report.notes, *filter(None, [found.note]))
+            report = report._replace(beside=tuple(beside), notes=notes)
             return self._held(report) if baseline else report
 
         data = read(found.path)

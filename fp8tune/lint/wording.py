@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.kleene import Compiled
@@ -18,7 +20,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
 _CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufeff]"
+    "\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
 
@@ -91,14 +93,34 @@ def shown(value: Any) -> str:
 
 
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
+_KEY = re.compile(
+    r"`([a-z]\w*)(?: = ([^`]*))?`"
+    r"|(?<![\w./=`-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
+)
+"""A key or setting in backticks, or a key with ``_`` and perhaps a value without."""
 
 
-def as_written(text: str, form: str) -> str:
-    """Return a text with the settings in it as a file of a format has them.
+def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
+    """Return a text with the keys and settings in it as a file of a format has them.
 
-    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON.
+    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON,
+    and flags in a script.
     """
+    if form == "bash":
+        return _KEY.sub(lambda found: _as_flag(found, is_key), text)
     return _SETTING.sub(_with_colons, text) if form in ("yaml", "json") else text
+
+
+def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
+    name, value = found[1] or found[3], found[2] or found[4]
+    if name in ABOUT_SCRIPT or not is_key(name):
+        return found[0]
+    flag = f"--{name.replace('_', '-')}"
+    if value in ("false", "unset"):
+        return f"no `{flag}`"
+    if value and value != "true":
+        flag = f"{flag} {value.strip(chr(34))}"
+    return f"`{flag}`" if found[1] else flag
 
 
 def _with_colons(setting: re.Match[str]) -> str:
@@ -140,6 +162,57 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) ")
+"""The space between a number and its unit, or behind the sign of a comment."""
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines that end between words, but never before a unit.
+
+    A word that is longer than ``width`` stays whole. Lines keep the indent of the first
+    one.
+    """
+    import textwrap
+
+    lines = textwrap.wrap(
+        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
+        subsequent_indent=text[: len(text) - len(text.lstrip())],
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+NARROWEST = 12
+"""Narrowest column of a table whose cells are wrapped [characters]."""
+
+
+def column_widths(rows: Sequence[Sequence[str]], width: int = 0) -> list[int]:
+    """Return the widths of columns two spaces apart, if possible within ``width``.
+
+    0 is no limit.
+    """
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    while width and sum(widths) + 2 * (len(widths) - 1) > width:
+        widest = max(widths)
+        if widest <= NARROWEST:
+            break
+        widths[widths.index(widest)] -= 1
+    return widths
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of a row of a table, whose cells are wrapped at words."""
+    cells = [
+        [cell] if len(cell) <= width else wrapped(cell, width)
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    for parts in zip_longest(*cells, fillvalue=""):
+        padded = (f"{part:{width}}" for part, width in zip(parts, widths, strict=True))
+        yield "  ".join(padded).rstrip()
 
 
 def _text(value: Any, depth: int) -> str:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.text import capital, clean, gib, setting_label
+from fp8tune.report.text import capital
 from fp8tune.search.budget import MAX_S
-from fp8tune.search.config_findings import machine_findings
 from fp8tune.search.decide import decide, gain_of, with_config
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
@@ -33,7 +32,15 @@ from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
-from fp8tune.search.wording import FAILURES, describe, message, messages
+from fp8tune.search.wording import (
+    FAILURES,
+    clean,
+    describe,
+    gib,
+    message,
+    messages,
+    setting_label,
+)
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (
     Trial,
@@ -171,23 +178,6 @@ class Report:
         """The comparison of losses at each setting that has one."""
         return self.outcome.stability
 
-    @property
-    def fp8_diverges(self) -> bool:
-        """Whether nothing is proposed because FP8 diverges."""
-        return self.chosen is None and bool(self.outcome.rejected)
-
-    @property
-    def bf16_wins(self) -> bool:
-        """Whether bf16 is faster than FP8, or FP8 diverges."""
-        return self.fp8_diverges or self.outcome.measured.fp8_verdict == "slower"
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the same search with a larger budget could find more."""
-        is_open = not self.outcome.is_conclusive or self.output is None
-        next_step = self.outcome.ending.next_step
-        return bool(next_step) and is_open and not self.fp8_diverges
-
     def with_standing(self, name: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
         return next((s for s in self.settings if name in s.standings), None)
@@ -224,7 +214,8 @@ def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOu
     spent, ending = charged_seconds(trials), _ending(study.about)
     outcome = decide(history, spent, objective, ending)
     outcome = outcome._replace(trials=len(trials))
-    return with_config(outcome, plan, trials)
+    device = "" if "records" in study.about else str(study.about.get("device"))
+    return with_config(outcome, plan, trials, device)
 
 
 def _ending(about: Mapping[str, Any]) -> Ending:
@@ -437,9 +428,8 @@ def sentences(report: Report) -> Iterator[str]:
     outcome, study = report.outcome, report.study
     if report.chosen not in (None, report.plan.baseline):
         yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."
-    findings = [*outcome.findings] if study.trials else []
-    if outcome.chosen is None and not report.is_replay:
-        findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
+    findings = [each for each in outcome.findings if each.code != "rehearsal"]
+    findings = findings if study.trials else []
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
     chosen = report.with_standing("chosen")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import os
-import shlex
 import sys
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,15 +21,19 @@ from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import NARROW, Plot, to_files, to_svg
 from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
-from fp8tune.report.tables import environment, trial_table
-from fp8tune.report.text import clean
+from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
-from fp8tune.search.budget import show_duration, typed
-from fp8tune.search.database import HIDDEN
-from fp8tune.search.options import tuned
+from fp8tune.search.next_step import (
+    next_commands,
+    options_of,
+    password_lines,
+    quoted,
+)
+from fp8tune.search.options import is_same
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
+from fp8tune.search.tuned_config import check_apart, check_place, tuned_bytes
+from fp8tune.search.wording import clean
 from fp8tune.search.writeback import CannotWrite
 from fp8tune.studies import FOLDER, make_folder
 
@@ -44,9 +46,6 @@ MAX_LINES = 400
 """Lines of the diff that are shown."""
 SCRIPT = "report.js"
 """The page's script; its digest in the page lets a browser run it and no other."""
-ON_CPU = ("device", "workers", "heartbeat")
-"""Options of a rehearsal that a search on a GPU does not take over: as many workers of
-this machine need as many GPUs."""
 MAX_LINE = 500
 """Longest line of a config that is shown [characters]."""
 MAX_TEXT = 4000
@@ -123,10 +122,12 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         headline=headline(report),
         warnings=list(warnings(report)),
         sentences=list(sentences(report)),
-        plots=plots,
+        drawn=[plot for plot in plots if plot.draw],
+        undrawn=[plot for plot in plots if not plot.draw],
         svg=to_svg,
         narrow=NARROW,
-        commands=list(next_commands(report)),
+        figures=figures_table(report),
+        commands=commands(report),
         trials=trial_table(report),
         environment=environment(report),
         diff=diff,
@@ -159,71 +160,21 @@ def script_of(pages: Environment) -> tuple[str, str]:
     return script, base64.b64encode(digest).decode()
 
 
-def next_commands(report: Report) -> Iterator[str]:
-    """Yield the commands that continue from a study, one per line."""
-    config, output = report.plan.config.path, report.output
-    path, is_live, options = _quoted(config), not report.is_replay, _options(report)
-    if HIDDEN in (storage := str(_kept(report).get("storage"))):
-        yield f"export FP8TUNE_STORAGE={_quoted(storage)}  # with its password"
-    if report.is_running:
-        again = f"fp8tune report {_study(report)}{_options(report, 'storage')}"
-        yield f"{again}  # again: the search is still running"
-        return
-    enough = report.outcome.ending.budget_s
-    longer = f"{max(2, math.ceil(report.seconds / 3600 + 1))}h"
-    again = f"fp8tune search {path} --budget {typed(enough) if enough else longer}"
-    first, spent = f"fp8tune search {path} --budget 2h", show_duration(report.seconds)
-    allowed = report.study.about.get("allow") or ()
-    overrides = report.plan.config.overrides
-    behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
-    if report.is_rehearsal:
-        if is_live and report.goes_on:
-            yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
-        but = {*ON_CPU} - ({"workers"} if "slurm" in _kept(report) else set())
-        yield f"{first}{_options(report, but=but)}{behind}  # on a GPU"
-    elif is_live and report.goes_on:
-        yield f"{again}{options}{behind}  # continues: {spent} of it are spent"
-    elif is_live and report.bf16_wins and "precision" not in allowed:
-        yield f"{first}{options} --allow precision{behind}"
-    elif output and not is_same(output, config):
-        yield f"diff {path} {_quoted(output)}"
-        yield f"fp8tune lint {_quoted(output)}"
-    elif is_live and report.chosen not in (None, report.plan.baseline) and not output:
-        yield f"{again}{options}{behind}  # writes it"
-    else:
-        yield f"fp8tune lint {path}{behind}"
+def commands(report: Report) -> list[str]:
+    """Return what to type next: to continue from a study, or to look again."""
+    about = report.study.about
+    if not report.is_running:
+        return next_commands(report.plan, about, report.outcome, report.output)
+    again = f"fp8tune report {_study(report)}{options_of(about, 'storage')}"
+    line = f"{again}  # again: the search is still running"
+    return [*password_lines(about), line]
 
 
 def _study(report: Report) -> str:
     """Return the study's name or path as ``fp8tune report`` takes it."""
     folder = os.path.relpath(report.study.folder)
     is_default = os.path.dirname(folder) == FOLDER
-    return _quoted(report.study.name if is_default else folder)
-
-
-def _options(report: Report, *only: str, but: Container[str] = ()) -> str:
-    """Return the options of a study's last search, or ``only`` some of them.
-
-    A storage with a password is left to FP8TUNE_STORAGE, as no file has the password.
-    """
-    words = [""]
-    for name, value in _kept(report).items():
-        hidden = name == "storage" and HIDDEN in str(value)
-        if hidden or name in but or (only and name not in only):
-            continue
-        option = _quoted(f"--{name.replace('_', '-')}")
-        for each in value if isinstance(value, list) else [value]:
-            words += [option] if each is True else [option, _quoted(str(each))]
-    return " ".join(words)
-
-
-def _kept(report: Report) -> dict[str, Any]:
-    kept = report.study.about.get("options")
-    return kept if isinstance(kept, dict) else {}
-
-
-def _quoted(text: str) -> str:
-    return shlex.quote(clean(text))
+    return quoted(report.study.name if is_default else folder)
 
 
 def _finalize(value: Any) -> Any:
@@ -233,21 +184,20 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _diff(report: Report) -> tuple[list[DiffLine], str, str]:
+def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
     """Return the diff of the config and its tuned text, or why there are none."""
-    config, study = report.plan.config, report.study.name
-    path = report.output or tuned(config.path)
+    config, study = report.plan.config, report.study
     try:
         after = tuned_bytes(
-            report.plan, report.outcome, study, path, is_replay=report.is_replay
+            report.plan, report.outcome, study.name, study.about, report.output
         )
     except CannotWrite as error:
-        return [], "", f"It cannot be written: {error}"
+        return [], [], f"It cannot be written: {error}"
     if not after:
-        return [], "", "Nothing: no other values are proposed."
+        return [], [], "Nothing: no other values are proposed."
     text = unified_diff(config.path, config.data, after)
     lines = after.decode(errors="replace").split("\n")
-    return list(_marked(text)), "\n".join(clean(line, MAX_LINE) for line in lines), ""
+    return list(_marked(text)), [clean(line, MAX_LINE) for line in lines], ""
 
 
 def _marked(diff: str) -> Iterator[DiffLine]:

@@ -22,9 +22,10 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import clean, listed, median, number, value_label
+from fp8tune.report.text import listed, median
+from fp8tune.search.objective import show_value
 from fp8tune.search.outcome import Estimate
-from fp8tune.search.wording import change, percent
+from fp8tune.search.wording import change, clean, percent, value_label
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"
@@ -69,7 +70,7 @@ def knobs_plot(report: Report) -> Plot:
             effect.name,
             "as chosen" if line.is_chosen else "other",
             "; ".join(
-                f"{effect.labels[at]}: {number(value)}"
+                f"{effect.labels[at]}: {show_value(value, report.objective)}"
                 for at, value in sorted(line.values.items())
             ),
             "; ".join(f"{effect.labels[at]}: {how}" for at, how in line.failed.items()),

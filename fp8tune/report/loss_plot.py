@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fp8tune.report.data import Report
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
-from fp8tune.report.text import capital, setting_label
+from fp8tune.report.text import capital
 from fp8tune.search.stability.findings import (
     LIMITS,
     Stability,
@@ -20,6 +20,7 @@ from fp8tune.search.stability.findings import (
     pairs_by_warmup,
     verdict_line,
 )
+from fp8tune.search.wording import setting_label
 
 NAME, CONTENTS = "loss", "Loss"
 TITLE = "Loss and gradient norm of FP8 and bf16"

@@ -15,7 +15,9 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import gib, interval, number
+from fp8tune.report.text import interval
+from fp8tune.search.objective import show_value
+from fp8tune.search.wording import gib
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}
@@ -34,7 +36,7 @@ def memory_plot(report: Report) -> Plot:
             s.role_names,
             f"{s.outcome}, may not be chosen: {s.why_not}" if s.why_not else s.outcome,
             str(s.runs),
-            interval(s.value),
+            interval(s.value, report.objective),
             gib(s.peak_gib),
             "yes" if s.on_frontier else "",
         )
@@ -62,8 +64,9 @@ def _title(report: Report, placed: list[Setting]) -> str:
     is_best = all(s.key_value <= chosen.key_value for s in free)
     rank = "the best of" if is_best else "chosen from"
     among = f", {rank} {counted(len(free), 'setting')} that may be chosen"
+    rate = f"{show_value(chosen.key_value, report.objective)} {report.unit}"
     return (
-        f"{chosen.short_label}: {number(chosen.key_value)} {report.unit} in "
+        f"{chosen.short_label}: {rate} in "
         f"{gib(chosen.peak_gib)} GiB{among if len(free) > 1 else ''}"
     )
 

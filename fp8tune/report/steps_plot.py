@@ -19,7 +19,8 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import clean, duration_ms, listed, median, precision_label
+from fp8tune.report.text import duration_ms, listed, median
+from fp8tune.search.wording import clean, precision_label
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000

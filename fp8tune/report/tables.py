@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import Report
-from fp8tune.report.text import clean, gib, interval, number, setting_label
+from fp8tune.report.data import STANDINGS, Report, Setting
+from fp8tune.report.text import interval
 from fp8tune.search.budget import show_duration
+from fp8tune.search.decide import gain_of
+from fp8tune.search.objective import ENERGY, SPEED, show_value
 from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.statistics import speed
-from fp8tune.search.wording import FAILURES, percent
+from fp8tune.search.wording import FAILURES, change, clean, gib, percent, setting_label
 from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
 
 MIN_STEPS, UNEVEN = 4, 1.02
@@ -27,18 +30,51 @@ HEAD = (
 )
 
 
-class TrialTable(NamedTuple):
-    """Every trial as a row of text, with the CSS class of each row.
+class Rows(NamedTuple):
+    """A table: its head, its rows of text, and the CSS class of each row if any."""
 
-    A search on workers has a column for these.
-    """
-
-    rows: list[tuple[str, ...]]
-    classes: list[str]
-    head: tuple[str, ...] = HEAD
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    classes: Sequence[str] = ()
 
 
-def trial_table(report: Report) -> TrialTable:
+def figures_table(report: Report) -> Rows:
+    """Return the figures of the answer, one row for each setting with a role in it."""
+    settings = [setting for setting in report.settings if setting.standings]
+    roles = [*STANDINGS]
+    rows = [
+        (
+            setting.role_names,
+            setting.label,
+            interval(setting.value, report.objective),
+            _change(report, setting),
+            gib(setting.peak_gib),
+            ", ".join(map(str, _numbers(report, setting.point))),
+        )
+        for setting in sorted(settings, key=lambda s: roles.index(s.standings[0]))
+        if report.chosen is not None
+    ]
+    unit = report.unit
+    head = ("role", "setting", unit, "vs your config", "peak GiB", "trials")
+    return Rows(head, rows)
+
+
+def _numbers(report: Report, point: Point) -> tuple[int, ...]:
+    """Return the trials that give the figure of a setting."""
+    other = report.plan.baseline if point == report.chosen else report.chosen
+    return report.history_in_objective.numbers(point, other)
+
+
+def _change(report: Report, setting: Setting) -> str:
+    """Return by how much a setting is faster than the user's config, if known."""
+    history = report.history_in_objective
+    gain = gain_of(history, setting.point, report.plan.baseline)
+    if gain is None:
+        return "-"
+    return "inconclusive" if gain.low is None else change(gain)
+
+
+def trial_table(report: Report) -> Rows:
     """Return the trials, the fastest first, failed ones last, in the order of runs."""
     spread = report.history_in_objective.deviation
     ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
@@ -54,7 +90,7 @@ def trial_table(report: Report) -> TrialTable:
     classes = [
         "" if t.record.ok else "cut-off" if t.cut_off else "failed" for t in ordered
     ]
-    return TrialTable(rows, classes, head)
+    return Rows(head, rows, classes)
 
 
 def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
@@ -67,8 +103,8 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
         "ok" if record.ok and not trial.cut_off else FAILURES[failure_code(trial)],
-        interval(_speed(record, spread)) if timed else "-",
-        number(joules) if timed and joules else "-",
+        interval(_speed(record, spread), SPEED) if timed else "-",
+        show_value(joules, ENERGY) if timed and joules else "-",
         gib(record.peak_gib),
         gib(record.reserved_gib),
         "-" if matmuls is None else f"{matmuls:,}",

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import statistics
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from fp8tune.lint.wording import plain
+from fp8tune.search.objective import show_value
 from fp8tune.search.outcome import Estimate
-from fp8tune.trials.space import Knob, Point, shown
-
-_NO_UTF8 = re.compile("[\ud800-\udfff\ufffe\uffff]")
-"""What no file in UTF-8 or XML can hold."""
-
-
-def clean(text: str, most: int = 300) -> str:
-    """Return one line of bounded length without control and direction characters."""
-    short = text if len(text) <= most else f"{text[: most - 4]} ..."
-    return _NO_UTF8.sub(lambda match: f"\\u{ord(match[0]):04x}", plain(short))
 
 
 def capital(text: str) -> str:
@@ -31,19 +19,12 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def interval(measured: Estimate | None) -> str:
+def interval(measured: Estimate | None, objective: str) -> str:
     """Return a value with its 95 % interval if it has one: ``150 (149 to 151)``."""
     if measured is None:
         return "not measured"
-    value, low, high = measured
-    if low is None or high is None:
-        return number(value)
-    return f"{number(value)} ({number(low)} to {number(high)})"
-
-
-def gib(value: float) -> str:
-    """Return a memory size [GiB], or a dash if it is unknown."""
-    return "-" if not value else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    value, low, high = (end and show_value(end, objective) for end in measured)
+    return f"{value} ({low} to {high})" if low and high else str(value)
 
 
 def duration_ms(value: float) -> str:
@@ -61,34 +42,3 @@ def listed(parts: Sequence[str]) -> str:
 def median(values: Iterable[float]) -> float:
     """Return the median, 0 if there are no values."""
     return statistics.median([*values] or [0.0])
-
-
-def setting_label(
-    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
-) -> str:
-    """Return a setting in a few words: ``batch 4, AC full, compiled, FP8``.
-
-    ``keys`` are the knobs to name; by default all.
-    """
-    return ", ".join(
-        value_label(knob, knob.values[index])
-        for knob, index in zip(knobs, point, strict=True)
-        if keys is None or knob.key in keys
-    )
-
-
-def value_label(knob: Knob, value: Any) -> str:
-    """Return one value of a knob in a word or two."""
-    if knob.role == "compile" and isinstance(value, bool):
-        return "compiled" if value else "eager"
-    if knob.role == "precision":
-        return precision_label(clean(str(value), 24))
-    if isinstance(value, str) and not knob.role:
-        return clean(value, 24)
-    name = knob.traits.label or clean(knob.key.rpartition(".")[2], 24)
-    return f"{name} {clean(shown(value), 24)}"
-
-
-def precision_label(precision: str) -> str:
-    """Return the name of a precision as people write it."""
-    return "FP8" if precision == "fp8" else precision

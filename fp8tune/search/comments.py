@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
@@ -12,8 +12,16 @@ from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import SearchOutcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import FAILURES, behind, listed, messages, percent, unit
-from fp8tune.search.writeback import MARK, Choice
+from fp8tune.search.wording import (
+    FAILURES,
+    behind,
+    gib,
+    listed,
+    messages,
+    percent,
+    unit,
+)
+from fp8tune.search.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
@@ -58,18 +66,22 @@ def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
     return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
 
 
-def summary(plan: Plan, outcome: SearchOutcome, study: str) -> list[str]:
-    """Return the sentences of the block, one per line, the most important first.
+def summary(
+    plan: Plan, outcome: SearchOutcome, study: str, commands: Sequence[str]
+) -> list[str]:
+    """Return the lines of the block, the most important first.
 
     ``study`` names the study and says what it is: ``study a-1`` or ``replay a-1``.
+    ``commands`` are those to type next.
     """
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     doubts = (*WHY, "communication-decides", "pairs-left-out")
     overrides = plan.config.overrides
     first = (*VERDICTS, "baseline-not-measured", *doubts)
-    lines = (
+    groups = (
         (*messages(findings, *first), *messages(findings, "other-objective")),
+        [f"next: {command}" for command in commands],
         (*_memory(outcome), *messages(findings, "runner-up")),
         messages(fp8, *FP8, "fp8-inconclusive"),
         _learning(plan, outcome),
@@ -77,7 +89,16 @@ def summary(plan: Plan, outcome: SearchOutcome, study: str) -> list[str]:
         _study(plan, outcome, study),
         [f"from the command line: {shlex.join(overrides)}"] if overrides else [],
     )
-    return list(filter(None, map("; ".join, lines)))
+    return [line for sentences in groups if (line := _joined(sentences))]
+
+
+def _joined(sentences: Iterable[str]) -> str:
+    """Return the sentences that fit into one text of a comment."""
+    line = ""
+    for sentence in sentences:
+        longer = f"{line}; {sentence}" if line else sentence
+        line = longer if len(longer) <= LONGEST else line
+    return line
 
 
 def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
@@ -103,7 +124,7 @@ def _memory(outcome: SearchOutcome) -> Iterator[str]:
     if record and record.peak_gib:
         capacity = record.capacity_gib
         of = f" of {capacity:.1f}" if capacity else ""
-        yield f"peak memory {record.peak_gib:.1f}{of} GiB"
+        yield f"peak memory {gib(record.peak_gib)}{of} GiB"
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 

@@ -10,9 +10,13 @@ from fp8tune.search.choice import (
     compare_fp8,
     is_enough,
 )
-from fp8tune.search.config_findings import config_findings, failures
+from fp8tune.search.config_findings import (
+    config_findings,
+    failures,
+    machine_findings,
+)
 from fp8tune.search.findings import Case, findings
-from fp8tune.search.history import History
+from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.outcome import (
     Ending,
@@ -22,6 +26,7 @@ from fp8tune.search.outcome import (
 )
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import Speed, shown, verdict
+from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
 
@@ -45,7 +50,7 @@ def decide(
         energy=_measured(history.by(ENERGY), chosen.point),
         runner_up=chosen.runner_up,
         runner_up_gain=gain_of(wanted, chosen.runner_up, chosen.point),
-        record=history.last(chosen.point),
+        record=_record(history.runs(chosen.point)),
         numbers=wanted.numbers(chosen.point, baseline),
         pairs=len(wanted.pairs(chosen.point, baseline)),
         tried=len(allowed & tried),
@@ -72,12 +77,17 @@ def decide(
 
 
 def with_config(
-    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial], device: str = ""
 ) -> SearchOutcome:
-    """Add the findings that need the config itself, and why no trial succeeded."""
+    """Add the findings that need the config itself, and why no trial succeeded.
+
+    ``device`` is where trials ran, ``""`` in a replay.
+    """
     more = [*config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
         more += failures(outcome, plan, trials)
+    if outcome.chosen is None and device:
+        more += machine_findings(trials, on_cpu=device == "cpu")
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
@@ -99,19 +109,47 @@ def gain_of(
 def _measured(history: History, chosen: Point | None) -> Measured:
     baseline = history.baseline
     mine, theirs = history.speeds(chosen, baseline)
+    theirs = _beside(mine, theirs, history.gap(chosen, baseline))
     pairs = len(history.pairs(chosen, baseline))
     rehearsal = history.is_rehearsal
     fp8 = Fp8Comparison() if rehearsal else compare_fp8(history, chosen)
+    bf16, shown_speeds = fp8.bf16, {baseline: theirs, chosen: mine}
+    if fp8.pair and fp8.pair.bf16 in shown_speeds:
+        bf16 = shown_speeds[fp8.pair.bf16]
+    elif fp8.pair:
+        bf16 = _beside(shown_speeds.get(fp8.pair.fp8), fp8.bf16, fp8.gain)
     fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
     return Measured(
         _estimate(mine, pairs or _count(history, chosen)),
         _estimate(theirs, pairs or _count(history, baseline)),
         gain_of(history, chosen, baseline),
-        _estimate(fp8.bf16, fp8_pairs),
+        _estimate(bf16, fp8_pairs),
         fp8.gain and _estimate(fp8.gain, fp8_pairs),
         _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
         fp8_pairs,
         fp8.pair,
+    )
+
+
+def _beside(one: Speed | None, other: Speed | None, gap: Speed | None) -> Speed | None:
+    """Return a speed as it stands beside ``one``, which is faster by ``gap``.
+
+    The gap is from pairs of runs, so the middles of the runs do not have it exactly.
+    """
+    if one is None or other is None or gap is None:
+        return other
+    factor = one.value / gap.value / other.value
+    return Speed(*(factor * end for end in other))
+
+
+def _record(own: Runs) -> Record | None:
+    """Return the record of the last trial that succeeded, with the peak of all."""
+    if not own.ran:
+        return None
+    records = [trial.record for trial in own]
+    return own.succeeded[-1]._replace(
+        peak_gib=max(record.peak_gib for record in records),
+        reserved_gib=max(record.reserved_gib for record in records),
     )
 
 

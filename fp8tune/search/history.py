@@ -163,11 +163,6 @@ class History:
         """Return the trials of a setting; none where it was not tried."""
         return self.settings.get(point, Runs()) if point is not None else Runs()
 
-    def last(self, point: Point | None) -> Record | None:
-        """Return the record of the last trial of a setting that succeeded."""
-        measured = self.runs(point).succeeded
-        return measured[-1] if measured else None
-
     @cached_property
     def is_rehearsal(self) -> bool:
         """Whether trials ran on a CPU."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,25 +17,50 @@ from rich.text import Text
 from fp8tune.lint.wording import counted, plain
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
+from fp8tune.search.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
-from fp8tune.search.outcome import failure_code
+from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
-from fp8tune.search.statistics import ratio, speed, verdict
+from fp8tune.search.statistics import Speed, ratio, speed, verdict
 from fp8tune.search.study import Study
-from fp8tune.search.wording import FAILURES, describe, percent
+from fp8tune.search.wording import FAILURES, gib, percent, short_label
 from fp8tune.trials.record import Record
-from fp8tune.trials.trial import Trial, trials_that_count
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted
 
-AROUND = 7
-"""Lines of a terminal that are not rows of trials."""
-CHANGE = "vs baseline"
+SPARE = 2
+"""Lines of a terminal that the table leaves free."""
+NARROW = 72
+"""Columns below which memory and time are left out."""
 COLORS = {"faster": "green", "slower": "red", "same": "", "inconclusive": "yellow"}
 
 
+class Row(NamedTuple):
+    """A row of the table: a trial, or a setting of the answer so far."""
+
+    number: str
+    setting: str
+    rate: str = ""
+    memory: str = ""
+    change: RenderableType = ""
+    time: str = ""
+
+    def cells(self, *, is_narrow: bool) -> list[RenderableType]:
+        """Return the cells that are shown, in order."""
+        first = [self.number, plain(self.setting), self.rate]
+        if is_narrow:
+            return [*first, self.change]
+        return [*first, self.memory, self.change, self.time]
+
+
 class Board:
-    """A live table of a search; draw it with ``print`` or ``Live``."""
+    """A live table of a search; draw it with ``print`` or ``Live``.
+
+    A row never changes: its trial is compared with the last run of the baseline before
+    it. The rows below are of the answer so far, by all runs that count.
+    """
 
     def __init__(
         self,
@@ -52,6 +77,9 @@ class Board:
         self._heard_at = now()
         self._left: float | None = None
         self._doing = ""
+        self._note = ""
+        self._has_ended = False
+        self._drawn: tuple[Sequence[Trial], list[Row], list[Row]] = [], [], []
 
     def take(self, event: Event) -> None:
         """Receive an event: a trial starts or has ended."""
@@ -62,6 +90,15 @@ class Board:
             self._running.pop(event.number, None)
         self._doing = ""
 
+    def stop(self, note: str) -> None:
+        """Show that the search was interrupted."""
+        self._note = note
+
+    def end(self) -> None:
+        """Show that the search has ended, with the trials that did."""
+        self._running.clear()
+        self._has_ended = True
+
     def hear(self, line: dict[str, Any]) -> None:
         """Receive a line of output of the running trial's worker."""
         if "stage" in line:
@@ -69,103 +106,148 @@ class Board:
         elif "step" in line:
             self._doing = f"step {line['step']}"
 
-    def __rich_console__(self, console: Console, _options: Any) -> Iterator[Any]:
-        """Yield the table as it is now, as high as the terminal."""
-        yield Group(*self._parts(console))
+    def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
+        """Yield the table as it is now, at most as high as the terminal."""
+        trials = self.study.trials
+        if self._drawn[0] is not trials:
+            self._drawn = trials, list(self._rows(trials)), list(self._answer(trials))
+        _, rows, answer = self._drawn
+        waiting = [self._waiting(*running) for running in self._running.values()]
+        below = [*waiting, Row("", ""), *(answer or [Row("best", "none yet")])]
+        room = console.size.height - SPARE
+        rows = rows[-max(1, room) :]
+        while True:
+            table = self._table([*rows, *below], options.max_width)
+            group = Group(table, Text(plain(self._time()), style="dim"))
+            over = len(console.render_lines(group, options)) - room
+            if over <= 0 or not rows:
+                break
+            rows = rows[over:]
+        yield group
 
-    def _parts(self, console: Console) -> Iterator[RenderableType]:
+    def _table(self, rows: Sequence[Row], width: int) -> Table:
+        """Return a table of rows, in which words are wrapped and figures are not."""
+        is_narrow = width < NARROW
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-        for name in ("", "setting", UNITS[self._objective], "memory", CHANGE, "time"):
-            side: Literal["left", "right"] = "right"
-            if name in ("setting", CHANGE):
-                side = "left"
-            # in a narrow terminal only the setting is cut off, never a figure
-            share = 1 if name == "setting" else None
-            table.add_column(name, justify=side, no_wrap=True, ratio=share)
-        rows = max(1, console.size.height - AROUND - max(0, len(self._running) - 1))
-        history = self._history(self.study.trials)
-        trials = zip(self.study.trials, history.trials, strict=True)
-        for measured, trial in list(trials)[-rows:]:
-            row = self._row(measured, trial, history)
-            table.add_row(str(trial.number), *row)
-        for event, since in self._running.values():
-            table.add_row(*self._waiting(event, since))
-        yield table
-        yield Text(plain(self._best(history)))
-        yield Text(plain(self._time()), style="dim")
+        table.add_column("", justify="right", no_wrap=True)
+        table.add_column("setting", ratio=1, overflow="fold")
+        table.add_column(UNITS[self._objective], justify="right", no_wrap=True)
+        if not is_narrow:
+            table.add_column("peak GiB", justify="right", no_wrap=True)
+        most = 12 if is_narrow else 13
+        table.add_column("vs baseline", max_width=most, overflow="fold")
+        if not is_narrow:
+            table.add_column("time", justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*row.cells(is_narrow=is_narrow))
+        return table
+
+    def _rows(self, trials: Sequence[Trial]) -> Iterator[Row]:
+        """Yield the row of each trial."""
+        history = self._history(trials)
+        baselines = [trial for trial in history.timed if self._is_baseline(trial)]
+        for measured, trial in zip(trials, history.trials, strict=True):
+            before = [t for t in baselines if t.position < trial.position]
+            yield self._row(measured, trial, before[-1:] or baselines[:1])
 
     def _history(self, trials: Sequence[Trial]) -> History:
         """Return the history of some trials in the objective."""
         plan = self.plan
         return History(plan.space, plan.baseline, trials).by(self._objective)
 
-    def _row(
-        self, measured: Trial, trial: Trial, history: History
-    ) -> list[RenderableType]:
-        """Return a row of the table without the trial's number."""
-        record, point = trial.record, self.plan.space.point(trial.record.knobs)
-        name = describe(self.plan, point)
-        name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
-        cost = show_duration(record.cost_s)
-        if not record.ok:
-            word = (
-                "watts unknown" if measured.record.ok else FAILURES[failure_code(trial)]
-            )
-            how = Text(word, style="" if trial.cut_off else "red")
-            return [plain(name), "", "", how, cost]
-        if trial.stage == "stability":
-            loss = Text(trial_result(trial).rpartition(",")[0])
-            return [plain(name), "", "", loss, cost]
-        mark = "~" if record.extrapolated else ""
-        rate = f"{mark}{show_value(record.tokens_per_second, self._objective)}"
-        change = self._change(trial, history)
-        return [plain(name), rate, _memory(record), change, cost]
+    def _is_baseline(self, trial: Trial) -> bool:
+        """Return whether a trial measured the user's config."""
+        return trial.record.ok and self._point(trial) == self.plan.baseline
 
-    def _change(self, trial: Trial, history: History) -> Text:
-        """Return how a trial compares with the baseline; one run gives no verdict.
+    def _point(self, trial: Trial) -> Point:
+        return self.plan.space.point(trial.record.knobs)
+
+    def _row(self, measured: Trial, trial: Trial, baseline: Sequence[Trial]) -> Row:
+        """Return the row of a trial; ``baseline`` has the run to compare it with."""
+        record = trial.record
+        name = short_label(self.plan, self._point(trial))
+        name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
+        row = Row(str(trial.number), name, time=show_duration(record.cost_s))
+        if not record.ok:
+            ran = measured.record.ok
+            how = "watts unknown" if ran else FAILURES[failure_code(trial)]
+            return row._replace(change=Text(how, style="" if trial.cut_off else "red"))
+        if trial.stage == "stability":
+            return row._replace(change=trial_result(trial).rpartition(",")[0])
+        mark = "~" if record.extrapolated else ""
+        return row._replace(
+            rate=f"{mark}{show_value(record.tokens_per_second, self._objective)}",
+            memory=_memory(record),
+            change=self._change(trial, baseline),
+        )
+
+    def _change(self, trial: Trial, baseline: Sequence[Trial]) -> Text:
+        """Return how a trial compares with a run of the baseline.
 
         A rehearsal does not compare FP8 with bf16.
         """
-        space, point = self.plan.space, self.plan.space.point(trial.record.knobs)
-        if trial.stage == "baseline":
+        if self._is_baseline(trial):
             return Text("baseline")
-        values = {
-            space.value(each, "precision") for each in (point, self.plan.baseline)
+        space = self.plan.space
+        precisions = {
+            space.value(each, "precision")
+            for each in (self._point(trial), self.plan.baseline)
         }
-        confirmed = trial.stage == "confirm"
-        speeds = history.confirmed_speeds if confirmed else history.searched_speeds
-        mine = speeds.get(self.plan.baseline)
-        own = speed([trial.record])
-        if not mine or not own or (trial.record.rehearsal and len(values) > 1):
+        own, theirs = speed([trial.record]), speed([t.record for t in baseline])
+        if not own or not theirs or (trial.record.rehearsal and len(precisions) > 1):
             return Text("")
-        gain = ratio(own, mine)
-        likely = verdict(gain, history.noise.same)
+        gain = ratio(own, theirs)
+        likely = verdict(gain, self._history([trial]).noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
-    def _waiting(self, event: Event, since: float) -> list[RenderableType]:
-        """Return the row of a running trial; of one alone, also what it does."""
-        point = event.proposal.point
-        took = show_duration(self._now() - since)
-        name = plain(describe(self.plan, point))
-        doing = self._doing if len(self._running) == 1 else ""
-        return [str(event.number), name, "", "", doing, took]
+    def _answer(self, trials: Sequence[Trial]) -> Iterator[Row]:
+        """Yield the chosen setting, and the one that it is compared with.
 
-    def _best(self, history: History) -> str:
-        counting = trials_that_count(self.study.trials, self.study.process)
-        best, baseline = self._history(counting).ranked, self.plan.baseline
-        found = history.speeds(best[0], baseline)[0] if best else None
-        if found is None:
-            return "best so far: none yet"
-        over = history.gap(best[0], baseline)
-        gain = f", {percent(over.value)}" if over else ""
-        name = describe(self.plan, best[0])
-        rate = f"{show_value(found.value, self._objective)} {UNITS[self._objective]}"
-        return f"best so far: {name}, {rate}{gain}"
+        Their figures are those of the answer, if the search ended now.
+        """
+        plan, counting = self.plan, trials_that_counted(trials)
+        history = History(plan.space, plan.baseline, counting)
+        outcome = decide(history, charged_seconds(trials), self._objective)
+        measured, other = outcome.measured, outcome.runner_up
+        baseline = Row("", "your config", change="baseline")
+        peak = _memory(outcome.record) if outcome.record else ""
+        if outcome.chosen == plan.baseline:
+            best = baseline._replace(number="best", memory=peak)
+            yield self._figures(best, measured.chosen)
+            if other is not None:
+                value, _ = history.by(self._objective).speeds(other, plan.baseline)
+                gain = _gain(outcome.runner_up_gain, "same")
+                row = Row("next", short_label(plan, other), change=gain)
+                yield self._figures(row, value)
+        elif outcome.chosen is not None:
+            gain = _gain(measured.gain, outcome.verdict)
+            name = short_label(plan, outcome.chosen)
+            best = Row("best", name, memory=peak, change=gain)
+            yield self._figures(best, measured.chosen)
+            if measured.baseline:
+                yield self._figures(baseline, measured.baseline)
+
+    def _figures(self, row: Row, measured: Estimate | Speed | None) -> Row:
+        """Return a row with its figure."""
+        if measured is None:
+            return row
+        return row._replace(rate=show_value(measured.value, self._objective))
+
+    def _waiting(self, event: Event, since: float) -> Row:
+        """Return the row of a running trial; of one alone, also what it does."""
+        took = show_duration(self._now() - since)
+        name = short_label(self.plan, event.proposal.point)
+        doing = self._doing if len(self._running) == 1 else ""
+        return Row(str(event.number), name, change=doing, time=took)
 
     def _time(self) -> str:
         if self._left is None:
             return f"waiting; {counted(len(self.study.trials), 'trial')} so far"
         left = max(0.0, self._left - (self._now() - self._heard_at))
+        if self._has_ended:
+            return f"ended with {show_duration(left)} left"
+        if self._note:
+            return self._note
         count = len(self._running)
         why = f"; {count} trials are running" if count > 1 else ""
         for event, _ in self._running.values() if count == 1 else ():
@@ -181,9 +263,16 @@ def live(board: Board, out: TextIO) -> Live:
     )
 
 
+def _gain(gain: Estimate | None, how: str) -> Text:
+    """Return the gain of the answer, which takes enough pairs of runs."""
+    if gain is None:
+        return Text("")
+    is_known = gain.low is not None and how != "inconclusive"
+    return Text(percent(gain.value) if is_known else "inconclusive", COLORS[how])
+
+
 def _memory(record: Record) -> str:
     if not record.peak_gib:
         return ""
-    capacity = record.capacity_gib
-    of = f"/{capacity:.0f}" if capacity else ""
-    return f"{record.peak_gib:.1f}{of} GiB"
+    of = f"/{record.capacity_gib:.0f}" if record.capacity_gib else ""
+    return f"{gib(record.peak_gib)}{of}"

@@ -72,15 +72,13 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "budget", "records", "diff", "as_json", "export"}
+        once = {"config", "diff", "as_json", "export"}
         once.add("overrides")  # they come after all options
-        if self.runner == "replay":
-            once.add("runner")
         about = trainers().get(self.trainer)
         named = about.own.path if about and about.own else self.trainer
         fields = self._replace(trainer=named)._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
-        return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
+        return {k: v for k, v in typed.items() if v != self._field_defaults.get(k)}
 
     @property
     def tuned_path(self) -> str:
@@ -91,6 +89,11 @@ class SearchOptions(NamedTuple):
 def tuned(path: str) -> str:
     """Return the default path of the tuned version of a config."""
     return path.removesuffix(".toml") + TUNED
+
+
+def is_same(path: str, other: str) -> bool:
+    """Return whether two paths lead to one file."""
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def find_config() -> str:
@@ -118,7 +121,7 @@ def find_config() -> str:
 
 def _configs() -> Iterator[str]:
     """Yield the paths of train configs below this folder."""
-    for path, _ in discover((".",)):
+    for path in (file.path for file in discover((".",))):
         settings = settings_for(os.path.dirname(os.path.abspath(path)))
         if path.endswith(TUNED) or matches(path, settings.folder, settings.exclude):
             continue

@@ -99,11 +99,12 @@ class SearchOutcome(NamedTuple):
     """The outcome of a search.
 
     ``chosen`` is ``None`` if no setting that may be chosen ran. ``record`` is from its
-    last trial; ``numbers`` are the trials that give its value. ``pairs`` counts the
-    pairs of interleaved runs that compare it with the baseline. Of the settings that
-    may be chosen, ``tried`` had a trial and ``untried`` had none. ``memory_shortage``
-    says why settings leave too little memory, ``broken`` how settings failed that had
-    run before. ``stability`` compares the losses of FP8 and bf16, by setting.
+    last trial, with the peaks of all its trials; ``numbers`` are the trials that give
+    its value. ``pairs`` counts the pairs of interleaved runs that compare it with the
+    baseline. Of the settings that may be chosen, ``tried`` had a trial and ``untried``
+    had none. ``memory_shortage`` says why settings leave too little memory, ``broken``
+    how settings failed that had run before. ``stability`` compares the losses of FP8
+    and bf16, by setting.
     """
 
     chosen: Point | None

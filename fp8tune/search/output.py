@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.lint.wording import counted, plain
+from fp8tune.lint.wording import counted
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.objective import (
@@ -26,9 +25,11 @@ from fp8tune.search.outcome import (
     is_untied,
 )
 from fp8tune.search.plan import Plan
+from fp8tune.search.say import note, say
 from fp8tune.search.stability import findings as stability
+from fp8tune.search.stop import say_at_once
 from fp8tune.search.study import Study
-from fp8tune.search.wording import FAILURES, UNTIED, describe, mark, message
+from fp8tune.search.wording import FAILURES, UNTIED, describe, gib, mark, message
 from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 
@@ -36,12 +37,14 @@ from fp8tune.trials.trial import Trial
 class Watch(NamedTuple):
     """A listener to a search: to its events, and to the output of the running trial.
 
-    ``trial`` gets the trials that another process planned.
+    ``trial`` gets the trials that another process planned, ``stopping`` the note that
+    the search was interrupted.
     """
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
     trial: Callable[[Trial], None]
+    stopping: Callable[[str], None]
 
 
 @contextmanager
@@ -49,28 +52,30 @@ def display(
     plan: Plan, study: Study, out: TextIO, objective: str = SPEED
 ) -> Iterator[Watch]:
     """Show a search on ``out``: a live table in a terminal, plain lines elsewhere."""
-    note = _notes()
+    notes = _notes()
     board = _board(plan, study, out, objective)
     if board is None:
 
         def printed(event: Event) -> None:
-            print(plain(progress(event, plan, objective)), file=out, flush=True)
-            note(event)
+            say(progress(event, plan, objective), out)
+            notes(event)
 
         def printed_trial(trial: Trial) -> None:
-            print(plain(planned_elsewhere(trial, plan)), file=out, flush=True)
+            say(planned_elsewhere(trial, plan), out)
 
-        yield Watch(printed, lambda _line: None, printed_trial)
+        yield Watch(printed, lambda _line: None, printed_trial, say_at_once)
         return
     from fp8tune.search.live import live
 
     def drawn(event: Event) -> None:
         board.take(event)
-        note(event)
+        notes(event)
 
     with live(board, out):
-        # the table shows every trial of the study
-        yield Watch(drawn, board.hear, lambda _trial: None)
+        try:  # the table shows every trial of the study
+            yield Watch(drawn, board.hear, lambda _trial: None, board.stop)
+        finally:
+            board.end()
 
 
 def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
@@ -86,7 +91,7 @@ def _notes() -> Callable[[Event], None]:
     """Return a function that prints notes on the GPU to stderr, each once."""
     known: set[str] = set()
 
-    def note(event: Event) -> None:
+    def notes(event: Event) -> None:
         if event.trial is None:
             return
         record = event.trial.record
@@ -99,9 +104,9 @@ def _notes() -> Callable[[Event], None]:
     def write(what: str) -> None:
         if what not in known:
             known.add(what)
-            print(plain(f"note: {what}"), file=sys.stderr)
+            note(what)
 
-    return note
+    return notes
 
 
 def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
@@ -139,7 +144,7 @@ def trial_result(trial: Trial) -> str:
         return (
             f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
         )
-    peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
+    peak = f", peak {gib(record.peak_gib)} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
     error = mark(record.extrapolation_error) if record.extrapolated else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"

@@ -18,7 +18,6 @@ and setting an attribute can be repeated as they are. The others:
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 import time
 import uuid
@@ -30,7 +29,7 @@ from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fp8tune.lint.wording import plain
+from fp8tune.search.say import note
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -83,10 +82,6 @@ def sql_state(error: BaseException) -> str:
     return state if isinstance(state, str) else ""
 
 
-def _say(text: str) -> None:
-    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
-
-
 def _repeated(call: F) -> F:
     """Return a method that repeats this call of a storage until the server answers."""
 
@@ -109,7 +104,7 @@ class RetryingStorage(BaseStorage):
         storage: BaseStorage,
         name: str,
         retry_s: float = RETRY_S,
-        say: Callable[[str], None] = _say,
+        say: Callable[[str], None] = note,
     ) -> None:
         self._storage = storage
         self._name = name

@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -29,7 +29,6 @@ from fp8tune.runners.replay import Replay
 from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
-from fp8tune.search.config_findings import machine_findings
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.decide import with_config
@@ -41,6 +40,7 @@ from fp8tune.search.machine import (
     target_gpu,
 )
 from fp8tune.search.members import Members
+from fp8tune.search.next_step import next_commands
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import Finding, SearchOutcome
@@ -69,6 +69,7 @@ from fp8tune.search.real_trials import (
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study
+from fp8tune.search.say import note, say
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -92,7 +93,7 @@ from fp8tune.search.tuned_config import (
     write_tuned,
 )
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, NoWorkers, Workers, say
+from fp8tune.search.workers import LeaseLost, NoWorkers, Workers
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -135,7 +136,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
             "trials so far are kept, and the same command continues; --studies DIR "
             "uses another folder"
         )
-        raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
+        raise CannotSearch(f"{place}: {error.strerror or error}; {hint}") from None
 
 
 class Prepared(NamedTuple):
@@ -182,10 +183,12 @@ def _search(
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
+    about = study.about  # now, as a database may be gone at the end
     out = sys.stderr if options.as_json else sys.stdout
     for line in _opening_lines(prepared, options):
-        print(plain(line), file=out, flush=True)
+        say(line, out)
     with display(plan, study, out, options.objective) as watch:
+        stop.show = watch.stopping
         if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
         outcome = _run(
@@ -198,6 +201,25 @@ def _search(
             f"--budget {options.budget} ended before a trial began; try --budget 2h"
         )
     outcome = _with_findings(prepared, outcome, stopped=stopped)
+    output = _finish(prepared, outcome, about, options, stop, report)
+    return STOPPED if stopped else _exit_code(outcome, plan, output)
+
+
+def _finish(
+    prepared: Prepared,
+    outcome: SearchOutcome,
+    about: Mapping[str, Any],
+    options: SearchOptions,
+    stop: Stop,
+    report: WriteReport,
+) -> str:
+    """Write and print the outcome of a search; return the path of the tuned config.
+
+    ``about`` describes the study.
+    Raises ``CannotSearch`` if the config cannot be written, after all else.
+    """
+    plan, study = prepared.plan, prepared.study
+    out = sys.stderr if options.as_json else sys.stdout
     written, unwritten = Written(""), ""
     try:
         written = write_tuned(
@@ -205,15 +227,18 @@ def _search(
             plan,
             outcome,
             study.name,
-            is_replay=prepared.machine is None,
+            about,
             diff_to=out if options.diff else None,
         )
     except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
     output = written.path
-    _print_outcome(prepared, outcome, output, stop, prints_json=options.as_json)
-    for note in written.notes:
-        print(f"note: {plain(note)}", file=sys.stderr)
+    commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
+    _print_outcome(prepared, outcome, output, stop, out)
+    if options.as_json:
+        print(json.dumps(_as_json(prepared, outcome, output, commands), indent=2))
+    for text in written.notes:
+        note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
             study.note(output=output, ending=outcome.ending._asdict())
@@ -222,10 +247,12 @@ def _search(
     if prepared.machine and prepared.machine.gpu:
         records = [trial.record for trial in study.trials]
         if odd := keep(options.studies, plan.config.job, records):
-            print(f"note: {plain(odd)}", file=sys.stderr)
+            note(odd)
+    for command in commands:
+        print(plain(f"next: {command}"), file=out)  # whole, so that it can be copied
     if unwritten:
         raise CannotSearch(f"the tuned config was not written: {unwritten}")
-    return STOPPED if stopped else _exit_code(outcome, plan, output)
+    return output
 
 
 def _run(
@@ -244,7 +271,7 @@ def _run(
     except NoWorkers as error:
         if not pool.has_trials:
             raise
-        say(str(error))
+        note(str(error))
     ended = search()
     ended.interrupted = stop.asked
     return ended.outcome()
@@ -267,18 +294,16 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     config = _config_for_trials(options, machine)
     trials = real_trials(options, config, machine)
-    if note := more_gpus_note(options, machine.gpus, trials.gpus):
-        say(note)
+    if text := more_gpus_note(options, machine.gpus, trials.gpus):
+        note(text)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
-    shown = options._replace(storage=without_password(options.storage))
-    about: dict[str, Any] = {"options": shown.kept}  # for the commands in its report
     if options.storage:
-        about[SEARCHED_IN] = f"{socket.gethostname()}:{os.path.abspath(study.folder)}"
-    study.describe(about)
+        place = f"{socket.gethostname()}:{os.path.abspath(study.folder)}"
+        study.describe({SEARCHED_IN: place})
     _remove_leftovers(study)
     prepared = Prepared(
         plan,
@@ -363,8 +388,8 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     runner = Replay(replay.speeds, plan.space, replay.learned, card)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
-    for note in replay.notes:
-        print(f"note: {plain(note)}", file=sys.stderr)
+    for text in replay.notes:
+        note(text)
     pool: Pool = OneByOne(study, runner)
     if options.has_workers:
         pool = Simulated(study, runner, max(1, options.workers))
@@ -419,7 +444,8 @@ def _open_study(
     folder = os.path.join(studies, study_name(plan, about))
     start = choose_start(plan, about, folder, studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
-    study.describe({**about, "start": start.data()})
+    typed = options._replace(storage=without_password(options.storage)).kept
+    study.describe({**about, "start": start.data(), "options": typed})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)
     return study, start, strategy
 
@@ -448,8 +474,8 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         retry = "; none of them ran, so your config is retried" * again
         known = counted(count, "trial")
         yield f"continues study {study.name}, which has {known}{retry}"
-    elif prepared.machine and (note := new_study_note(study, options)):
-        yield note
+    elif prepared.machine and (text := new_study_note(study, options)):
+        yield text
 
 
 def _with_findings(
@@ -458,13 +484,11 @@ def _with_findings(
     """Add the findings that need the config, and what to do if nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
-    trials, machine = prepared.study.trials, prepared.machine
-    outcome = with_config(outcome, prepared.plan, trials)
-    more: list[Finding] = []
-    if outcome.chosen is None and machine:
-        more += machine_findings(trials, on_cpu=machine.device == "cpu")
-    if outcome.chosen is not None and not stopped:
-        more += _failed_before(prepared.study, outcome)
+    device = prepared.machine.device if prepared.machine else ""
+    outcome = with_config(outcome, prepared.plan, prepared.study.trials, device)
+    if outcome.chosen is None or stopped:
+        return outcome
+    more = _failed_before(prepared.study, outcome)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
@@ -480,21 +504,25 @@ def _print_outcome(
     outcome: SearchOutcome,
     output: str,
     stop: Stop,
-    *,
-    prints_json: bool,
+    out: TextIO,
 ) -> None:
-    """Print the outcome for people, or as JSON for programs."""
-    plan, out = prepared.plan, sys.stderr if prints_json else sys.stdout
-    for line in closing(outcome, plan, output):
-        print(plain(line), file=out)
+    """Print the outcome for people."""
+    for line in closing(outcome, prepared.plan, output):
+        say(line, out)
     if stop.leaves:
-        print("left: the same command shows the search again", file=out)
+        say("left: the same command shows the search again", out)
     elif stop.asked:
-        print("stopped: the same command continues from here", file=out)
-    if prints_json:
-        data = as_json(outcome, plan, output, prepared.study.folder)
-        data["starts_from"] = prepared.start.study or None
-        data["replay"] = prepared.machine is None
-        if prepared.machine:  # whether or not a trial ended
-            data["synthetic_data"] = bool(prepared.synthetic_data)
-        print(json.dumps(data, indent=2))
+        say("stopped: the same command continues from here", out)
+
+
+def _as_json(
+    prepared: Prepared, outcome: SearchOutcome, output: str, commands: Sequence[str]
+) -> dict[str, Any]:
+    """Return the outcome for programs."""
+    data = as_json(outcome, prepared.plan, output, prepared.study.folder)
+    data["next"] = list(commands)
+    data["starts_from"] = prepared.start.study or None
+    data["replay"] = prepared.machine is None
+    if prepared.machine:  # whether or not a trial ended
+        data["synthetic_data"] = bool(prepared.synthetic_data)
+    return data

@@ -27,10 +27,11 @@ from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_c
 from fp8tune.search.members import BEAT_S, MISSED
 from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.saved_study import SEARCHED_IN, described
+from fp8tune.search.say import note
 from fp8tune.search.slurm import Jobs, parse
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.workers import NoStarter, Starter, say
+from fp8tune.search.workers import NoStarter, Starter
 from fp8tune.studies import SHOWN, has_journal, newest
 
 DERIVED = (
@@ -57,7 +58,7 @@ def with_worker(options: SearchOptions) -> SearchOptions:
     is_own = not options.storage or options.storage.startswith("sqlite")
     if is_own or options.has_workers or options.runner == "replay":
         return options
-    say("one worker runs the trials, as others may search a study of this storage too")
+    note("one worker runs the trials, as others may search a study of this storage too")
     return options._replace(workers=1)
 
 
@@ -149,7 +150,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
     if options.slurm:
         asked = parse(options.slurm)
         count = max(1, options.workers)
-        return Jobs(asked, count, command, place, study.folder, say)
+        return Jobs(asked, count, command, place, study.folder, note)
     if options.workers == 0:
         return NoStarter(how_to_join(place, study.name))
     if allocation := _allocation(options):
@@ -159,7 +160,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         return Steps(allocation, count, each, command, place, study.folder)
     named, workers = options.gpus, options.workers
     gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
-    return LocalWorkers(command, place, study.folder, gpus, say)
+    return LocalWorkers(command, place, study.folder, gpus, note)
 
 
 def how_to_join(place: str, study: str) -> str:

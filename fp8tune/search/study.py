@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -27,6 +28,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
 from fp8tune.search.database import without_password
+from fp8tune.search.objective import SPEED, UNITS
 from fp8tune.search.storage import (
     ELSEWHERE,
     LOCK,
@@ -124,7 +126,11 @@ class Study:
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Store what is searched; forget how an earlier search ended."""
-        with errors_of(self.place):
+        objective = about.get("objective") or self.about.get("objective") or SPEED
+        with errors_of(self.place), warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            if self.optuna.metric_names != (names := [UNITS[objective]]):
+                self.optuna.set_metric_names(names)
             known = self.optuna.user_attrs
             for name, value in about.items():
                 value = json.loads(json.dumps(value))
@@ -321,7 +327,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
     try:
         held.enter_context(alone_in(folder))
     except OSError as error:
-        where = f"{error.filename}: {error.strerror}"
+        where = f"{error.filename or folder}: {error.strerror}"
         raise BadStudy(f"{where}; {ELSEWHERE}") from None
     try:
         study = Study(space, folder, url)

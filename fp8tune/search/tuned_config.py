@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.formats.edits import unified_diff
@@ -13,7 +13,8 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
-from fp8tune.search.options import SearchOptions, tuned
+from fp8tune.search.next_step import next_commands
+from fp8tune.search.options import SearchOptions, is_same, tuned
 from fp8tune.search.outcome import SearchOutcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
@@ -93,23 +94,25 @@ def _is_evidence(path: str) -> bool:
     return name in EVIDENCE and os.path.exists(os.path.join(folder, JOURNAL))
 
 
-def is_same(path: str, other: str) -> bool:
-    """Return whether two paths lead to one file."""
-    return os.path.realpath(path) == os.path.realpath(other)
-
-
 def tuned_bytes(
-    plan: Plan, outcome: SearchOutcome, study: str, path: str, *, is_replay: bool
+    plan: Plan,
+    outcome: SearchOutcome,
+    name: str,
+    about: Mapping[str, Any],
+    output: str | None,
 ) -> bytes:
-    """Return the bytes of the tuned config to write at ``path``.
+    """Return the bytes of the tuned config; ``b""`` if no key changes.
 
-    ``study`` is the study's name. ``b""`` if no key changes. Raises ``CannotWrite``.
+    ``name`` and ``about`` are of the study. ``output`` is where it is written, ``""``
+    or ``None`` if it is not. Raises ``CannotWrite``.
     """
     config, chosen = plan.config, choices(plan, outcome)
     if not chosen:
         return b""
-    name = f"{'replay' if is_replay else 'study'} {study}"
-    after = write_back(config.data, chosen, summary(plan, outcome, name))
+    source = f"{'replay' if 'records' in about else 'study'} {name}"
+    commands = next_commands(plan, about, outcome, output)
+    after = write_back(config.data, chosen, summary(plan, outcome, source, commands))
+    path = output or tuned(config.path)
     return with_measured(path, after, outcome.record, config.job.target)
 
 
@@ -124,9 +127,8 @@ def write_tuned(
     path: str,
     plan: Plan,
     outcome: SearchOutcome,
-    study: str,
-    *,
-    is_replay: bool,
+    name: str,
+    about: Mapping[str, Any],
     diff_to: TextIO | None,
 ) -> Written:
     """Write the tuned config to ``path``, if any value changes.
@@ -134,8 +136,7 @@ def write_tuned(
     With ``diff_to`` only the diff is written, there. Raises ``CannotSearch``.
     """
     config = plan.config
-    after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
-    if not after:
+    if not choices(plan, outcome):
         if diff_to or is_same(path, config.path) or not os.path.isfile(path):
             return Written("")
         left = f"{path} is from an earlier run; this run wrote no config"
@@ -146,6 +147,7 @@ def write_tuned(
         path = tuned(path)
         left = f"{config.path} was changed during the search, so it was not overwritten"
         notes.append(f"{left}: see {path}")
+    after = tuned_bytes(plan, outcome, name, about, "" if diff_to else path)
     if diff_to:
         diff_to.write(unified_diff(config.path, _before(config), after))
     else:

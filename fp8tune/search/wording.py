@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
-from fp8tune.lint.wording import counted
+from fp8tune.lint.wording import counted, plain
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.outcome import (
@@ -17,7 +24,7 @@ from fp8tune.search.outcome import (
 )
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
-from fp8tune.trials.space import Point
+from fp8tune.trials.space import Knob, Point
 from fp8tune.trials.space import shown as value_shown
 
 FAILURES = {
@@ -71,6 +78,53 @@ def setting(differing: Mapping[str, Any]) -> str:
 def describe(plan: Plan, point: Point) -> str:
     """Return a setting by the knobs in which it differs from the baseline."""
     return setting(changes(plan.space, plan.baseline, point))
+
+
+def clean(text: str, most: int = 300) -> str:
+    """Return one line of bounded length without control and direction characters."""
+    return plain(text if len(text) <= most else f"{text[: most - 4]} ...")
+
+
+def setting_label(
+    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
+) -> str:
+    """Return a setting in a few words: ``batch 4, AC full, compiled, FP8``.
+
+    ``keys`` are the knobs to name; by default all.
+    """
+    return ", ".join(
+        value_label(knob, knob.values[index])
+        for knob, index in zip(knobs, point, strict=True)
+        if keys is None or knob.key in keys
+    )
+
+
+def short_label(plan: Plan, point: Point) -> str:
+    """Return the label of the knobs in which a setting differs from the baseline."""
+    differing = changes(plan.space, plan.baseline, point)
+    return setting_label(plan.space.knobs, point, differing) or "your config"
+
+
+def value_label(knob: Knob, value: Any) -> str:
+    """Return one value of a knob in a word or two."""
+    if knob.role == "compile" and isinstance(value, bool):
+        return "compiled" if value else "eager"
+    if knob.role == "precision":
+        return precision_label(clean(str(value), 24))
+    if isinstance(value, str) and not knob.role:
+        return clean(value, 24)
+    name = knob.traits.label or clean(knob.key.rpartition(".")[2], 24)
+    return f"{name} {clean(value_shown(value), 24)}"
+
+
+def precision_label(precision: str) -> str:
+    """Return the name of a precision as people write it."""
+    return "FP8" if precision == "fp8" else precision
+
+
+def gib(value: float) -> str:
+    """Return a memory size [GiB], or a dash if it is unknown."""
+    return "-" if not value else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def verdict_word(verdict: str, objective: str) -> str:

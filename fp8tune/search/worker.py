@@ -18,7 +18,6 @@ from typing import Any, get_type_hints
 
 from optuna.exceptions import UpdateFinishedTrialError
 
-from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.coordinator import Search
 from fp8tune.search.local_workers import (
@@ -38,6 +37,7 @@ from fp8tune.search.real_trials import (
     this_machine,
 )
 from fp8tune.search.saved_study import SavedStudy, described, load_study
+from fp8tune.search.say import say
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import build_strategy
 from fp8tune.search.study import Study
@@ -286,4 +286,4 @@ def _signals(worker: Worker) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    print(plain(f"fp8tune worker: {text}"), file=sys.stderr, flush=True)
+    say(f"fp8tune worker: {text}", sys.stderr)

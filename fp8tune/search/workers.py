@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +14,12 @@ from typing import Any, Protocol
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
-from fp8tune.lint.wording import counted, plain
+from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.members import Member, Members
 from fp8tune.search.pool import Ended
+from fp8tune.search.say import note
 from fp8tune.search.study import CLAIMED_BY, Study
 from fp8tune.trials.order import Order
 from fp8tune.trials.record import Record
@@ -39,11 +39,6 @@ LOSSES = 2
 """A setting fails if so many workers were lost in the middle of its trials."""
 SHOWN = 8
 """Machines that a message names."""
-
-
-def say(text: str) -> None:
-    """Print a note to stderr."""
-    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
 
 
 class NoWorkers(CannotSearch):
@@ -79,7 +74,7 @@ class NoStarter:
     def start(self) -> None:
         """Say how workers are started."""
         if self._note:
-            say(self._note)
+            note(self._note)
 
     def poll(self) -> str:
         """Return ``""``: workers may come at any time."""
@@ -151,7 +146,7 @@ class Workers:
             waited, self.waits = self.waits, True  # Ctrl-C may come with the note
             if not waited:
                 wait = round(self._members.silent_s)
-                say(
+                note(
                     "another process coordinates this search, or did until a moment "
                     f"ago: waiting for its end, or for {wait} s without a sign of it"
                 )
@@ -219,7 +214,7 @@ class Workers:
                 return
             if not self._members.still_leads():
                 ends = how_to_end(self._members.others())
-                say(f"another process coordinates the search now; {ends}")
+                note(f"another process coordinates the search now; {ends}")
                 return
             for number in self._open:
                 self._study.lose(number)
@@ -232,7 +227,7 @@ class Workers:
     def leave(self) -> None:
         """Stop only what this process started: another one coordinates."""
         self._starter.stop()
-        say(f"the search goes on; {how_to_end(self._members.others())}")
+        note(f"the search goes on; {how_to_end(self._members.others())}")
 
     def _ended(self, number: int, trial: Trial | None) -> Ended:
         del self._open[number]
@@ -254,7 +249,7 @@ class Workers:
         had = bool(self._workers)
         self._workers = {n: m for n, m in workers.items() if m.admitted}
         if had and not self._workers:
-            say("no worker is left; the search waits for one")
+            note("no worker is left; the search waits for one")
         why = self._starter.poll()
         if why and not workers:
             raise NoWorkers(why)
@@ -279,7 +274,7 @@ class Workers:
             elif self._hangs(trial.number, order, passed):
                 limit = show_duration(order.limits.longest_s)
                 name = alive[claimed_by].name
-                say(f"{name} hangs: trial {trial.number} had to end after {limit}")
+                note(f"{name} hangs: trial {trial.number} had to end after {limit}")
                 self._members.declare_lost(claimed_by)
                 self._take_back(trial.number, order)
 

@@ -1,6 +1,6 @@
 """Write the chosen values into the user's config, with comments that say why.
 
-A block of at most six lines is written above the first changed key, and one line above
+A block of whole sentences is written above the first changed key, and a reason above
 each changed key. Comments go above, not after, a key: then the user's own comment after
 a key stays, keys that share a line have room, and the next search replaces whole lines.
 Every other byte stays: the result is checked against the original. A layout that
@@ -10,7 +10,6 @@ tomlkit does not preserve is refused with the reason.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,7 @@ from fp8tune.formats.toml.document import comments, parse
 from fp8tune.formats.toml.edit import remove_key
 from fp8tune.formats.toml.literal import key_text, literal, quote_of
 from fp8tune.lint.mark import SEARCH
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import plain, wrapped
 from fp8tune.search import CannotSearch
 
 if TYPE_CHECKING:
@@ -31,11 +30,11 @@ MARK = SEARCH
 MEASURED = "fp8tune search measured"
 """How the reason of an ignore comment begins that a search has written."""
 WIDTH = 100
-"""Longest line of a comment [characters]."""
-BLOCK = 6
+"""Longest line of a comment, unless a word is longer [characters]."""
+BLOCK = 16
 """Most lines of the block above the first changed key."""
-LONGEST = 1000
-"""Most characters of a text that are read; records may hold anything."""
+LONGEST = 400
+"""Longest text that is written [characters]; records may hold anything."""
 Names = tuple[str, ...]
 """The names of the tables around a key, and its own."""
 _BOM = "\ufeff"
@@ -286,7 +285,8 @@ def _comment(
         texts = [c.reason if alone else f"{c.key}: {c.reason}" for c in own]
         said = _block(summary, width) if number == 0 else []
         at = _index(table, item)
-        for line in [*said, *(_cut(text, width) for text in texts)]:
+        reasons = (line for text in texts for line in _wrapped(text, width))
+        for line in [*said, *reasons]:
             made = tomlkit.comment(f"{MARK.removeprefix('# ')}{line}")
             made.trivia.indent, made.trivia.trail = indent, item.trivia.trail or newline
             _body(table).insert(at, (None, made))
@@ -294,29 +294,27 @@ def _comment(
 
 
 def _block(summary: Sequence[str], width: int) -> list[str]:
-    """Return the lines of the block: one per sentence, more if there is room."""
+    """Return the lines of the block: the texts that fit as a whole."""
     lines: list[str] = []
-    for number, text in enumerate(summary[:BLOCK], 1):
-        wrapped = _wrapped(plain(text[:LONGEST]), width)
-        room = BLOCK - len(lines) - (len(summary[:BLOCK]) - number)
-        if len(wrapped) > room:
-            wrapped[room - 1 :] = [_cut(" ".join(wrapped[room - 1 :]), width)]
-        lines += wrapped
+    for text in summary:
+        more = _wrapped(text, width)
+        if len(lines) + len(more) <= BLOCK:
+            lines += more
     return lines
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines, the last of which is no single word."""
-    lines = textwrap.wrap(text, width)
+    """Return a text in lines, the last of which is no single word.
+
+    A text that is longer than people read has none.
+    """
+    if len(text := plain(text[: LONGEST + 1])) > LONGEST:
+        return []
+    lines = wrapped(text, width)
     while len(lines) > 1 and " " not in lines[-1] and width > len(lines[-1]):
         width -= 1
-        lines = textwrap.wrap(text, width)
+        lines = wrapped(text, width)
     return lines
-
-
-def _cut(text: str, width: int) -> str:
-    """Return a text on one line, cut off at ``width``."""
-    return textwrap.shorten(plain(text[:LONGEST]), width, placeholder=" ...")
 
 
 def _newline(text: str) -> str:

@@ -1,7 +1,6 @@
 """What each trainer says of itself: the ``trainer.toml`` of its folder.
 
-A folder of this package that holds that file is a trainer; nothing lists them. A
-trainer has one ``schema.toml``, or a ``schema-VERSION.toml`` for each of its versions.
+A folder of this package that holds that file is a trainer; nothing lists them.
 """
 
 from __future__ import annotations
@@ -101,15 +100,17 @@ class CallAbout:
 class About:
     """A trainer before its schema is read; the fields are explained in docs/guides.
 
-    ``versions`` are those that have a schema, the oldest first; a trainer with one
-    ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
+    ``versions`` are those that its ``schema.toml`` covers, the oldest first; a trainer
+    without releases has the version ``""``. ``ids`` names them, the newest first:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``programs`` are its own Python files: a script that starts one is its config.
     ``missing`` are names that a user can give, and what to say where one is needed.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
     ``named`` has the keys that name a file of another trainer, by that trainer's name.
+    ``earlier`` has keys of releases before all known ones, and what became of them.
     ``distribution`` is the trainer's own package, whose release is its version.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
@@ -124,6 +125,7 @@ class About:
         self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
+        self.programs: list[str] = data.get("programs", [])
         self.calls = [CallAbout(call) for call in data.get("call", [])]
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
@@ -133,13 +135,14 @@ class About:
         self.counts: str = data.get("counts", "")
         self.packages: list[str] = data.get("packages", [])
         self.distribution: str = data.get("package", "")
-        self.versions: list[str] = data["versions"]
+        self.versions: list[str] = data.get("versions", [""])
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
         self.harmless: list[str] = data.get("harmless", [])
         self._learned: list[str] | None = data.get("learned")
         self.values: dict[str, list[Any]] = data.get("values", {})
+        self.earlier: dict[str, str] = data.get("earlier", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.missing: dict[str, str] = data.get("missing", {})
@@ -156,6 +159,18 @@ class About:
         if self._learned is not None:
             return self._learned
         return [name for name in self.tables if name not in self.harmless]
+
+    def earlier_keys(self, raw: dict[str, Any]) -> dict[str, str]:
+        """Return the keys of a file that only releases before all known ones have.
+
+        With what the first known one has in their place. Nothing for a single key,
+        which may be a mistake.
+        """
+        inner = (
+            f"{t}.{name}" for t in raw if isinstance(raw[t], dict) for name in raw[t]
+        )
+        found = [name for name in (*raw, *inner) if name in self.earlier]
+        return {name: self.earlier[name] for name in found} if len(found) > 1 else {}
 
     def among(self, name: str) -> list[str]:
         """The ids that a name may mean, the newest first.
@@ -196,7 +211,7 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 data = tomllib.load(file)
-            yield name, {"versions": _versions(name), **data}
+            yield name, data
 
 
 def add(about: About) -> None:
@@ -211,13 +226,6 @@ def path_of(*names: str) -> str:
     """The path of a trainer's file, or where it would be."""
     paths = [os.path.join(folder, *names) for folder in package.__path__]
     return next(filter(os.path.exists, paths), paths[0])
-
-
-def _versions(name: str) -> list[str]:
-    """The versions of a trainer that have a schema, the oldest first."""
-    files = os.listdir(path_of(name))
-    found = (re.fullmatch(r"schema(?:-(\d[\w.]*))?\.toml", file) for file in files)
-    return sorted((match[1] or "" for match in found if match), key=order)
 
 
 def order(version: str) -> list[tuple[int, str]]:

@@ -15,18 +15,8 @@ from fp8tune.trainers.about import trainers
 if TYPE_CHECKING:
     from fp8tune.formats.edits import Edit
 
-COMMENTED: dict[str, tuple[str, ...]] = {
-    "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
-    "wrong-tokens-in-comment": ("said", "key", "value", "working", "basis"),
-    "wrong-gpus-in-comment": ("said", "key", "value", "working"),
-    "wrong-ac-in-comment": ("said", "key", "value"),
-    "wrong-precision-in-comment": ("said", "key", "value"),
-    "wrong-size-in-comment": ("said", "key", "value", "least"),
-    "wrong-value-in-comment": ("said", "key", "value"),
-    "wrong-memory-in-comment": ("said", "key", "value", "basis", "least"),
-    "no-checkpoint-in-comment": ("said", "key", "value"),
-}
-"""The kinds of faults of comments that contradict the file."""
+TITLED = "wrong-gpus-in-comment"
+"""The kind of a title that names another number of GPUs than the file has."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
@@ -37,11 +27,14 @@ FACTS: dict[str, tuple[str, ...]] = {
     "byte-order-mark": (),
     "unknown-key": (
         *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
-        *("instead", "becomes"),
+        *("instead", "becomes", "lacks"),
+    ),
+    "ignored-key": (
+        *("key", "name", "table", "hint", "meant", "sure", "home", "gone", "lacks"),
     ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
-    "file-not-read": ("key", "value"),
+    "file-not-read": ("key", "value", "advice"),
     "unresolved-values": ("key", "names"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
@@ -62,12 +55,15 @@ FACTS: dict[str, tuple[str, ...]] = {
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
     "ignored-argument": ("name", "key", "hint"),
-    **COMMENTED,
+    TITLED: ("said", "key", "value", "working"),
 }
 """The kinds of faults that any trainer may have, and the facts of each for a message.
 
 Those of one trainer's loader alone are in its ``trainer.toml``.
 """
+
+UNKNOWN = ("unknown-key", "ignored-key")
+"""The kinds of keys that a trainer does not have."""
 
 FIXABLE = (
     "byte-order-mark",
@@ -114,7 +110,8 @@ class Fault(NamedTuple):
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
     where there is no path, ``edits`` where the fault knows what fixes it,
-    ``argument`` where the value comes from the command line.
+    ``argument`` where the value comes from the command line. ``others`` are further
+    places of the same fault.
     """
 
     kind: str
@@ -123,6 +120,7 @@ class Fault(NamedTuple):
     span: Span | None = None
     edits: tuple[Edit, ...] = ()
     argument: Argument | None = None
+    others: tuple[Path, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -131,13 +129,14 @@ class Loaded(NamedTuple):
     ``values`` maps dotted keys to coerced values with defaults filled in; a key
     with a fault, or of an absent optional section, is missing. ``written`` holds
     the dotted keys that stand in the file or on the command line, ``arguments`` what
-    the command line sets, by path.
+    the command line sets, by path, ``extra`` the keys of the user's fork.
     """
 
     values: dict[str, Any]
     written: set[str]
     faults: list[Fault]
     arguments: dict[Path, Argument] = {}
+    extra: tuple[str, ...] = ()
 
     def argument(self, path: Path) -> Argument | None:
         """The argument that sets a key or a table above it, if one does."""

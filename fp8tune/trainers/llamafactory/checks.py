@@ -175,11 +175,6 @@ CHECKS = (
         lambda v: (v["packing"] or v["neat_packing"]) and v["cutoff_len"] - 1 is None,
     ),
     Check(
-        "finetuning_type",
-        "it is one of lora, oft, freeze, full",
-        lambda v: v["finetuning_type"] not in ("lora", "oft", "freeze", "full"),
-    ),
-    Check(
         "lora_alpha lora_rank",
         "`lora_rank` has to be a number",
         lambda v: not v["lora_alpha"] and (v["lora_rank"] * 2) is None,

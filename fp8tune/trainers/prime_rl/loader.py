@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.job import Words
+from fp8tune.job import Prose, Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
@@ -70,15 +70,13 @@ class Loader:
 
 
 def of_earlier_release(title: str, key: str) -> str:
-    """Say that an earlier release has a key, ``""`` if none has.
+    """Return the earlier release that has a key, ``""`` if none has.
 
     ``title`` is the schema's, ``prime-rl 0.8.1 (sft)``. From ``earlier.toml``.
     """
-    version, kind = title.removesuffix(")").split(" (")
     known = _earlier()
-    if key not in known[kind]:
-        return ""
-    return f"release {known['release']} has this key, {version} does not"
+    command = title.removesuffix(")").rpartition(" (")[2]
+    return str(known["release"]) if key in known[command] else ""
 
 
 @cache
@@ -203,8 +201,12 @@ class _Run:
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)
             facts |= key_meant(facts["hint"], path, keys)
-        if earlier := of_earlier_release(self.schema.title, dotted(path)):
-            facts["hint"] = f"{earlier}; {facts['hint']}".removesuffix("; ")
+        title = self.schema.title
+        if earlier := of_earlier_release(title, dotted(path)):
+            why = f"release {earlier} has this key, {title.partition(' (')[0]} does not"
+            same = f"; {facts['hint']}" if "home" in facts or instead in keys else ""
+            facts |= {"hint": Prose(why + same), "earlier": f"release {earlier}"}
+            facts.pop("meant", None)  # a key that is like it is another one
         table = (
             f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
         )
