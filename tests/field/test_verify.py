@@ -100,6 +100,9 @@ WRAPPED = [
      "ValueError: micro-batch of nothing", "unknown-exception", "child-failed"),
     ("torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
      f"{LEVELS}{OOM}", "out-of-memory", "child-failed"),
+    ("triton.compiler.errors.CompilationError: at 1:0:\ndef kernel():\n"
+     "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e5')\")",
+     "gpu-without-fp8", "triton-failed"),
     ("node-2: AssertionError: Device compute capability 8.9 or higher required for FP8 execution.\n"
      "pdsh@login: node-2: ssh exited with exit code 1", "gpu-without-fp8", "child-failed"),
 ]  # fmt: skip
