@@ -2,6 +2,7 @@
 # ruff: noqa: E501 - lines of logs stay whole
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -372,6 +373,10 @@ def test_the_worst_of_several_runs_is_shown_after_a_table(fp8tune, project):
     assert [len(each["causes"]) for each in answer["runs"]] == [0, 1]
     assert answer["causes"] == answer["runs"][1]["causes"]
     assert "runs" not in answer["runs"][0]
+    whole = str(Path("runs/slurm-1.out").resolve())
+    assert fp8tune("verify", whole, "runs/slurm-2.out").out == done.out.replace(
+        "runs/slurm-1.out", whole
+    )
 
 
 def test_a_failure_after_which_another_log_goes_on_is_a_note(tmp_path):
