@@ -12,6 +12,7 @@ from fp8tune.verify import diagnosis, patterns
 from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
+from fp8tune.verify.grouping import folder_of
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
 
 HEADLINES = {
@@ -103,8 +104,7 @@ def _table(answers: Sequence[Answer]) -> Iterator[str]:
     """A line for each run: its first log, the verdict, and why."""
     shown = _ranked(answers)[:MOST_RUNS]
     shown = [answer for answer in answers if any(answer is each for each in shown)]
-    folders = [os.path.dirname(os.path.abspath(answer.path)) for answer in shown]
-    folder = os.path.commonpath(folders)
+    folder = os.path.commonpath([folder_of(answer.path) for answer in shown])
     names = [os.path.relpath(answer.path, folder) for answer in shown]
     width = max(map(len, names))
     yield f"{len(answers)} runs"

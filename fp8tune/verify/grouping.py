@@ -46,7 +46,7 @@ class Run:
     @property
     def folders(self) -> set[str]:
         """The folders of its logs."""
-        return {os.path.dirname(log.path) for log in self.logs}
+        return {folder_of(log.path) for log in self.logs}
 
 
 def runs_of(
@@ -69,9 +69,14 @@ def runs_of(
     return runs, lost
 
 
+def folder_of(path: str) -> str:
+    """Return the folder of a file, however its path was written."""
+    return os.path.dirname(os.path.abspath(path))
+
+
 def job_of(path: str) -> str:
     """Return a log's path without what tells files of one job apart."""
-    folder, name = os.path.split(path)
+    folder, name = folder_of(path), os.path.basename(path)
     stem = STREAM.sub("", SUFFIX.sub("", name))
     return OF_ATTEMPT.sub(r"\1", RANK.sub(r"\1", f"{folder}/{stem}"))
 
@@ -113,7 +118,7 @@ def _owners(
 def _nearest(path: str, owners: dict[str, Run | None]) -> Run | None:
     """Return whose the nearest folder around a file is that has logs at all."""
     return next(
-        (owners[each] for each in _upwards(os.path.dirname(path)) if each in owners),
+        (owners[each] for each in _upwards(folder_of(path)) if each in owners),
         None,
     )
 
