@@ -156,7 +156,9 @@ def _classes(folder: Path) -> dict[str, list[ast.ClassDef]]:
 
 def _fields(classes: dict[str, list[ast.ClassDef]], *endings: str) -> set[str]:
     """Return the fields of all classes whose names end so."""
-    every = (c for name, each in classes.items() if name.endswith(endings) for c in each)
+    every = (
+        c for name, each in classes.items() if name.endswith(endings) for c in each
+    )
     return {field for each in every for field in _own(each)}
 
 
@@ -187,7 +189,9 @@ def _options(folder: Path) -> list[str]:
     text = (folder / "accelerate/commands/launch.py").read_text(encoding="utf-8")
     calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     added = (c for c in calls if getattr(c.func, "attr", "") == "add_argument")
-    texts = (arg.value for c in added for arg in c.args if isinstance(arg, ast.Constant))
+    texts = (
+        arg.value for c in added for arg in c.args if isinstance(arg, ast.Constant)
+    )
     options = (t for t in texts if isinstance(t, str) and t.startswith("--"))
     return sorted({option[2:].replace("-", "_") for option in options})
 

@@ -44,6 +44,7 @@ ABOUT_SCRIPT = (
     "unresolved",
     "maybe",
     "environment",
+    "obstacle",
 )
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 

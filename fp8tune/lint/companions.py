@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from os.path import isfile
 from typing import Any, NamedTuple
 
 from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
+from fp8tune.job import Prose
 from fp8tune.lint.directive import Directive, directive_of
 from fp8tune.lint.discover import CannotRead, Found, read
 from fp8tune.trainers.about import PartAbout, trainers
@@ -278,10 +280,9 @@ def _named_by_keys(
 ) -> Iterator[Apart]:
     """Yield the files of other trainers that a config's keys name, where they are."""
     for name, keys in known.about.named.items():
-        given = (_value(document.values, key) for key in keys)
-        texts = (v for v in given if isinstance(v, str) and 0 < len(v) <= MAX_NAME)
-        places = (place for text in texts for place in _above(path, text))
-        place = next(filter(os.path.isfile, places), "")
+        texts = (_file_name(document.values, key) for key in keys)
+        places = (place for text in texts if text for place in _above(path, text))
+        place = next(filter(isfile, places), "")
         if place:
             yield Apart(place, trainers()[name].title, name)
 
@@ -298,16 +299,28 @@ def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str
             yield from _above(part.path, os.path.join(value, about.file))
 
 
-def not_read(known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
-    """Yield the keys that name a file of the job which is not part of ``values``."""
-    for section, about in known.about.parts.items():
-        if section not in values and not about.file:
-            for key in about.named_by:
-                name = _value(values, key)
-                named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
-                if named and not name.lstrip().startswith("{"):  # no JSON itself
-                    facts = {"key": key, "value": name}
-                    yield Fault("file-not-read", tuple(key.split(".")), facts)
+def not_read(path: str, known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the keys that name a file of the job which was not found.
+
+    A part of the job that was found is part of ``values``.
+    """
+    parts = known.about.parts.items()
+    absent = (p for section, p in parts if section not in values and not p.file)
+    joined = [key for about in absent for key in about.named_by]
+    apart = [key for keys in known.about.named.values() for key in keys]
+    for key in (*joined, *apart):
+        name = _file_name(values, key)
+        if name and (key in joined or not any(map(isfile, _above(path, name)))):
+            advice = "name it with `--with FILE`" if key in joined else "check it too"
+            facts = {"key": key, "value": name, "advice": Prose(advice)}
+            yield Fault("file-not-read", tuple(key.split(".")), facts)
+
+
+def _file_name(values: Any, key: str) -> str:
+    """Return the path that a key names; ``""`` for another value, such as JSON."""
+    name = _value(values, key)
+    named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
+    return name if named and not name.lstrip().startswith("{") else ""
 
 
 def _value(values: Any, key: str) -> Any:
@@ -329,7 +342,7 @@ def _above(path: str, name: str) -> Iterator[str]:
 
 def _readable(path: str, loader: str) -> ConfigDocument | None:
     """Return the document at a path; ``None`` if there is none that can be read."""
-    if not os.path.isfile(path):
+    if not isfile(path):
         return None
     try:
         document = parse(read(path), path)

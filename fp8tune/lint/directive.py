@@ -24,7 +24,7 @@ MAX_LENGTH = 200
 _COMMENT = (
     r"(?m)^[ \t]*(?P<comment>(?:#|//)[ \t]*(?P<name>(?i:fp8tune))"
     r"(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
-    r"[ \t]*(?P<words>.*?))[ \t\r]*$"
+    r"[ \t]*+(?P<words>(?:.*[^ \t\r\n])?))[ \t\r]*$"
 )
 _FIGURE = r"\S*(?:gpu|world.size)s?[ \t]*="
 _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"

@@ -257,8 +257,13 @@ class _Runner:
         if report is None or not (report.skipped and found.explicit):
             return (None if report and _is_other(report) else report), ""
         reason = f"no train config of a known trainer: {report.skipped}"
+        reason = f"{report.path}: {reason}"
+        if format_of(report.path) == "bash" and found.path != "-":
+            from fp8tune.lint.launch import instead_of
+
+            reason = instead_of(report.path, os.environ)
         kept = None if report.text is None else report  # stdin is passed through
-        return kept, f"{report.path}: {reason}"
+        return kept, reason
 
     def report(self, found: Found) -> Report | None:
         """Return the report of one file, or ``None`` for an excluded one."""

@@ -113,8 +113,11 @@ def _measured(history: History, chosen: Point | None) -> Measured:
     pairs = len(history.pairs(chosen, baseline))
     rehearsal = history.is_rehearsal
     fp8 = Fp8Comparison() if rehearsal else compare_fp8(history, chosen)
-    in_fp8 = mine if fp8.pair and fp8.pair.fp8 == chosen else theirs
-    bf16 = _beside(in_fp8, fp8.bf16, fp8.gain)
+    bf16, shown_speeds = fp8.bf16, {baseline: theirs, chosen: mine}
+    if fp8.pair and fp8.pair.bf16 in shown_speeds:
+        bf16 = shown_speeds[fp8.pair.bf16]
+    elif fp8.pair:
+        bf16 = _beside(shown_speeds.get(fp8.pair.fp8), fp8.bf16, fp8.gain)
     fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
     return Measured(
         _estimate(mine, pairs or _count(history, chosen)),

@@ -103,6 +103,8 @@ class _Study(NamedTuple):
     def after_failure(self) -> str:
         """Return the command after a search that chose nothing."""
         find = self.outcome.find
+        if not self.outcome.trials:
+            return self.continued()
         if find("run-doctor"):
             return f"fp8tune doctor{' --device cpu' * self.on_cpu}"
         if find("repair-and-retry"):

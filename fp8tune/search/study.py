@@ -126,7 +126,7 @@ class Study:
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Store what is searched; forget how an earlier search ended."""
-        objective = about.get("objective", self.about.get("objective", SPEED))
+        objective = about.get("objective") or self.about.get("objective") or SPEED
         with errors_of(self.place), warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if self.optuna.metric_names != (names := [UNITS[objective]]):

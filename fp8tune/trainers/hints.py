@@ -17,6 +17,8 @@ VARIABLE = "nothing expands `{}` here: lint the file in which it is filled in"
 SWITCH = "enabled"
 """A key that says nothing of where it was meant to stand."""
 
+_FP8 = re.compile("(float|fp|mxfp)8.*")
+
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 
 
@@ -82,10 +84,9 @@ class Hints:
             return ""
         word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
-        digits = sorted(re.findall("[0-9]", word))
         words = [each for each in spec.allowed if isinstance(each, str)]
-        if digits:  # float8 is no slip of float32
-            words = [w for w in words if sorted(re.findall("[0-9]", w)) == digits]
+        if _FP8.fullmatch(word):  # float8 is no slip of float32
+            words = [each for each in words if "8" in each]
         meant = next(near, "") or closest(word, words)
         return f'did you mean "{meant}"?' if meant else ""
 

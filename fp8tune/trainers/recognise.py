@@ -28,10 +28,7 @@ _TABLES = {
 _BLANK = re.compile("[A-Z][A-Z0-9]*_[A-Z0-9_]*,")
 """A word without quotes in Hjson, up to the end of its line, for ``sed`` to replace."""
 
-NO_FLAGS = (
-    "it starts no trainer that is configured by flags; "
-    "fp8tune lint --script FILE checks what it runs"
-)
+NO_FLAGS = "it starts no trainer that fp8tune knows"
 """What a script is that sets no flag of a trainer."""
 
 
@@ -99,10 +96,11 @@ def recognise(
     """Distinguish train configs from model fragments and other files.
 
     A file that the user named counts as a config if a third of its keys or tables
-    are a trainer's, another one and YAML and JSON if half are. Of several trainers and versions it is
-    of the one that knows most of its keys, then of its tables: of equals the newest
-    version, and the first trainer. ``only`` names the trainer where its version alone
-    is open; else those are asked that read files of the format ``form``.
+    are a trainer's, another one, and any in YAML or JSON, if half are. Of several
+    trainers and versions it is of the one that knows most of its keys, then of its
+    tables: of equals the newest version, and the first trainer. ``only`` names the
+    trainer where its version alone is open; else those are asked that read files of
+    the format ``form``.
     """
     if other := _other(values, form):
         return Kind("", False, other)
@@ -133,8 +131,10 @@ def recognise(
 
 def _other(values: dict[str, Any], form: str) -> str:
     """Return what a file is that is surely no train config, else ``""``."""
+    if form == "bash" and "obstacle" in values:
+        return str(values["obstacle"])
     if form == "bash" and (other := _started(values.get("launcher", []))):
-        return f"it starts {other}; fp8tune lint --script FILE checks what it runs"
+        return f"it starts {other} without a file that is its config"
     blanks = (v for v in values.values() if isinstance(v, str) and _BLANK.fullmatch(v))
     if form == "json" and (blank := next(blanks, "")):
         return f"a template: `{blank[:-1]}` is still to be filled in"
@@ -247,7 +247,7 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
 
 
 def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
-    """Whether a file without a trainer of its own is a section of a config beside it."""
+    """Whether a file that is no config by itself is a section of one beside it."""
     match = _Match({section: values}, known)
     usual = not values.keys().isdisjoint(known.about.parts[section].keys)
     return usual and match.known * EXPLICIT >= match.total

@@ -206,9 +206,10 @@ def causes() -> dict[str, Cause]:
     return found
 
 
-def texts() -> list[Text]:
+@cache
+def texts() -> tuple[Text, ...]:
     """Return the texts of all causes, for the reader of logs."""
-    return [text for cause in causes().values() for text in cause.texts]
+    return tuple(text for cause in causes().values() for text in cause.texts)
 
 
 def known_names(cause: Cause) -> Iterator[str]:

@@ -153,7 +153,8 @@ def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
         log = next((each for each in logs if each.path == seen.path), None)
         if log is not None and not seen.several:
             seen.survived = _survived(known[name], seen, log)
-            seen.counts = not seen.survived or len(log.starts) > 1
+            again = log.continued or len(log.starts) > 1
+            seen.counts = not seen.survived or again
     return {name: seen for name, seen in shown.items() if seen.counts}
 
 
@@ -195,6 +196,8 @@ def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
     """
     if cause.category not in FAILURES or seen.count > len(seen.signs):
         return False
+    if log.continued:
+        return True
     first = max((curve.line for curve in log.starts if len(curve)), default=0)
     unknown = cause.role in ("exception", "symptom")
     return seen.signs[-1].line < first or (unknown and log.ended is True)

@@ -140,6 +140,8 @@ class Log:
     ranks: set[int] = field(default_factory=set)
     began: bool = False
     ended: bool | None = None
+    continued: bool = False
+    """Whether the run went on in another log."""
     cut: str = ""
     """Why the log could not be read to its end, ``""`` if it was."""
 

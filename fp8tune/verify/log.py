@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
@@ -49,6 +50,12 @@ def read_file(
     return reader.finish()
 
 
+@lru_cache(maxsize=2)
+def _shapes(causes: tuple[Cause, ...]) -> Shapes:
+    """Return the shapes of logs, which all logs share: a folder may hold thousands."""
+    return Shapes(causes)
+
+
 class Hit(NamedTuple):
     """A line of the log that a pattern matches."""
 
@@ -75,7 +82,7 @@ class Reader:
         self._trainer = trainer
         self._decoder = lines.Decoder()
         self._cutter = lines.Cutter()
-        self._shapes = Shapes(causes)
+        self._shapes = _shapes(tuple(causes))
         self._steps: dict[str, Steps] = {}
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._lines: dict[tuple[str, str], int] = {}

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -213,3 +214,88 @@ def test_configs_of_two_trainers_are_compared_by_what_they_set(
     assert differ <= names
     assert not names & equal
     assert len(names) <= 20
+
+
+MANY = 50_000
+ONE_COMMENT = "# fp8tune: ignore[{}]\nfsdp = 1\n"
+
+
+@each(
+    ("text", "rules"),
+    [
+        (
+            ONE_COMMENT.format(", ".join(f"FP8{n}" for n in range(MANY))),
+            ["bad-ignore", "unknown-key"],
+        ),
+        (
+            ONE_COMMENT.format(", ".join(["unknown-key"] * MANY)),
+            ["bad-ignore", "unknown-key"],
+        ),
+        ("# fp8tune: ignore[unknown-key]\n" * (MANY // 3) + "fsdp = 1\n", []),
+        (f"# fp8tune{' ' * MANY * 10}x\n", []),
+        (f"# fp8tune: gpu=h100{' ' * MANY * 10}x\n", ["bad-directive"]),
+        (f"# fp8tune: ignore[{' ' * MANY * 10}unknown-key]\nfsdp = 1\n", []),
+        (f"# fp8tune: ignored {' ' * MANY * 10}x\n", ["bad-ignore"]),
+        (f"# fp8tune: ignore[unknown-key] -- {'  x' * MANY * 2}\nfsdp = 1\n", []),
+    ],
+)
+def test_long_comments_take_no_time(fp8tune, project, text, rules):
+    project({"a.toml": f"{GOOD}\n{text}"})
+    started = time.process_time()
+    shown = fp8tune("lint", "a.toml", "--output-format", "json").json
+    assert [each["rule"] for each in shown["diagnostics"]] == rules
+    assert time.process_time() - started < 5
+
+
+LAUNCH = "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: fp8\n"
+JOB = {
+    "launch.yaml": f"{LAUNCH}fp8_config: {{backend: AO}}\n",
+    "sft.yaml": "output_dir: out\nper_device_train_batch_size: 8\nbf16: true\n",
+}
+
+
+def naming(files):
+    """The files, each of which names the next in a comment, the last the first."""
+    following = dict(zip(files, [*list(files)[1:], *files], strict=False))
+    return {n: f"# fp8tune: with={following[n]}\n{files[n]}" for n in files}
+
+
+def test_the_files_of_a_job_may_name_each_other(fp8tune, project):
+    project(naming(JOB))
+    command = ("lint", "--output-format", "json")
+    alone = [fp8tune(*command, name).json["diagnostics"] for name in JOB]
+    assert alone[0] == alone[1] == fp8tune(*command).json["diagnostics"]
+    assert [each["rule"] for each in alone[0]] == ["fp8-backend-off-by-arguments"]
+
+
+@each(
+    "files",
+    [
+        {"a.yaml": LAUNCH, "b.yaml": LAUNCH},
+        {"a.yaml": LAUNCH, "b.yaml": LAUNCH, "c.yaml": LAUNCH},
+        {"a.toml": GOOD, "b.toml": GOOD},
+        {"a.yaml": AXOLOTL, "b.yaml": AXOLOTL},
+        {"a.json": f"\n{DEEPSPEED}", "b.json": f"\n{DEEPSPEED}"},
+    ],
+)
+def test_configs_of_one_kind_that_name_each_other(fp8tune, project, files):
+    named = naming(files)
+    for name in named:
+        if name.endswith("json"):
+            named[name] = named[name].replace("#", "//", 1)
+    project(named)
+    for name in files:
+        done = fp8tune("lint", name, "--output-format", "json")
+        rules = [each["rule"] for each in done.json["diagnostics"]]
+        assert rules.count("bad-directive") == 1, name
+
+
+def test_the_page_of_a_peak_fits_120_lines(fp8tune, project, repository):
+    project(BY_TRAINER)
+    configs = [str(path) for path in sorted((repository / "configs").glob("*.toml"))]
+    for config in (*configs, *BY_TRAINER):
+        page = fp8tune("explain", "memory.peak_gib", config, "--world-size=8").out
+        lines = page.splitlines()
+        assert "In this config" in lines, config
+        assert len(lines) <= 120, config
+        assert max(map(len, lines)) <= 80, config

@@ -54,8 +54,9 @@ def test_the_whole_reason():
         Choice(AC, "none", f"full -> none: with full it is {slower}"),
         Choice(STEPS, 2, "2 x 4 -> 4 x 2 sequences per rank and step"),
     ]
-    assert summary(plan, found, "study a-1") == [
+    assert summary(plan, found, "study a-1", ["diff a.toml b.toml"]) == [
         "faster: +50.0 % tokens/s (+48.1 to +51.9), 10,000 -> 15,000, 2 pairs of runs",
+        "next: diff a.toml b.toml",
         "peak memory 80.7 of 139.8 GiB; runner-up: the chosen setting with "
         f"activation_checkpointing = full: {slower}",
         "H200, torch 2.13, torchao 0.18.0",
@@ -65,7 +66,7 @@ def test_the_whole_reason():
 
 def test_one_pair_of_runs_is_inconclusive_and_shows_no_interval():
     plan, found = search(ran(GIVEN, 10000), ran(BEST, 12000), repeats=0)
-    assert summary(plan, found, "study a-1")[0] == (
+    assert summary(plan, found, "study a-1", ())[0] == (
         "inconclusive (no pair of runs): 10,000 -> 12,000 tokens/s; "
         "a verdict takes 2 pairs of neighbouring confirmation runs; a larger --budget "
         "should settle it"
@@ -92,7 +93,7 @@ def test_fp8_is_compared_with_bf16_but_not_by_a_rehearsal(bf16, said):
     for rehearsal in (False, True):
         more = {"environment": "CPU, torch 2.13", "rehearsal": rehearsal}
         plan, found = search(*(but(record, **more) for record in records))
-        lines = summary(plan, found, "study a-1")
+        lines = summary(plan, found, "study a-1", ())
         assert [line for line in lines if "bf16" in line] == ([] if rehearsal else said)
         assert [line for line in lines if "CPU, torch 2.13" in line]
 
@@ -131,7 +132,7 @@ def test_the_reasons_of_a_search_for_energy():
     plan, found = search(*records, aim="tokens-per-joule")
     gain = "+20.0 % tokens per joule"
     assert choices(plan, found)[0].reason == f"2 -> 4: {gain}"
-    assert summary(plan, found, "study a-1")[0] == (
+    assert summary(plan, found, "study a-1", ())[0] == (
         f"more efficient: {gain} (+18.3 to +21.7), 10.0 -> 12.0, 2 pairs of runs; "
         "-10.0 % tokens/s (-11.2 to -8.7), 100 -> 90"
     )
@@ -141,4 +142,4 @@ def test_a_baseline_that_nearly_fills_the_gpu_is_a_reason():
     full = ran(GIVEN, 100, more={"alloc_retries": 3})
     plan, found = search(full, ran((0, 1, 1, 1), 90))
     said = "your config leaves too little memory for a long run: 3 allocator retries"
-    assert said in summary(plan, found, "study a-1")[1]
+    assert said in summary(plan, found, "study a-1", ())[1]

@@ -95,8 +95,13 @@ def test_the_command_without_a_path(project, fp8tune):
 
 
 def test_the_options_that_make_the_same_search_again():
-    """Without the budget, and what has its default or is asked for once."""
+    """Without what has its default or is asked for once."""
     options = SearchOptions(
         "a.toml", "2h", gpu="h100", allow=("warmup",), in_place=True, export="t.jsonl"
     )
-    assert options.kept == {"gpu": "h100", "allow": ("warmup",), "in_place": True}
+    assert options.kept == {
+        "budget": "2h",
+        "gpu": "h100",
+        "allow": ("warmup",),
+        "in_place": True,
+    }

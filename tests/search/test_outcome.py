@@ -211,7 +211,10 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
 
 
 def test_fp8_is_held_against_bf16_of_the_same_stage():
-    """The GPU became slower before the baseline ran again, and not in bf16."""
+    """The GPU became slower before the baseline ran again, and not in bf16.
+
+    The figure of bf16 is scaled by that, so that it compares with the others.
+    """
     slowed = (
         ("baseline", ran(GIVEN, 100)),
         ("bf16-baseline", ran(BF16, 90)),
@@ -221,7 +224,7 @@ def test_fp8_is_held_against_bf16_of_the_same_stage():
     )
     found = decide(history(*slowed), 1.0)
     assert (found.speed.bf16_baseline.value, found.speed.pair) == (
-        90,
+        pytest.approx(80 * 90 / 100),
         (GIVEN, BF16),
     )
     assert found.speed.fp8_gain.value == pytest.approx(100 / 90)

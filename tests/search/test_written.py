@@ -35,14 +35,15 @@ def test_the_tuned_config(replay, tmp_path):
 
 
 def test_the_report_names_the_file_that_was_written(replay, tmp_path):
-    for options, written in (
-        (["--diff"], "a.toml"),
-        (["--output", "b.toml"], "b.toml"),
-        (["--in-place"], "a.toml"),
+    again = "fp8tune search a.toml --budget 2h --runner replay --records r.jsonl"
+    for options, command in (
+        (["--diff"], f"{again}  # writes it"),
+        (["--output", "b.toml"], "diff a.toml b.toml"),
+        (["--in-place"], "fp8tune lint a.toml"),
     ):
         replay(RECORDS, *options)
         page = next(tmp_path.glob(".fp8tune/*/report.html")).read_text()
-        assert f"fp8tune lint {written}\n</pre>" in page
+        assert f">{command}\n</pre>" in page
 
 
 MEASURED = (

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
@@ -47,6 +48,8 @@ _LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
 """What stands for several words, and not for the value of a flag."""
 _NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
 _BOM = "\ufeff"
+_STARTERS = {"python", "python3", "deepspeed", *slurm.TORCHRUN}
+"""Programs that start a Python file."""
 
 
 class _Call(NamedTuple):
@@ -78,8 +81,10 @@ class Document:
         self.text = text
         self.bom = bom
         call = _call(text)
-        self.values: dict[str, Any] = _values(call) if call else {}
-        self._lost = call.lost if call else []
+        self.values: dict[str, Any] = {"obstacle": call}
+        self._lost: list[str] = []
+        if isinstance(call, _Call):
+            self.values, self._lost = _values(call), call.lost
 
     @property
     def repeated(self) -> list[Repeated]:
@@ -230,9 +235,13 @@ def _flag(key: str) -> str:
     return key if key.startswith("--") else "--" + key.replace("_", "-")
 
 
-def _call(text: str) -> _Call | None:
-    """Return the run that a script starts; raises ``Unreadable`` for several."""
+def _call(text: str) -> _Call | str:
+    """Return the run that a script starts, or why none is read.
+
+    Raises ``Unreadable`` for several.
+    """
     calls: list[_Call] = []
+    obstacle = ""
     try:
         options = slurm.sbatch(text)
         shell = Shell([], slurm.variables(options))
@@ -240,13 +249,36 @@ def _call(text: str) -> _Call | None:
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):
                     calls = _with(call, calls)
+                else:
+                    obstacle = _obstacle(inner) or obstacle
     except BadScript as error:
         raise Unreadable(f"line {error}") from None
     most = max((len(call.flags) for call in calls), default=0)
     large = [call for call in calls if 2 * len(call.flags) > most]
     if len(large) > 1:
-        raise Unreadable("the script starts several runs: name one in a script alone")
-    return large[0] if large else None
+        runs = " and ".join(f"{call.program} on line {call.line}" for call in large[:3])
+        raise Unreadable(f"the script starts several runs ({runs}): give each its own")
+    return (
+        large[0]
+        if large
+        else obstacle or "it starts no Python program with flags or a config"
+    )
+
+
+def _obstacle(command: Command) -> str:
+    """Return which unknown word may be the program of a command, ``""`` if none is."""
+    starters = [
+        number
+        for number, word in enumerate(command.words)
+        if word.text.rpartition("/")[2] in _STARTERS
+    ]
+    for before, word in pairwise(command.words[starters[-1] :] if starters else ()):
+        is_value = before.text.startswith("-") and "=" not in before.text
+        if word.holes and not is_value and not word.text.startswith("-"):
+            what = f"`{word.holes[0].text}` {word.holes[0].reason}"
+            line = command.line
+            return f"what line {line} starts is not known before the run: {what}"
+    return ""
 
 
 def _with(call: _Call, calls: list[_Call]) -> list[_Call]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fp8tune.formats.bash.values import Word
@@ -21,7 +22,7 @@ def environment(launcher: Sequence[Word], given: Mapping[str, Word]) -> dict[str
     program, in which ``env NAME=VALUE`` and Ray's ``--runtime-env-json`` set more.
     """
     values = dict(given)
-    for word, following in zip(launcher, [*launcher[1:], Word("")], strict=True):
+    for word, following in pairwise([*launcher, Word("")]):
         if (found := _ASSIGNED.fullmatch(word.text)) and not word.holes:
             values[found[1]] = Word(found[2])
         elif found := _RAY.fullmatch(word.text):

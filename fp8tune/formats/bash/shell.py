@@ -55,6 +55,10 @@ MAX_NESTED = 3
 
 MAX_CALLS = 8
 """Deepest call of a function within a function that is followed."""
+
+MAX_BLOCKS = 100
+"""Blocks, such as ``if``, that are open at once."""
+
 MAX_COMMANDS = 1 << 14
 """The most commands of a script that are read, those of its functions at each call."""
 
@@ -350,6 +354,8 @@ class Shell:
         return self.ended
 
     def _open(self, kind: str) -> None:
+        if len(self.blocks) == MAX_BLOCKS:
+            raise BadScript(self.line, "the script nests too many blocks")
         self.blocks.append(Block(kind, reached=self.runs))
         self.truth, self.sign = None, ""
 

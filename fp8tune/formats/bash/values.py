@@ -52,7 +52,7 @@ def join(words: Iterable[Word], between: str = "") -> Word:
     """Join several words into one; what becomes too long is unknown."""
     words = list(words)
     if sum(len(word.text) for word in words) > MAX_LENGTH:
-        return hole("the text", "is too long")
+        return hole("a text", "is too long")
     holes = tuple([piece for word in words for piece in word.holes])
     return Word(between.join([word.text for word in words]), holes)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.formats.document import HOLE, Unreadable, Unresolved
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.accelerate.arguments import reader
 from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
 from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.llamafactory import is_llamafactory
@@ -91,7 +92,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
     read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
     given = {one.name: one for one in read(words[script + 1 :])}
-    if PART in raw or len(given.keys() & about.parts[PART].keys) > 1:
+    if PART in raw or len(given.keys() & loader.schema.classes["Training"]) > 1:
         values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
         arguments |= {(PART, name): one.argument for name, one in given.items()}
@@ -103,6 +104,11 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             loaded.values.pop(f"{PART}.{name}", None)
     faults = [_typed(fault, arguments.get(fault.path)) for fault in loaded.faults]
     return loaded._replace(faults=faults, arguments=arguments)
+
+
+def is_known_script(word: str) -> bool:
+    """Whether it is known which arguments a script, or a command of ``trl``, has."""
+    return bool(reader(word).command)
 
 
 def _typed(fault: Fault, argument: Argument | None) -> Fault:

@@ -260,15 +260,20 @@ class _Run(Loading):
         if all(key in self.schema.classes["Training"] for key in raw):
             return
         what_reads = reader(self.script)
-        for key in [key for key in raw if key not in what_reads.names]:
-            path, meant = ("training", key), what_reads.meant(key)
+        for key in raw:
+            path = ("training", key)
+            if key in FP8_ARGUMENTS and not what_reads.command:
+                self.fp8_argument(path, raw[key])
+                continue
+            if key in what_reads.names:
+                continue
+            meant = what_reads.meant(key)
             hint = f"did you mean `{meant}`?" if meant else ""
             facts = {"name": key, "hint": hint, **key_meant(hint, path, [meant])}
             if what_reads.command:
                 kind = "unknown-key" if what_reads.refuses else "ignored-key"
-                self.fault(kind, path, table=what_reads.title, **facts)
-            elif key in FP8_ARGUMENTS:
-                self.fp8_argument(path, raw[key])
+                names = {"table": what_reads.title, "release": what_reads.title}
+                self.fault(kind, path, title="TRL", **names, **facts)
             elif meant:
                 self.fault("unknown-argument", path, **facts)
 

@@ -154,7 +154,8 @@ def _taken(spec: Key, value: Any, *, whole: bool) -> Any:
             raise Wrong("wrong-type", type="a flag without a value")
         return value is not False
     if value is True:
-        raise Wrong("wrong-type", type=IN_WORDS.get(spec.base, "a list of words"))
+        what = IN_WORDS.get(spec.base, "a list of words")
+        raise Wrong("wrong-type", type=f"followed by {what}")
     if value is None:
         return None
     if spec.base.startswith("list"):

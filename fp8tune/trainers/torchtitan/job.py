@@ -63,7 +63,9 @@ def step_warmup_peak(
     The warmup is cut to the steps of the schedule, and its step n, from 1, has n parts
     of it (components/lr_scheduler.py).
     """
-    longest = max_steps if lr_scheduler_total_steps is None else lr_scheduler_total_steps
+    longest = (
+        max_steps if lr_scheduler_total_steps is None else lr_scheduler_total_steps
+    )
     warmup = min(warmup_steps, longest)
     return min(1.0, max_steps / warmup) if warmup else 1.0
 

@@ -343,6 +343,13 @@ def test_a_function_that_nothing_calls_has_no_commands():
     assert words("f() { run 1; }; g() { run 2; }; g") == [["run", "2"]]
 
 
+def test_blocks_in_blocks_are_bounded():
+    inside, outside = "if true; then\n" * 99, "fi\n" * 99
+    assert words(f"{inside}run\n{outside}")[-1] == ["run"]
+    with pytest.raises(BadScript, match="nests too many blocks"):
+        words(f"{inside}{inside}run\n{outside}{outside}")
+
+
 def test_calls_are_bounded():
     script = "".join(f"f{n}() {{ {f'f{n + 1};' * 9} }}\n" for n in range(7)) + "f0"
     with pytest.raises(BadScript, match="too many commands"):
