@@ -134,7 +134,7 @@ def uneven_weight(fp8_linears: tuple[Linear, ...], shards: int, tp: int = 1) -> 
         rows = one.on_rank(tp)[0]
         if rows % shards:
             part = f" / {tp} TP ranks = {rows:g}" if rows != one.rows else ""
-            return Words(f"{one.name} has {one.rows}{part}")
+            return Words(f"{one.name}: {one.rows}{part}")
     return Words("")
 
 
