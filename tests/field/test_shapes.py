@@ -392,3 +392,11 @@ def test_estimate_names_what_is_missing_and_what_to_type(
     (name,) = files
     out = " ".join(fp8tune("estimate", name, *options).out.split())
     assert [text for text in said if text not in out] == []
+
+
+def test_a_micro_batch_of_0_has_no_grid(fp8tune, project):
+    text = AXOLOTL.format(gather="false", degrees="")
+    project({"a.yaml": text.replace("micro_batch_size: 1", "micro_batch_size: 0")})
+    out = fp8tune("estimate", "a.yaml").out
+    assert "memory: unknown" in out
+    assert "start with" not in out
