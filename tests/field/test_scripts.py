@@ -259,6 +259,13 @@ def test_a_refusal_is_one_sentence_for_both_commands(fp8tune, project, script, r
         assert "--script" not in said.err
 
 
+def test_a_script_without_a_run_is_none_of_a_named_trainer(fp8tune, project):
+    project({"run.sh": "make data\n"})
+    said = fp8tune("lint", "run.sh", "--trainer", "megatron_lm")
+    assert said.code == 2
+    assert "it starts no Python program with flags or a config" in said.err
+
+
 def test_a_script_is_its_own_config_for_both_commands(fp8tune, project):
     files = {"run.sh": f"{RUN} --train-iters 100 --fp8-format hybrid\n"}
     found = findings(fp8tune, project, files)
