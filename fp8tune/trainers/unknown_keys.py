@@ -76,14 +76,14 @@ def joined(faults: Iterable[Fault], trainer: Trainer) -> Iterator[Fault]:
         earlier = str(fault.facts.get("earlier", ""))
         if fault.kind not in UNKNOWN:
             yield fault
-        elif fault.argument or (fault.facts["hint"] and not earlier):
+        elif fault.argument or (fault.facts.get("hint") and not earlier):
             yield _with(fault, lacks=_lacks([fault], trainer))
         else:
             groups.setdefault((fault.kind, earlier), []).append(fault)
     for (_, earlier), group in groups.items():
         facts: dict[str, Any] = {"lacks": _lacks(group, trainer)}
         if len(group) > 1:
-            facts["table"] = trainer.schema.title
+            facts["table"] = group[0].facts.get("release", trainer.schema.title)
         if not earlier:
             facts |= {"hint": _of_fork(group, trainer), "fork": True}
         elif len(group) > 1:
@@ -102,7 +102,7 @@ def _with(fault: Fault, **facts: Any) -> Fault:
 def _lacks(group: list[Fault], trainer: Trainer) -> Prose:
     what = "flag" if trainer.about.formats == ["bash"] else "key"
     names = [str(fault.facts["name"]) for fault in group]
-    if len(group) > 1:
+    if len(group) > 1 and "release" not in group[0].facts:
         names = [as_typed(fault.path, trainer) for fault in group]
     elif what == "flag":
         names = [as_typed(group[0].path, trainer)]
@@ -119,9 +119,8 @@ def _of_fork(group: list[Fault], trainer: Trainer) -> Prose:
     listed = ", ".join(f'"{pattern}"' for pattern in patterns[:SHOWN])
     has = f"has {'them' if len(group) > 1 else 'it'}"
     setting = f"`extra-keys=[{listed}{more}]` to [tool.fp8tune] in pyproject.toml"
-    return Prose(
-        f"if yours is a fork of {trainer.about.title} that {has}, add {setting}"
-    )
+    title = group[0].facts.get("title", trainer.about.title)
+    return Prose(f"if yours is a fork of {title} that {has}, add {setting}")
 
 
 def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:

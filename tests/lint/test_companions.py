@@ -49,13 +49,14 @@ BOTH = {"run/launch.yaml": LAUNCH, "sft.yaml": TRAINING}
 
 def test_files_are_alone_unless_something_joins_them(findings):
     expected = [("run/launch.yaml", 6, UNREAD)]
-    assert findings(BOTH, "run/launch.yaml", "sft.yaml") == expected
+    assert findings(BOTH, "run/launch.yaml") == expected
 
 
 @pytest.mark.parametrize(
     ("comment", "arguments"),
     [
         pytest.param("", ["--with", "sft.yaml"], id="option"),
+        pytest.param("", ["sft.yaml"], id="named"),
         pytest.param("# fp8tune: with=../sft.yaml\n", [], id="comment"),
     ],
 )
@@ -265,7 +266,7 @@ SCRIPT = "accelerate launch --config_file launch.yaml src/train.py train.yaml"
         pytest.param(("with=train.yaml", "with=launch.yaml"), ".", True, id="both"),
         pytest.param(("", ""), "--script run.sh", True, id="script"),
         pytest.param(("", ""), "--script off.sh", False, id="argument"),
-        pytest.param(("", ""), "train.yaml launch.yaml", False, id="apart"),
+        pytest.param(("", ""), "train.yaml launch.yaml", True, id="named"),
         pytest.param(
             ("", "with=launch.yaml"), "train.yaml -- bf16=false", False, id="arguments"
         ),

@@ -77,15 +77,18 @@ def forced_by(training_fp16: Any = None) -> str:
 
 
 def missing_argument(
-    argument_names: Any = None, trl_version: str = "", transformers_version: str = ""
+    argument_names: Any = None,
+    trl_arguments: bool = False,
+    trl_version: str = "",
+    transformers_version: str = "",
 ) -> str:
     """The first training argument that the pinned releases lack, ``""`` for none.
 
-    Other releases have it; only exact pins count.
+    Other releases have it; only exact pins count, and TRL's where a key shows TRL.
     """
     if not (trl_version or transformers_version):
         return Words("")
-    pins = (trl_version, transformers_version)
+    pins = (trl_version * bool(trl_arguments), transformers_version)
     lacking = (name for name in argument_names or () if why_missing(name, *pins))
     name = next(lacking, "")
     return Words(name and f"training.{name}")

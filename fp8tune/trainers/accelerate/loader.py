@@ -272,7 +272,8 @@ class _Run(Loading):
             facts = {"name": key, "hint": hint, **key_meant(hint, path, [meant])}
             if what_reads.command:
                 kind = "unknown-key" if what_reads.refuses else "ignored-key"
-                self.fault(kind, path, table=what_reads.title, **facts)
+                names = {"table": what_reads.title, "release": what_reads.title}
+                self.fault(kind, path, title="TRL", **names, **facts)
             elif meant:
                 self.fault("unknown-argument", path, **facts)
 
