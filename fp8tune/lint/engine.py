@@ -32,7 +32,7 @@ from fp8tune.lint.settings import extra_keys_at
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import COMMENTED, UNKNOWN, Fault, Loaded, dotted
+from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, Loaded, dotted
 from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import chosen, may_be_config, reader, recognise
 from fp8tune.trainers.trainer import Trainer
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
-_SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
-"""A comment that may say something about the run."""
+_SAYS = re.compile("#[^\n#]*?[0-9] ?[^\n#]*?(?:GPU|[ABHL][0-9])")
+"""A comment that may name GPUs."""
 
 
 def check(
@@ -314,17 +314,15 @@ class _Case:
             yield Fault("unresolved-values", paths[0], facts)
 
     def _contradictions(self) -> Iterable[Fault]:
-        text = self.document.text
-        if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
+        if TITLED not in self.rules.by_fault or not _SAYS.search(self.document.text):
             return ()
-        from fp8tune.lint.claims.contradiction import contradictions
+        from fp8tune.lint.title import contradiction
 
-        known, loaded, alone = self.known, self.loaded, self.alone
-        if self.overrides:  # a comment is about the file alone
-            loaded, alone = known.load(self.document.values), None
-        return contradictions(
-            self.document, known, loaded, self.directive, self.target, alone
-        )
+        job = self.alone
+        if self.overrides or job is None:  # a title is about the file alone
+            loaded = self.known.load(self.document.values)
+            job = self.known.job(loaded, self.directive.complete(Target()))
+        return contradiction(self.document, job, self.directive, self.target)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:

@@ -76,7 +76,7 @@ def joined(faults: Iterable[Fault], trainer: Trainer) -> Iterator[Fault]:
         earlier = str(fault.facts.get("earlier", ""))
         if fault.kind not in UNKNOWN:
             yield fault
-        elif fault.argument or (fault.facts["hint"] and not earlier):
+        elif fault.argument or (fault.facts.get("hint") and not earlier):
             yield _with(fault, lacks=_lacks([fault], trainer))
         else:
             groups.setdefault((fault.kind, earlier), []).append(fault)

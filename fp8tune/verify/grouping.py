@@ -144,22 +144,34 @@ def _goes_on(before: Run, now: Run) -> bool:
 
 
 def _says(run: Run) -> set[tuple[str, str]]:
-    """Return what the logs of a run say of FP8."""
-    return {(log.trainer, one.name) for log in run.logs for one in log.mentions}
+    """Return what the logs of a run say of FP8 and of its precision."""
+    said = {(log.trainer, one.name) for log in run.logs for one in log.mentions}
+    return said | {("", log.settings.get("precision", "")) for log in run.logs}
 
 
 def _differ(run: Run, job: Run) -> bool:
-    """Whether two logs have other losses at the same steps."""
-    losses = [
-        dict(zip(curve.step[:LOSSES], curve.loss[:LOSSES], strict=True))
-        for curve in (_curve([run]), _curve([job]))
-        if curve
+    """Whether two logs are of two trainers, or of the same steps with other losses.
+
+    Or, if both show how their run begins, with other lines on FP8.
+    """
+    trainers = [
+        {log.trainer for log in each.logs if log.trainer and log.starts}
+        for each in (run, job)
     ]
-    if len(losses) < 2:
+    if all(trainers) and not trainers[0] & trainers[1]:
+        return True
+    curves = [curve for curve in (_curve([run]), _curve([job])) if curve]
+    first, second = (
+        dict(zip(curve.step[:LOSSES], curve.loss[:LOSSES], strict=True))
+        for curve in (curves if len(curves) == 2 else (Curve(), Curve()))
+    )
+    both = first.keys() & second.keys()
+    if not both:
         return False
-    both = losses[0].keys() & losses[1].keys()
-    pairs = [(losses[0][step], losses[1][step]) for step in both]
-    return any(abs(a - b) > ROUNDING * abs(a) for a, b in pairs)
+    if any(abs(first[n] - second[n]) > ROUNDING * abs(first[n]) for n in both):
+        return True
+    began = all(any(log.began for log in each.logs) for each in (run, job))
+    return began and _says(run) != _says(job)
 
 
 def _nearest(path: str, runs: Iterable[Run]) -> Run | None:

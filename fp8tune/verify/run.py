@@ -112,7 +112,7 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
         _add_versions(read, found.packages)
         return Evidence(config or _only(found.configs), read, traces).answer()
     for path in lost:
-        text = f"of which of the {len(runs)} runs it is cannot be told; skipped"
+        text = f"skipped: of one of {len(runs)} runs; name its log and the trace"
         print(f"fp8tune: {path}: {text}", file=sys.stderr)
     shared = Counter(folder for run in runs for folder in run.folders)
     answers = []

@@ -230,7 +230,7 @@ def test_gpus_of_a_submitted_text(fp8tune, project):
 @each(
     ("script", "reason"),
     [
-        ("make data\n", "it starts no Python program with flags"),
+        ("make data\n", "it starts no Python program with flags or a config"),
         (
             f"torchrun $PROGRAM {FLAGS}\n",
             "what line 1 starts is not known before the run: `$PROGRAM` is not set in "
