@@ -1,14 +1,16 @@
-"""Mutate whole config files and run all of lint on each: nothing may be raised.
+"""Mutate whole configs of every trainer and run all of lint: nothing may be raised.
 
 ``python -m benchmarks.config_fuzz --count 10000 --seed 1`` starts from the sample
-configs, the examples of the rules and the mistakes of ``broken_configs``, which change
-keys, sections and layout. Mutations change bytes, tokens, values, numbers and comments.
-Each result is checked with the rules as a wheel has them and shown in one of the output
+configs, the examples of the rules, the configs whose verdicts are recorded in
+``tests/data``, and the mistakes of ``broken_configs``, which change keys, sections and
+layout. Mutations change bytes, tokens, values, numbers and comments; in a third of the
+configs a field or a fact of the job is unknown. Each result is checked with the rules
+as a wheel has them, as one file or for its trainer, and shown in one of the output
 formats; formats that programs read are read back. By turns it is fixed, fixed unsafely,
 given ignore comments, or left. All of this happens in one process.
 
 A config is a function of its seed and number: ``--seed 1 --only 4711`` prints it with
-its traceback. Exit code 1 if anything was raised.
+its traceback. Exit code 1 if anything was raised, by a rule too.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import time
 import traceback
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from io import StringIO
 from multiprocessing import Pool
@@ -31,21 +34,28 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
+from benchmarks.paths import ROOT
+from benchmarks.verdicts import labelled
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.edits import unified_diff
-from fp8tune.job import Target
+from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
-from fp8tune.lint.examples import plain_config
+from fp8tune.lint.examples import name_of, plain_config
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rewrite import apply_fixes, ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 
 SHARE = 250
 """Configs that one process takes at a time."""
+
+PROGRESS = 10_000
+"""A line says how far the run is after so many configs."""
 
 LIMIT_S = 60
 """A config that takes longer counts as a failure [s of CPU time]."""
@@ -144,43 +154,104 @@ FORMATS: dict[str, Callable[[str], Any] | None] = {
 _TOKEN = re.compile(
     r"""[A-Za-z_][\w-]*|[0-9][\w.]*|"[^"\n]*"|'[^'\n]*'|\#[^\n]*|\s+|.""", re.DOTALL
 )
-_PAIR = re.compile(r"(?m)=[ \t]*([^\s#][^\n#]*)")
+_PAIR = re.compile(r"(?m)(?:=[ \t]*|:[ \t]+|--[\w-]+[ \t]+)([^\s#\\][^\n#\\]*)")
 _NUMBER = re.compile(r"[0-9][0-9_.]*")
 
 
-class Corpus(NamedTuple):
-    """What mutations start from and draw on."""
+class Source(NamedTuple):
+    """A config that mutations start from, and a file name of its format."""
 
-    texts: list[str]
+    text: str
+    path: str
+
+
+class Corpus(NamedTuple):
+    """What mutations start from and draw on; sources and tokens by trainer."""
+
+    sources: dict[str, list[Source]]
     tables: list[list[Any]]
-    tokens: list[str]
+    tokens: dict[str, list[str]]
     rules: list[str]
+
+
+class Mutated(NamedTuple):
+    """A mutated config.
+
+    ``lacking`` is a name of the job that is unknown, if there is one.
+    """
+
+    data: bytes
+    path: str
+    trainer: str
+    lacking: str = ""
+
+
+RECORDED = {
+    "accelerate": ("text", "yaml"),
+    "automodel": ("yaml", "yaml"),
+    "axolotl": ("yaml", "yaml"),
+    "deepspeed": ("json", "json"),
+    "kempnerforge": ("toml", "toml"),
+    "llamafactory": ("yaml", "yaml"),
+    "megatron_bridge": ("yaml", "yaml"),
+    "megatron_lm": ("flags", "bash"),
+    "prime_rl": ("toml", "toml"),
+    "torchtitan": ("toml", "toml"),
+}
+"""Where each trainer's recorded verdicts have their configs, and in which format."""
 
 
 @cache
 def corpus() -> Corpus:
-    """The sample configs, the examples of all rules, and the words in them."""
-    configs = [path.read_text("utf-8") for path in sorted(CONFIGS.glob("*.toml"))]
+    """The sample configs, the examples of all rules, recorded configs, their words."""
     rules = read_builtin()
-    examples = [plain_config(x) for rule in rules for x in (*rule.bad, *rule.good)]
-    words = {token for text in (*configs, *examples) for token in _TOKEN.findall(text)}
-    often = configs * max(1, len(examples) // (4 * len(configs)))
-    texts = [*often, *examples]
+    configs = [path.read_text("utf-8") for path in sorted(CONFIGS.glob("*.toml"))]
+    sources = {name: list(_recorded(name)) for name in RECORDED}
+    sources["kempnerforge"] += (Source(text, "sample.toml") for text in configs)
+    for rule in rules:
+        for example in (*rule.bad, *rule.good):
+            source = Source(plain_config(example), name_of(example))
+            sources[(*rule.trainers, "kempnerforge")[0]].append(source)
+    texts = [source.text for source in sources["kempnerforge"]]
     tables = [found for text in texts if (found := tables_of(text))]
-    return Corpus(texts, tables, sorted(words), [rule.name for rule in rules])
+    tokens = {
+        name: sorted({word for each in found for word in _TOKEN.findall(each.text)})
+        for name, found in sources.items()
+    }
+    return Corpus(sources, tables, tokens, [rule.name for rule in rules])
 
 
-def mutated(seed: int, number: int) -> bytes:
+def _recorded(name: str) -> Iterator[Source]:
+    """Yield the configs of a trainer whose verdicts are recorded."""
+    field, form = RECORDED[name]
+    for case in labelled(ROOT / "tests" / "data" / f"{name}_verdicts.jsonl.gz"):
+        text = case[field]
+        if form == "bash":
+            flags = " ".join(text).replace(" --", " \\\n  --")
+            text = f"torchrun --nproc_per_node 8 pretrain_gpt.py \\\n  {flags}\n"
+        yield Source(text, f"config.{form}")
+
+
+def mutated(seed: int, number: int) -> Mutated:
     """The config of that seed and number."""
     dice = Random(seed * 10**9 + number)  # noqa: S311
-    text = dice.choice(corpus().texts)
-    if dice.random() < 0.25:
+    name = dice.choice(list(RECORDED))
+    text, path = dice.choice(corpus().sources[name])
+    if name == "kempnerforge" and dice.random() < 0.25:
         found = broken(dice.choice(corpus().tables), dice)
-        text = found.data.decode() if found else text
-    for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 5, 8))):
-        text = dice.choice(MUTATIONS)(text, dice)
+        text, path = (found.data.decode(), "config.toml") if found else (text, path)
+    for _ in range(dice.choice((0, 1, 1, 1, 2, 2, 3, 5, 8))):
+        text = dice.choice(MUTATIONS)(text, dice, name)
     data = text.encode("utf-8", "surrogatepass")
-    return _bytes(data, dice) if dice.random() < 0.15 else data
+    data = _bytes(data, dice) if dice.random() < 0.05 else data
+    lacking = dice.choice(_names(name)) if dice.random() < 1 / 3 else ""
+    return Mutated(data, path, name, lacking)
+
+
+@cache
+def _names(name: str) -> list[str]:
+    """The fields and facts that a trainer's jobs compute."""
+    return sorted(trainer(name).vocabulary.computed)
 
 
 def _bytes(data: bytes, dice: Random) -> bytes:
@@ -193,13 +264,13 @@ def _bytes(data: bytes, dice: Random) -> bytes:
     return data
 
 
-def _tokens(text: str, dice: Random) -> str:
+def _tokens(text: str, dice: Random, name: str) -> str:
     """Replace, drop, repeat or exchange tokens."""
     tokens = _TOKEN.findall(text)
     for _ in range(dice.choice((1, 1, 2, 4)) if tokens else 0):
         at, other = dice.randrange(len(tokens)), dice.randrange(len(tokens))
         old = tokens[at]
-        word = dice.choice(corpus().tokens)
+        word = dice.choice(corpus().tokens[name])
         choices = (word, word, "", old * 2, f"-{old}", tokens[other])
         tokens[at] = dice.choice(choices)
         if dice.random() < 0.2:
@@ -207,12 +278,12 @@ def _tokens(text: str, dice: Random) -> str:
     return "".join(tokens)
 
 
-def _value(text: str, dice: Random) -> str:
+def _value(text: str, dice: Random, _: str) -> str:
     """Put an odd value in the place of one that stands there."""
     return _replaced(text, _PAIR, dice.choice((*NUMBERS, *VALUES)), dice, group=1)
 
 
-def _number(text: str, dice: Random) -> str:
+def _number(text: str, dice: Random, _: str) -> str:
     """Put another number in the place of one, also in comments and names."""
     return _replaced(text, _NUMBER, dice.choice(NUMBERS), dice)
 
@@ -227,10 +298,10 @@ def _replaced(
     return f"{text[:start]}{new}{text[end:]}"
 
 
-def _comment(text: str, dice: Random) -> str:
+def _comment(text: str, dice: Random, _: str) -> str:
     """Add comments that claim something, give a target or ignore a rule."""
     lines = text.split("\n")
-    for _ in range(dice.choice((1, 1, 2, 5))):
+    for _line in range(dice.choice((1, 1, 2, 5))):
         words = dice.choice(PHRASES)
         words = re.sub("{n}", lambda _: _figure(dice), words)
         words = re.sub("{rule}", lambda _: dice.choice(corpus().rules), words)
@@ -267,20 +338,51 @@ def _rules() -> Rules:
     return Rules(rules, {}, needs_of=cache(partial(needs_of, rules)))
 
 
-def linted(data: bytes, number: int) -> str:
+class RuleRaised(Exception):
+    """A rule raised an error, which cost its finding; as lint says it."""
+
+
+@contextmanager
+def without(name: str, of: str) -> Iterator[None]:
+    """Make a field or a fact unknown in all jobs of a trainer."""
+
+    def unknown(_: Job) -> Any:
+        raise Unknown(name)
+
+    plans = (
+        [trainer(id_).vocabulary.plans for id_ in trainers()[of].ids] if name else []
+    )
+    for plan in plans:
+        plan[name] = unknown
+    try:
+        yield
+    finally:
+        for plan in plans:
+            del plan[name]
+
+
+def linted(config: Mutated, number: int) -> str:
     """What lint does with one file; in a word, what the file was.
 
     The number says for which target, in which format, and how it is rewritten.
     """
-    look: Callable[[bytes], Report] = cache(
-        partial(
-            check,
-            "config.toml",
-            rules=_rules(),
-            target=TARGETS[number % len(TARGETS)],
-            explicit=number % 5 > 0,
-        )
-    )
+    only = config.trainer * (number % 3 == 0)
+
+    @cache
+    def look(data: bytes) -> Report:
+        target, explicit = TARGETS[number % len(TARGETS)], number % 5 > 0
+        path, rules = config.path, _rules()
+        report = check(path, data, rules, target, only=only, explicit=explicit)
+        if report.bugs:
+            raise RuleRaised(report.bugs[0])
+        return report
+
+    with without(config.lacking, config.trainer):
+        return _rewritten(config, number, look)
+
+
+def _rewritten(config: Mutated, number: int, look: Callable[[bytes], Report]) -> str:
+    data = config.data
     try:
         report = look(data)
     except Unreadable:
@@ -297,9 +399,9 @@ def linted(data: bytes, number: int) -> str:
             new = ignore(data, look, " until=2099-12-31 -- why").data
         case _:
             new = data
-    unified_diff("config.toml", data, new)
-    if any(found.rule == "invalid-toml" for found in report.diagnostics):
-        return "not TOML"
+    unified_diff(config.path, data, new)
+    if any(found.rule.startswith("invalid-") for found in report.diagnostics):
+        return "invalid"
     if new != data:
         return "rewritten"
     return "findings" if report.diagnostics else "clean"
@@ -326,10 +428,12 @@ def tried(seed: int, numbers: range) -> list[Run]:
     signal.signal(signal.SIGVTALRM, _late)
     runs = []
     for number in numbers:
-        data = mutated(seed, number)
+        config = mutated(seed, number)
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
         try:
-            runs.append(Run(number, linted(data, number)))
+            runs.append(Run(number, linted(config, number)))
+        except RuleRaised as error:
+            runs.append(Run(number, "raised", str(error)))
         except Exception as error:
             runs.append(Run(number, "raised", _signature(error)))
         finally:
@@ -357,9 +461,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", type=int, help="print this config and its traceback")
     options = parser.parse_args(arguments)
     if options.only is not None:
-        data = mutated(options.seed, options.only)
-        sys.stdout.buffer.write(data + b"\n")
-        print(linted(data, options.only))
+        config = mutated(options.seed, options.only)
+        sys.stdout.buffer.write(config.data + b"\n")
+        print(*config[1:], flush=True)
+        print(linted(config, options.only))
         return 0
     found: Counter[str] = Counter()
     errors: dict[str, list[int]] = {}
@@ -375,6 +480,8 @@ def main(arguments: list[str] | None = None) -> int:
                     errors.setdefault(run.error, []).append(run.number)
                     if len(errors[run.error]) == 1:
                         print(f"{run.error} (--only {run.number})", flush=True)
+            if found.total() % PROGRESS == 0:
+                print(f"{found.total():,} configs, {dict(found)}", flush=True)
     rate = options.count / (time.monotonic() - started)
     print(f"{options.count:,} configs of seed {options.seed}: {dict(found)}")
     print(f"{len(errors)} kinds of errors, {rate:.0f} configs/s")

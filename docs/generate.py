@@ -57,7 +57,7 @@ EVIDENCE = {
         "verify_phases",
         "verify_schedule",
     ),
-    "Rules": ("rule_evidence", "trainer_faults"),
+    "Rules": ("rule_evidence", "trainer_faults", "sharded_shapes"),
     "Memory": (
         "depths",
         "torchtitan_activation_bytes",

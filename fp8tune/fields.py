@@ -27,6 +27,7 @@ FIELDS: dict[str, str] = {
     "layers": "transformer blocks",
     "heads": "query heads",
     "kv_heads": "key/value heads",
+    "kv_apart": "whether keys and values are linears apart from the queries'",
     "head_dim": "size of one attention head",
     "ffn_size": "width of a dense FFN",
     "ffn_matrices": "linears per FFN: 3 when gated (SwiGLU), else 2",
@@ -152,3 +153,13 @@ FIELDS: dict[str, str] = {
     "gpus_per_node": "GPUs of the run per machine",
 }
 """Every field of the job and what it means; an adapter gives those it knows."""
+
+VARIABLES: dict[str, str] = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "hardware queues of a GPU",
+    "NVTE_BACKWARD_OVERRIDE": "precision of Transformer Engine's backward pass",
+    "NVTE_CPU_OFFLOAD_V1": "Transformer Engine's first way to offload activations",
+    "NVTE_FP8_BLOCK_SCALING_FP32_SCALES": "scales that are no powers of 2, if 1",
+    "TORCH_COMPILE_DISABLE": "torch.compile does nothing, if 1",
+    "TORCHDYNAMO_DISABLE": "torch.compile does nothing, if 1",
+}
+"""Variables of the environment that rules ask for; a launch script may export them."""

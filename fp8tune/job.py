@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from fp8tune.fields import FIELDS
+from fp8tune.fields import FIELDS, VARIABLES
 
 T = TypeVar("T")
 
@@ -44,20 +44,25 @@ def known(name: str, value: T | None) -> T:
 
 
 class Target(NamedTuple):
-    """The GPUs that a run is meant for, and where each figure comes from."""
+    """The GPUs that a run is meant for, and where each figure comes from.
+
+    ``environment`` has the variables that its launch script certainly exports.
+    """
 
     gpu: str = ""
     world_size: int = 0
     gpu_origin: str = ""
     world_size_origin: str = ""
     gpus_per_node: int = 0
+    environment: tuple[tuple[str, str], ...] = ()
 
     def completed(self, other: "Target") -> "Target":
         """Return this target with its empty fields filled from another one."""
         gpu, size = (self if self.gpu else other), (self if self.world_size else other)
         origins = gpu.gpu_origin, size.world_size_origin
         nodes = self.gpus_per_node or other.gpus_per_node
-        return Target(gpu.gpu, size.world_size, *origins, nodes)
+        variables = self.environment or other.environment
+        return Target(gpu.gpu, size.world_size, *origins, nodes, variables)
 
 
 TARGETS = ("gpu", "world_size", "gpus_per_node")
@@ -135,6 +140,7 @@ class Vocabulary(NamedTuple):
             or name in self.computed
             or name in self.keys
             or name in TARGETS
+            or name in VARIABLES
         )
 
     def names(self) -> Iterator[str]:
@@ -274,6 +280,7 @@ class Job(dict[str, Any]):
             self["world_size"] = target.world_size
         if target.gpus_per_node:
             self["gpus_per_node"] = target.gpus_per_node
+        self.update(target.environment)
 
     def __missing__(self, name: str) -> Any:
         if name in self.lacking:

@@ -44,7 +44,8 @@ def _run(words: list[str]) -> int:
         print(file=sys.stderr)
         return fail("interrupted", 130)
     except OSError as error:
-        return fail(f"{error.filename or 'cannot write'}: {error.strerror}", 2)
+        place = error.filename or "cannot write"
+        return fail(f"{place}: {error.strerror or error}", 2)
 
 
 def _is_option(word: str) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+CUTOFF = 0.75
+"""Least similarity of a name, and of the words in which it differs [0 to 1]."""
+
 
 def closest(word: str, candidates: Iterable[str]) -> str:
     """Return the candidate most like ``word``, or ``""`` if none is close."""
@@ -15,5 +18,16 @@ def closest(word: str, candidates: Iterable[str]) -> str:
     wanted = word.casefold().strip().replace("-", "_")
     if wanted in folded:
         return folded[wanted]
-    near = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.75)
-    return folded[near[0]] if near else ""
+    near = difflib.get_close_matches(wanted, folded, n=1, cutoff=CUTOFF)
+    return folded[near[0]] if near and _words_alike(wanted, near[0]) else ""
+
+
+def _words_alike(one: str, other: str) -> bool:
+    """Whether the words in which two names differ are alike: ``mpi`` is not ``mup``."""
+    import difflib
+
+    words, others = one.split("_"), other.split("_")
+    left = "_".join(word for word in words if word not in others)
+    right = "_".join(word for word in others if word not in words)
+    alike = difflib.SequenceMatcher(None, left, right).ratio() >= CUTOFF
+    return alike or not (left and right)

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import COMMANDS
+from fp8tune.lint.show import NO_CONFIGS
 from tests.each import each
 from tests.sample import ERROR, GOOD, WARNING
 
@@ -89,7 +90,7 @@ def test_without_paths_the_folder_is_checked(fp8tune, project):
 
 def test_a_folder_without_configs_is_no_error(fp8tune, project):
     project()
-    assert fp8tune("lint") == (0, "no train configs found\n", "")
+    assert fp8tune("lint") == (0, f"{NO_CONFIGS}\n", "")
 
 
 @each(

@@ -7,9 +7,10 @@ they are, ``failure`` (empty if the model can be built) and ``fp8``: the number 
 layers that have linears of Transformer Engine and run inside of its FP8 autocast.
 
 Arguments go through the parser of ``pretrain_gpt.py``, ``validate_args``,
-``TransformerConfig``, ``gpt_builder`` and the forward pass of ``TransformerBlock``,
-without a GPU. GPUs are taken to be Hopper's, and ``CUDA_DEVICE_MAX_CONNECTIONS`` to be
-as the arguments need it. The model is that of the last stage (``forward.py``).
+``TransformerConfig``, the schedule, ``gpt_builder`` and the forward pass of
+``TransformerBlock``, without a GPU. GPUs are taken to be Hopper's, and
+``CUDA_DEVICE_MAX_CONNECTIONS`` to be as the arguments need it. The model is that of
+the last stage (``forward.py``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tempfile
 import warnings
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.megatron_lm import te_stand_in
@@ -70,6 +72,14 @@ def layers(args: Any, config: Any) -> int:
     return fp8_layers(config, lambda: builder(args, is_first, True, config=config))
 
 
+def schedule(args: Any) -> None:
+    """Build the schedule of the arguments, whose checks end a run too."""
+    vars(import_module("megatron.training.global_vars"))["_GLOBAL_ARGS"] = args
+    build = import_module("megatron.training.training").get_optimizer_param_scheduler
+    if not args.skip_train:
+        build(SimpleNamespace(param_groups=[]))
+
+
 def error(arguments: Any, config: dict[str, Any], found: list[Any]) -> str:
     """Return why the arguments are refused; empty if they are not.
 
@@ -89,6 +99,7 @@ def error(arguments: Any, config: dict[str, Any], found: list[Any]) -> str:
             args = arguments.parse_args()
             arguments.validate_args(args)
             found += args, arguments.core_transformer_config_from_args(args)
+            schedule(args)
     except SystemExit:
         return f"argparse: {said.getvalue().strip().splitlines()[-1]}"
     except Exception as refused:

@@ -31,10 +31,7 @@ OURS = {
     "unknown": ("dict[str, str]", "Why the values of some flags are not known."),
     "unresolved": ("list[str]", "Words of the command that only a run resolves."),
     "maybe": ("list[str]", "Flags that the command may have or not."),
-    "max_connections": (
-        "str | None",
-        "CUDA_DEVICE_MAX_CONNECTIONS, as the script sets it.",
-    ),
+    "environment": ("dict[str, str]", "Variables that the script exports."),
 }
 """Keys of the document that are no flags (``fp8tune/formats/bash``)."""
 

@@ -83,7 +83,7 @@ def with_data(text: str, folder: Path) -> str:
         ("tokenizer_path", "", "transformers", "tokenizer", partial(_tokenizer, end)),
         ("hf_dataset_name|hf_name", "", "datasets", "hub", hub),
     ):
-        line = re.compile(rf'^({keys}) *= *"{value}.+"$', re.MULTILINE)
+        line = re.compile(rf'^({keys}) *= *"{value}.+?(\.npy)?"$', re.MULTILINE)
         if not line.search(text):
             continue
         if find_spec(package) is None:
@@ -91,8 +91,14 @@ def with_data(text: str, folder: Path) -> str:
         place = folder / name
         if not place.exists():
             make(place)
-        text = line.sub(rf"\1 = {json.dumps(str(place))}", text)
+        text = line.sub(partial(_at, place), text)
     return text
+
+
+def _at(place: Path, line: re.Match[str]) -> str:
+    """The line with the data of our own: a file of it where it names a file."""
+    path = place / "tokens.npy" if line[2] else place
+    return f"{line[1]} = {json.dumps(str(path))}"
 
 
 def _last_id(tokenizer: str) -> int:

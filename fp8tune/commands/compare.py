@@ -79,7 +79,8 @@ def command(
 
     Two configs: values, predicted memory and speed, learning, findings.
     Defaults count: a key that only one file sets is shown if its value differs from
-    the default.
+    the default. Configs of two trainers are compared by what their keys mean, such as
+    micro_batch, and by the other keys that they set.
 
     Runs: whether FP8's loss follows bf16's. The first is FP8, the others are bf16 with
     other seeds. A run is a log, a TensorBoard event file, a wandb offline file, a CSV
@@ -160,7 +161,8 @@ def _compare_configs(
     if output_format == "json":
         click.echo(json.dumps(as_json(*sides), indent=2))
         return
-    for line in text(*sides, width=width_of(sys.stdout)):
+    first, second = sides
+    for line in text(first, second, width_of(sys.stdout)):
         click.echo(line)
 
 

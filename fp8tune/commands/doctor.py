@@ -32,7 +32,7 @@ def command(device: str, output_format: str) -> int:
     Example:
       fp8tune doctor --device cpu
     """
-    from fp8tune.doctor.judge import can_search, judge
+    from fp8tune.doctor.judge import can_search, judge, without_gpu
     from fp8tune.doctor.machine import look
 
     checks = judge(look(device), device)
@@ -42,7 +42,8 @@ def command(device: str, output_format: str) -> int:
         said = {**found, "checks": [check._asdict() for check in checks]}
         print(json.dumps(said, indent=2))
     else:
-        print("\n".join([*_lines(checks), "", _verdict(able, device)]))
+        ending = without_gpu(checks) or [_verdict(able, device)]
+        print("\n".join([*_lines(checks), "", *ending]))
     return 0 if able else 1
 
 

@@ -193,8 +193,12 @@ def _of_script(
         raise Failure(str(error)) from None
     if not style.quiet:
         notes = style.notes(sys.stdout, sys.stderr)
-        for line in (f"{script}:{launch.line} runs {launch.words}", *launch.notes):
+        runs = f"{script}:{launch.line} runs {launch.words}"
+        first = f"{script}: its flags are the config" if launch.is_script else runs
+        for line in (first, *launch.notes):
             print(plain(line), file=notes)
+    if launch.is_script:
+        return (launch.config,), options
     options = options._replace(overrides=launch.overrides, script=launch.target)
     beside = (*options.beside, *launch.beside)
     return (launch.config,), options._replace(beside=beside)

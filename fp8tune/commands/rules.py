@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import click
 
-from fp8tune.cli import Choice, Failure, Group, text_or_json
+from fp8tune import completion
+from fp8tune.cli import Choice, Failure, Group, named_trainer, text_or_json
 from fp8tune.lint.rules import CATEGORIES
+
+
+class _Rules(Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; for another word, say what lists and shows rules."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Failure as error:
+            if error.message.endswith("?"):
+                raise
+            hint = "`fp8tune rules` lists the rules, `fp8tune explain NAME` shows one"
+            raise Failure(f"{error.message}; {hint}") from None
 
 
 @click.group(
     "rules",
-    cls=Group,
+    cls=_Rules,
     invoke_without_command=True,
     short_help="List the rules, or test your own.",
 )
 @click.option("--category", type=Choice(CATEGORIES), help="List only this category.")
+@click.option(
+    "--trainer",
+    default="",
+    metavar="NAME",
+    callback=named_trainer,
+    shell_complete=completion.trainers,
+    help="List only the rules that apply to this trainer.",
+)
 @text_or_json
 @click.pass_context
-def command(ctx: click.Context, category: str | None, output_format: str) -> None:
+def command(
+    ctx: click.Context, category: str | None, trainer: str, output_format: str
+) -> None:
     """List the rules, or run the examples of your own.
 
     \b
     Examples:
-      fp8tune rules --category slow
+      fp8tune rules --category slow --trainer torchtitan
       fp8tune rules test lint-rules
     """
     if ctx.invoked_subcommand is not None:
@@ -31,6 +56,13 @@ def command(ctx: click.Context, category: str | None, output_format: str) -> Non
     from fp8tune.lint.listing import as_json, as_text
 
     rules = [rule for rule in read_builtin() if category in (None, rule.category)]
+    if trainer:
+        from fp8tune.trainers.about import misnamed, trainers
+
+        if wrong := misnamed(trainer):
+            raise Failure(wrong)
+        ids = trainers()[trainer.partition("==")[0]].among(trainer)
+        rules = [rule for rule in rules if any(map(rule.is_for, ids))]
     click.echo(as_json(rules) if output_format == "json" else as_text(rules))
 
 

@@ -30,9 +30,10 @@ def command(trainer: str) -> None:
     from fp8tune.trainers.trainer import trainer as by_name
 
     try:
-        name = trainer or settings_for(os.getcwd()).trainer
+        settings = settings_for(os.getcwd())
     except BadSettings as error:
         raise Failure(str(error)) from None
+    name = trainer or settings.trainer
     if not name:
         ids = [id_ for about in trainers().values() for id_ in about.ids]
         raise Failure(
@@ -41,4 +42,5 @@ def command(trainer: str) -> None:
         )
     if wrong := misnamed(name):
         raise Failure(wrong)
-    click.echo(json.dumps(json_schema(by_name(name)), indent=2, ensure_ascii=False))
+    known = by_name(name).tolerating(settings.extra_keys)
+    click.echo(json.dumps(json_schema(known), indent=2, ensure_ascii=False))

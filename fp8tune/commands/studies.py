@@ -39,6 +39,11 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
       fp8tune studies
       fp8tune studies --delete rehearsal_cpu-2520e759
     """
+    if not os.path.isdir(folder):
+        raise Failure(
+            f"{folder}: no such folder; `fp8tune studies` lists the searches below "
+            "this one, `fp8tune report STUDY` shows one"
+        )
     found = list(studies.below(folder))
     need("studies", *SEARCH)
     from fp8tune.report.summary import Summary, as_json, summarize_all, text

@@ -59,6 +59,20 @@ def judge(machine: Machine, device: str) -> list[Check]:
     return lines
 
 
+def without_gpu(checks: list[Check]) -> list[str]:
+    """Return what to do on a machine without a GPU; nothing if it has one."""
+    states = {check.name: (check.state, check.value) for check in checks}
+    if states.get("gpu") != ("missing", "none"):
+        return []
+    jobs = "fp8tune search CONFIG --slurm partition=NAME,gpus=1"
+    return [
+        "no GPU here: a search on one cannot run",
+        "  works here   lint, estimate, explain, verify, compare, phases",
+        "  on the CPU   a rehearsal of the search: fp8tune doctor --device cpu",
+        *[f"  Slurm jobs   {jobs}"] * (states["slurm"][1] == "no job"),
+    ]
+
+
 def can_search(checks: list[Check]) -> bool:
     """Return whether nothing is missing."""
     return all(check.state != "missing" for check in checks)
@@ -136,6 +150,8 @@ def _versions(machine: Machine, device: str) -> Iterator[Check]:
 def _cuda(machine: Machine) -> Check:
     cuda = machine.probe.get("torch_cuda")
     stage, how = machine.stopped
+    if not cuda and not machine.gpu.name:
+        return Check("cuda", "info", "none", "this torch is for CPUs")
     if not cuda:
         return Check("cuda", "missing", "none", "this torch is for CPUs", PIP_TORCH)
     if stage == "device":

@@ -17,6 +17,8 @@ from fp8tune.lint.wording import aligned, column_widths, plain, shown
 
 TENTHS = 1000
 """Predictions below this have one decimal."""
+NAMES = 32
+"""Columns of a name or a value at most; a longer name has a line of its own."""
 ABSENT = "-"
 """What stands for a value that a side does not have."""
 
@@ -53,12 +55,63 @@ def side(
     return Side(config, variants, variants.predict({}), findings)
 
 
+FIELDS = (
+    *("precision", "micro_batch", "seq_len", "grad_accum", "max_steps"),
+    *("warmup_steps", "learning_rate", "schedule", "optimizer", "betas", "eps"),
+    *("weight_decay", "clip_norm", "ac_applied", "compile", "hidden_size", "layers"),
+    *("heads", "kv_heads", "head_dim", "ffn_size", "vocab_size", "max_seq_len"),
+    *("tied_embeddings", "activation", "rope_theta", "norm_eps", "qk_norm", "experts"),
+    *("tp", "pp", "cp", "ep", "dp_replicate", "shards", "sequence_parallel"),
+    *("fp8_recipe", "te_recipe", "fp8_all_gather", "fp8_converts_head"),
+    *("compute_bytes", "weight_bytes", "optimizer_bytes", "checkpoint_interval"),
+)
+"""The fields in which configs of two trainers are compared."""
+
+
 def keys(first: Side, second: Side) -> Iterator[Row]:
-    """Yield every config key whose value differs; ``None`` stands for no value."""
-    a, b = map(_values, (first, second))
+    """Yield every config key whose value differs; ``None`` stands for no value.
+
+    A key that only one trainer or release has is left out unless its file sets it. Of
+    two trainers the fields are compared first, and then the keys behind no field.
+    """
+    sides = (first, second)
+    across = first.config.trainer.name != second.config.trainer.name
+    fields = list(_fields(first, second)) if across else []
+    yield from (row for row in fields if _plain_text(row[1]) != _plain_text(row[2]))
+    a, b = (_without(fields, one) for one in sides)
     for name in sorted({*a, *b}):
-        if a.get(name) != b.get(name) or type(a.get(name)) is not type(b.get(name)):
-            yield Row(name, a.get(name), b.get(name))
+        row = Row(name, a.get(name), b.get(name))
+        there = [one for one, its in zip(sides, (a, b), strict=True) if name in its]
+        is_set = any(_sets(one, name) for one in there)
+        differs = row.first != row.second or type(row.first) is not type(row.second)
+        if differs and (is_set or (len(there) == 2 and not across)):
+            yield row
+
+
+def _fields(first: Side, second: Side) -> Iterator[Row]:
+    """Yield the fields that are known on both sides."""
+    for name in FIELDS:
+        values = [_known(one, name) for one in (first, second)]
+        if None not in values:
+            yield Row(name, *values)
+
+
+def _plain_text(value: Any) -> str:
+    """Return a value as text in which trainers spell alike."""
+    return str(list(value) if isinstance(value, tuple) else value).casefold()
+
+
+def _without(fields: Sequence[Row], side: Side) -> dict[str, Any]:
+    """Return the values of the keys on which none of the fields depends."""
+    words = side.variants.job.words
+    behind = {key for row in fields for key in words.origins(row.name)}
+    return {key: value for key, value in _values(side).items() if key not in behind}
+
+
+def _sets(side: Side, name: str) -> bool:
+    """Return whether a config sets a key."""
+    loaded = side.variants.loaded
+    return name in loaded.written or name not in loaded.values
 
 
 def _values(one: Side) -> dict[str, Any]:
@@ -106,11 +159,15 @@ def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
     tables = [[_cells(row) for row in rows(first, second)] for _, rows, _ in parts]
     heads = [(title, "a", "b") for title, *_ in parts]
     every = [row for table in tables for row in table] + heads
-    widths = column_widths(every, width)
+    short = [[cell * (len(cell) <= NAMES) for cell in row] for row in every]
+    widths = column_widths(short, width)
     for (title, _, nothing), head, table in zip(parts, heads, tables, strict=True):
         yield ""
-        for row in (head, *table) if table else ():
-            yield from aligned(row, widths)
+        for name, *values in (head, *table) if table else ():
+            if len(name) > NAMES:
+                yield name
+                name = ""
+            yield from aligned((name, *values), widths, wraps=bool(width))
         if not table:
             yield f"{title}: {nothing}"
 

@@ -15,6 +15,7 @@ from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.unknown_keys import joined
 
 MAX_BATCH = 256
 BATCHES = 8
@@ -43,8 +44,8 @@ class Variants:
     @cached_property
     def refused(self) -> list[Refusal]:
         """Why the config itself cannot run; empty if it can."""
-        found = refusals.of_file(self.loaded.faults, self.job)
-        return found + refusals.of_job(self.job)
+        faults = joined(self.loaded.faults, self.trainer)
+        return refusals.of_file(faults, self.job) + refusals.of_job(self.job)
 
     @cached_property
     def fp8_off(self) -> list[Refusal]:

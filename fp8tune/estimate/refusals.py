@@ -18,6 +18,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.wording import as_written
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault
 
 FATAL = ("rejected", "crash")
@@ -27,9 +28,10 @@ class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
     ``voids``: there is nothing to estimate, because the reason lies in settings that
-    memory depends on, or because the trainer does not start. ``line`` and ``column``
-    are where lint's finding points, 0 for a variant of the file. ``argument`` is the
-    command-line override that sets the value, if one does.
+    the figures depend on, or because the trainer does not start: not for a key that a
+    fork of it may have. ``line`` and ``column`` are where lint's finding points, 0 for a
+    variant of the file. ``argument`` is the command-line override that sets the value,
+    if one does.
     """
 
     rule: str
@@ -49,15 +51,16 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
         config.data,
         Rules([*_rules(), *_without_fp8()], {}),
         target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
     places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
-    form = config.document.format
+    form, is_key = config.document.format, config.job.words.keys.__contains__
 
     def at(refusal: Refusal) -> Refusal:
-        words = as_written(refusal.message, form)
-        written = refusal._replace(message=words, help=as_written(refusal.help, form))
+        words = as_written(refusal.message, form, is_key)
+        hint = as_written(refusal.help, form, is_key)
+        written = refusal._replace(message=words, help=hint)
         for rule, message, label in places:
             if rule == refusal.rule and message.startswith(words):
                 line, column = label.region[:2]
@@ -75,7 +78,8 @@ def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:
         for fault in faults
         for rule in _rules()
         if rule.fault == fault.kind and rule.is_for(job.words.trainer)
-        for said in _said(rule, of_fault(job, fault), voids=True)
+        for scope in [of_fault(job, fault)]
+        for said in _said(rule, job, scope, voids="fork" not in fault.facts)
     ]
 
 
@@ -88,7 +92,7 @@ def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
         if rule.source and rule.is_for(job.words.trainer)
         if not fields or rests_on(rule, job, fields)
         if _fires(rule, job)
-        for said in _said(rule, job, voids=_voids(rule, job))
+        for said in _said(rule, job, job, voids=_voids(rule, job))
     ]
 
 
@@ -98,7 +102,7 @@ def fp8_off(job: Job) -> list[Refusal]:
         said
         for rule in _without_fp8()
         if rule.is_for(job.words.trainer) and _fires(rule, job)
-        for said in _said(rule, job, voids=False)
+        for said in _said(rule, job, job, voids=False)
     ]
 
 
@@ -130,11 +134,12 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Return whether the loader refuses, or only what memory depends on can fix it.
+    """Return whether the loader refuses, or only what figures depend on can fix it.
 
     If other data or another optimizer would fix it, the figures stay valid.
     """
-    rests = {"gpu", *job.words.origins("memory.peak_gib")}
+    figures = ("gpu", "memory.peak_gib", "speed.fp8_gain")
+    rests = {key for name in figures for key in job.words.origins(name)}
     return rule.category == "rejected" or _origins(rule, job) <= rests
 
 
@@ -145,9 +150,18 @@ def _fires(rule: Rule, job: Job) -> bool:
         return False
 
 
-def _said(rule: Rule, scope: Any, *, voids: bool) -> Iterator[Refusal]:
+def _said(rule: Rule, job: Job, scope: Any, *, voids: bool) -> Iterator[Refusal]:
     """Yield the refusal, unless its message needs an unknown fact, as in lint."""
     try:
-        yield Refusal(rule.name, rule.message.fill(scope), rule.help.fill(scope), voids)
+        message, hint = rule.message.fill(scope), rule.help.fill(scope)
     except Unknown:
         return
+    yield Refusal(rule.name, as_typed(message, job), as_typed(hint, job), voids)
+
+
+def as_typed(text: str, job: Job) -> str:
+    """Return a text with flags in place of keys, for a trainer that has flags."""
+    name = job.words.trainer.partition("==")[0]
+    if trainers()[name].formats != ["bash"]:
+        return text
+    return as_written(text, "bash", job.words.keys.__contains__)

@@ -34,12 +34,20 @@ MOMENTS = {
 """The moment of the peak in words; others are called ``at the NAME``."""
 
 
+LEFT_OUT = "left out of this estimate"
+FAILS = {"unknown-key": LEFT_OUT}
+"""How refusals are told that leave an estimate possible, by their rule."""
+
+
 def text(path: str, found: Estimate) -> Iterator[str]:
     """Yield the lines of an estimate."""
     said = found.said
     yield plain(path)
     yield ""
     yield from _target(found)
+    if found.extra:
+        keys = ", ".join(f"`{key}`" for key in found.extra)
+        yield from wrapped(plain(f"{LEFT_OUT}: {keys} (extra-keys)"))
     yield from _refused(path, said)
     for reason in found.fp8_off:
         yield from _failure(path, reason, "FP8 is off")
@@ -67,7 +75,7 @@ def not_covered(path: str, found: Estimate, why: str) -> Iterator[str]:
 
 def _target(found: Estimate) -> Iterator[str]:
     """Yield the GPUs that it is for, and who says so."""
-    gpu, size, by_gpu, by_size, _ = found.target
+    gpu, size, by_gpu, by_size, *_ = found.target
     if not gpu and not size:
         return
     words = f"GPUs: {size or 'any number'}{f' x {gpu}' if gpu else ' of any kind'}"
@@ -80,11 +88,8 @@ def _target(found: Estimate) -> Iterator[str]:
 
 def _refused(path: str, said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
-        fails = (
-            "this cannot run"
-            if refusal.voids
-            else "this run fails, whatever memory it needs"
-        )
+        fails = FAILS.get(refusal.rule, "this run fails, whatever memory it needs")
+        fails = "this cannot run" if refusal.voids else fails
         yield from _failure(path, refusal, fails)
 
 
@@ -122,7 +127,7 @@ def _memory(found: Estimate) -> Iterator[str]:
             known = "unknown"
         yield from wrapped(f"memory: {known}{reason}")
     if memory or said.least_gib:
-        yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(said, gpu)}")
+        yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(found)}")
     if said.needs_segments:
         yield from wrapped(
             f"{SEGMENTS} is assumed, so set it: published runs that fill more than "
@@ -132,10 +137,11 @@ def _memory(found: Estimate) -> Iterator[str]:
         )
 
 
-def _why_fit(said: Prediction, gpu: str) -> str:
+def _why_fit(found: Estimate) -> str:
     """Return the basis of a verdict, in brackets."""
+    said = found.said
     if said.fit == "unknown":
-        return why(said.missing, "memory.fit", gpu)
+        return why(said.missing, "memory.fit", found.target.gpu, found.words)
     if said.gpu_gib is None:
         return ""
     has = f"the GPU has {said.gpu_gib:.0f} GiB"

@@ -60,13 +60,7 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
 
     A number on which the config fails for a reason of that number has only the reason.
     """
-    job = variants.job
-    try:
-        least = math.prod(
-            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
-        )
-    except Unknown:
-        return {}
+    least = fewest(variants.job)
     sizes = [least << power for power in range(SIZES)]
     changes = {"precision": precision} if precision else {}
     found = {size: variants.on(size).predict(changes) for size in sizes}
@@ -78,12 +72,19 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
     }
 
 
+def fewest(job: Job) -> int:
+    """Return the fewest GPUs that the parallel degrees need; unknown ones are 1."""
+    degrees = ("dp_replicate", "tp", "pp", "cp", "ep")
+    return math.prod(job.find(name) or 1 for name in degrees)
+
+
 def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
     """Return the config on the GPUs that its title names, else on a node of 8 or more.
 
-    If its precision cannot run at all, on as many as are enough in bf16.
+    If its precision cannot run at all, on as many as are enough in bf16. If no memory
+    is known, its gaps are those on a node.
     """
     found = by_title(variants, titled)
     if found.target.world_size:
@@ -91,7 +92,9 @@ def assumed(
     sizes = sizes or by_world_size(variants, "bf16")
     runs = [size for size, said in sizes.items() if said.has_memory]
     enough = [size for size in runs if size >= NODE] or runs[-1:]
-    return variants.on(enough[0], ASSUMED) if enough else variants
+    least = fewest(variants.job)
+    size = enough[0] if enough else -(-NODE // least) * least
+    return variants.on(size, ASSUMED)
 
 
 def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:

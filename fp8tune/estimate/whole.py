@@ -15,14 +15,15 @@ from fp8tune.estimate.grid import (
     start,
 )
 from fp8tune.estimate.predict import Prediction, gemms
-from fp8tune.estimate.refusals import Refusal
+from fp8tune.estimate.refusals import Refusal, as_typed
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
-from fp8tune.facts.gaps import TOO_MUCH
+from fp8tune.facts.gaps import TOO_MUCH, of_trainer
 from fp8tune.facts.gpus import find, largest
 from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.trainers.about import trainers
+from fp8tune.lint.wording import shown
+from fp8tune.trainers.about import About, trainers
 from fp8tune.trainers.trainer import Trainer
 
 _GPU = ("gpu", "gpu.memory_gib")
@@ -37,10 +38,11 @@ class Estimate(NamedTuple):
     verdict) if the GPU's memory is not known. ``instead`` says what would fit if no
     cell of the grid does, ``fuller`` what more tokens per GPU would give if nearly
     empty GPUs wait for each other, ``fp8_off`` why nothing computes in FP8 although it
-    is asked for, ``words`` what this trainer calls what is missing. ``target`` is what
-    is estimated; ``precision`` and ``micro_batch`` are the config's own (0 if unknown).
-    ``start`` keeps the precision if it can run; ``preferred`` has the other one if the
-    verdict on FP8 prefers it.
+    is asked for, ``words`` what this trainer calls what is missing, ``extra`` the
+    keys of a fork that it leaves out. ``target`` is what is estimated; ``precision``
+    and ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the
+    precision if it can run; ``preferred`` has the other one if the verdict on FP8
+    prefers it.
     """
 
     target: Target
@@ -58,6 +60,7 @@ class Estimate(NamedTuple):
     fuller: str = ""
     fp8_off: list[Refusal] = []
     words: dict[str, str] = {}
+    extra: tuple[str, ...] = ()
 
 
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
@@ -86,11 +89,12 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         cells,
         best,
         preferred(cells, best.precision, best.prediction.pays) if best else None,
-        "" if best else _instead(job, said),
+        "" if best else as_typed(_instead(job, said), job),
         _savings(variants, said, best),
-        _fuller(job),
+        as_typed(_fuller(job), job),
         variants.fp8_off,
         _words(variants, [said, *(cell.prediction for cell in cells)]),
+        variants.loaded.extra,
     )
 
 
@@ -148,14 +152,20 @@ def _words(variants: Variants, predicted: list[Prediction]) -> dict[str, str]:
     about, job = variants.trainer.about, variants.job
     found = {}
     for name in {name for said in predicted for name in said.missing.values()}:
-        key = job.key(name)
-        part, _, inner = key.partition(".")
-        if name in about.missing:
-            found[name] = about.missing[name]
-        elif job.can_set(key):
-            shown = inner if part in about.parts else key
-            found[name] = f"set `{shown}`"
+        gap = of_trainer(name, about.title)
+        told = about.missing.get(name) or gap or _key(name, job, about)
+        found[name] = as_typed(told, job)
     return found
+
+
+def _key(name: str, job: Job, about: About) -> str:
+    """Return which key to set, or whose value is not known; empty if it is none."""
+    key = job.key(name)
+    part, _, inner = key.partition(".")
+    written = inner if part in about.parts else key
+    if key in job.written:
+        return f"fp8tune does not know `{written} = {shown(job.find(key))}`"
+    return f"set `{written}`" if job.can_set(key) else ""
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
@@ -235,6 +245,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "savings": [saving._asdict() for saving in found.savings],
         "fuller": found.fuller or None,
         "fp8_off": [reason._asdict() for reason in found.fp8_off],
+        "extra_keys": list(found.extra),
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fp8tune.job import Job, Unknown, Words
 
 if TYPE_CHECKING:
-    from fp8tune.facts.linears import Gemm
+    from fp8tune.facts.linears import Gemm, Linear
 
 ALIGNMENT = 16
 PAYS, HARDLY = 1.05, 1.03
@@ -87,6 +87,74 @@ def batch_multiple(
 def batch_step(precision: str, fp8_batch_multiple: int = 1) -> int:
     """``fp8.batch_multiple`` in FP8, else 1: what micro-batches must divide by."""
     return fp8_batch_multiple if precision == "fp8" else 1
+
+
+def linears(
+    hidden_size: int,
+    heads: int = 0,
+    kv_heads: int = 0,
+    head_dim: int = 0,
+    ffn_size: int = 0,
+    dense_ffn_layers: int = 0,
+    vocab_size: int = 0,
+    fp8_converts_head: bool = False,
+) -> tuple[Linear, ...]:
+    """Kinds of linears that the trainer's FP8 mode converts: weight of N rows by K.
+
+    Those of a dense decoder. Linears whose sizes are unknown are left out, and those
+    whose sizes 16 does not divide: they stay in bf16, or other rules refuse them.
+    """
+    from fp8tune.facts.linears import of_block
+
+    ffn, vocab = ffn_size * bool(dense_ffn_layers), vocab_size * fp8_converts_head
+    attention = heads * head_dim, kv_heads * head_dim
+    return tuple(
+        one
+        for one in of_block(hidden_size, *attention, ffn, vocab)
+        if (one.rows | one.columns) % ALIGNMENT == 0
+    )
+
+
+def sharded_rows(fp8_linears: tuple[Linear, ...], tp: int = 1) -> int:
+    """What the shard degree must divide with FP8 all-gather [rows].
+
+    The greatest common divisor of the rows of all FP8 weights on one tensor-parallel
+    rank. torchao gathers the shards without the padding that FSDP2 adds to uneven ones
+    (fsdp_utils.py, ``fsdp_pre_all_gather``): ``benchmarks/results/sharded_shapes.md``.
+    """
+    return math.gcd(*(int(one.on_rank(tp)[0]) for one in fp8_linears))
+
+
+def uneven_weight(fp8_linears: tuple[Linear, ...], shards: int, tp: int = 1) -> str:
+    """The first FP8 weight whose rows the shards do not divide, empty if there is none.
+
+    Such a weight ends the run in its first FP8 all-gather (``fp8.sharded_rows``).
+    """
+    for one in fp8_linears:
+        rows = one.on_rank(tp)[0]
+        if rows % shards:
+            part = f" / {tp} TP ranks = {rows:g}" if rows != one.rows else ""
+            return Words(f"{one.name} has {one.rows}{part}")
+    return Words("")
+
+
+def shard_degrees(fp8_sharded_rows: int, shards: int) -> str:
+    """Shard degrees near ``shards`` with which FP8 all-gather works."""
+    rows = fp8_sharded_rows
+    below = next(n for n in range(min(shards, rows), 0, -1) if rows % n == 0)
+    above = next((n for n in range(shards, rows + 1) if rows % n == 0), below)
+    *most, last = sorted({math.gcd(rows, shards), below, above} - {1}) or [1]
+    return Words(f"{', '.join(map(str, most))} or {last}" if most else str(last))
+
+
+def odd_part(fp8_linears: tuple[Linear, ...], tp: int = 1) -> str:
+    """The first FP8 linear whose part on one TP rank is no multiple of 16, in words.
+
+    Whole sizes that are none have rules of their own.
+    """
+    from fp8tune.facts.linears import odd
+
+    return Words(odd(fp8_linears, ALIGNMENT, tp)[1])
 
 
 def linear_share(gemms: tuple[Gemm, ...]) -> float:

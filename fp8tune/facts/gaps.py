@@ -45,36 +45,20 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
-    "model.unresolved": "a command with words that only a run resolves, which may be "
-    "more of its settings: write them out",
-    "model.elsewhere": "models whose sizes stand in another file or in Python",
-    "transformers": "FP8 that depends on the release of transformers: pin it in a "
-    "requirements or lock file beside the config",
-    "model.unnamed": "a model that no file names: add --with FILE with "
-    "`model_name_or_path` to the training arguments",
-    "model.beside": "another trainer's config beside a launch file: "
-    "`fp8tune estimate` takes that config alone",
-    "model.name": "a model that only the run knows: write its name or folder as "
-    "`model.pretrained_model_name_or_path`",
+    "model.local": "layers of Megatron's own, without Transformer Engine",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
     "Mixtral and the MoE models of Qwen",
     "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
     "model.other": "reward models and preference training, which hold more than one "
     "model or other losses",
-    "weights.dtype": "weights whose dtype only the script says: set `dtype` (float32 "
-    "or bfloat16) in the training arguments",
     "weights.norms": "weights in bf16 whose embedding and norms are in fp32, as they "
     "are here without flash attention",
     "activation_bytes.whole": "activations of a compiled model without full AC",
-    "ac.unsaid": "activation checkpointing that the file leaves open: set "
-    "`gradient_checkpointing`, which is off for transformers and on for TRL",
     "activation_bytes.scores": "attention that keeps its scores",
     "seq_len.generated": "training that generates its own samples",
     "logit_bytes.trl": "the logits of TRL's trainer, which only some releases build",
     "logit_bytes.fused": "losses that replace transformers' own, such as Liger's",
     "memory.parallel": "this kind of parallelism: it covers one GPU, DDP and FSDP",
-    "memory.launch": "several GPUs where the launcher decides what is sharded: `fsdp` "
-    "in the file would say it",
     "memory.switch": "a switch of this trainer that changes what is held",
     "shards.strategy": "this sharding strategy: it covers FULL_SHARD",
     "shards.wrap": "FSDP that wraps anything but the model's blocks "
@@ -83,8 +67,6 @@ GAPS = {
     "its gain",
     "speed.pairs": "the speed of Transformer Engine here: too few runs in bf16 and FP8 "
     "are published with all their settings",
-    "weights.checkpoint": "weights whose dtype only the checkpoint says: set "
-    "`model.torch_dtype` (float32 or bfloat16)",
     "memory.version": "releases of this trainer whose memory was not measured",
     "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
     "its benchmark",
@@ -98,7 +80,11 @@ GAPS = {
     "activation_bytes.liger": "activations of Liger's kernels, which are used where "
     "they are installed: `model.use_liger_kernel: false` turns them off",
     "logit_bytes.loss": "losses other than MaskedCrossEntropy in fp32",
-    "memory.trainer": "the memory of this trainer, to which no model was fitted",
+    "memory.trainer": "the memory of this trainer: it has no model of it",
+    "precision": "this precision of the linears: it covers bf16 and FP8, not MXFP8, "
+    "NVFP4 or emulated FP8",
+    "compute_bytes": "fp16 and fp32 in this trainer: it covers bf16 and FP8",
+    "optimizer_temporary_bytes": "the memory of this optimizer's step",
     "memory.offload": "the memory of this trainer with weights on the host",
     "memory.gathered": "weights that stay gathered after the forward pass",
     "logit_bytes.whole": "whole logits on each tensor-parallel rank",
@@ -106,7 +92,6 @@ GAPS = {
     "activation_bytes.unsharded": "the memory of this trainer without FSDP",
     "block_tokens.mask": "the mask of flex and varlen attention",
     "ffn_size.experts": "mixtures of experts without a dense FFN",
-    "grad_accum.rest": "a batch that is no multiple of the micro-batches of all ranks",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
     "memory.dispatcher": "mixtures of experts other than Qwen3's with `dispatcher: "
@@ -117,8 +102,6 @@ GAPS = {
     "5, or with another `experts_implementation` than grouped_mm",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "
     "stages are split by hand",
-    "vocab_size": "a vocabulary whose size depends on the tokenizer: if the trainer "
-    "has an option for the size, add it",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
@@ -133,12 +116,11 @@ GAPS = {
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
     "speed.mask": "the speed of flex and varlen attention",
-    "model.sizes": "this model, whose sizes are not known: name a local folder "
-    "that has its `config.json`, or a known model of the same sizes",
     "model.plain": "adapters and vision-language models",
     "grad_accum.packed": "the micro-batches of an RL step, whose number depends on its "
     "rollouts",
-    "speed.trainer": "the speed of this trainer, to which no model was fitted",
+    "speed.trainer": "the speed of this trainer: too few runs of it are published with "
+    "all their settings. Time some steps in bf16 and in FP8",
     "speed.experts": "mixtures of experts",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
     "these GPUs is published",
@@ -148,8 +130,6 @@ GAPS = {
     "because no published run shows their communication",
     "speed.fp8_seconds": "the speed of FP8 without compile, or with the recipe "
     "rowwise_with_gw_hp",
-    "fp8_backend": "FP8 of a backend that the file does not name: name one, or add "
-    "--installed in the environment of the run",
     "precision.backend": "FP8 of another backend than torchao and Transformer "
     "Engine, or in a release that does not launch it",
     "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
@@ -161,6 +141,41 @@ GAPS = {
 }
 """What is not covered, by the name that ``Unknown`` carries."""
 
+NEEDED = {
+    "model.unresolved": "the command has words that only a run resolves, which may be "
+    "more of its settings: write them out",
+    "model.elsewhere": "the sizes of the model stand in another file or in Python: "
+    "name a model of the hub, or a folder with its `config.json`",
+    "model.recipe": "only the recipe, which is Python, has the sizes of the model: "
+    "write them out (`model.num_layers`, `model.hidden_size` and the others)",
+    "model.unnamed": "no file names the model: add --with FILE with "
+    "`model_name_or_path` to the training arguments",
+    "model.beside": "this is another trainer's config beside a launch file: run "
+    "`fp8tune estimate` on that config alone",
+    "model.name": "only the run knows the model: write its name or folder as "
+    "`model.pretrained_model_name_or_path`",
+    "model.sizes": "the sizes of this model are not known: name a local folder that "
+    "has its `config.json`, or a known model of the same sizes",
+    "optimizer.unnamed": "the file names no optimizer: add `optimizer` with "
+    "`_target_: torch.optim.AdamW`",
+    "vocab_size": "the size of the vocabulary depends on the tokenizer: add the "
+    "trainer's option for it, if it has one (Megatron-LM: `--vocab-size 128256`)",
+    "transformers": "FP8 depends on the release of transformers: pin it in a "
+    "requirements or lock file beside the config",
+    "weights.dtype": "only the script says the dtype of the weights: set `dtype` "
+    "(float32 or bfloat16) in the training arguments",
+    "weights.checkpoint": "only the checkpoint says the dtype of the weights: set "
+    "`model.torch_dtype` (float32 or bfloat16)",
+    "ac.unsaid": "the file leaves activation checkpointing open, which is off for "
+    "transformers and on for TRL: set `gradient_checkpointing`",
+    "memory.launch": "the launcher decides what several GPUs share: set `fsdp` in the "
+    "file, or add --world-size 1",
+    "fp8_backend": "the file names no FP8 backend: name one, or add --installed in the "
+    "environment of the run",
+    "grad_accum.rest": "the batch of a step is no multiple of the micro-batches of all "
+    "ranks: change it, the micro-batch or --world-size",
+}
+"""Facts that a user can give, and how, by the name that ``Unknown`` carries."""
 
 UNSAID = "unsaid."
 """Beginning of fields, with commas, that the file of a user's trainer does not say."""
@@ -186,6 +201,11 @@ NO_WORDS: Mapping[str, str] = {}
 """The words of a trainer for what is missing, of no trainer."""
 
 
+def of_trainer(name: str, title: str) -> str:
+    """What is not covered, with the trainer's name; empty if the name is of no gap."""
+    return _gap(name).replace("this trainer", title)
+
+
 def _gap(name: str) -> str:
     """What is not covered, in words; empty if the name is of no gap."""
     if name.startswith(UNSAID):
@@ -204,6 +224,8 @@ def _gap(name: str) -> str:
     if name.startswith(FEW):
         field, _, value = name.removeprefix(FEW).partition("=")
         return f"`{field}` is {value} here, and it is at least 1 in a run"
+    if name in NEEDED:
+        return NEEDED[name]
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
 
 
@@ -226,10 +248,8 @@ def why(
         return f": add {ASKED[name]}"
     if name == TOO_MUCH:
         return ": the run does not fit the GPU"
-    if gap := _gap(name):
-        return f": {gap}"
-    if name in words:
-        return f": {words[name]}"
+    if told := words.get(name) or _gap(name):
+        return f": {told}"
     return f": `{name}` is unknown" if name else ""
 
 

@@ -1,6 +1,7 @@
 """The linear layers of a decoder, as one rank runs them."""
 
 # no future annotations: as strings, they double the import time of a NamedTuple
+from collections.abc import Iterable
 from typing import NamedTuple
 
 BLOCK = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -33,6 +34,57 @@ class Gemm(NamedTuple):
     def weights(self) -> int:
         """Weights of all copies on one rank."""
         return self.k * self.n * self.copies
+
+
+class Linear(NamedTuple):
+    """One kind of linear that is converted: a weight of N rows by K columns.
+
+    ``split`` is what tensor parallelism divides: ``rows``, ``columns`` or nothing.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    split: str = ""
+
+    def on_rank(self, tp: int) -> tuple[float, float]:
+        """Rows and columns of the weight on one tensor-parallel rank."""
+        by_rows, by_columns = self.split == "rows", self.split == "columns"
+        return (
+            self.rows / tp if by_rows else self.rows,
+            self.columns / tp if by_columns else self.columns,
+        )
+
+
+def of_block(
+    hidden: int, queries: int, pairs: int, ffn: int, vocab: int
+) -> tuple[Linear, ...]:
+    """The linears of a decoder's block and its head; of width 0 those it has not."""
+    found = (
+        Linear("q_proj", queries, hidden, "rows"),
+        Linear("k_proj", pairs, hidden, "rows"),
+        Linear("v_proj", pairs, hidden, "rows"),
+        Linear("o_proj", hidden, queries, "columns"),
+        Linear("gate_proj", ffn, hidden, "rows"),
+        Linear("up_proj", ffn, hidden, "rows"),
+        Linear("down_proj", hidden, ffn, "columns"),
+        Linear("head", vocab, hidden, "rows"),
+    )
+    return tuple(one for one in found if one.rows and one.columns)
+
+
+def odd(linears: Iterable[Linear], multiple: int, tp: int = 1) -> tuple[str, str]:
+    """The first linear with a size on one rank that is no multiple: its name, and why.
+
+    Both are empty if there is none.
+    """
+    for one in linears:
+        whole = (("outputs", one.rows), ("inputs", one.columns))
+        for (what, size), part in zip(whole, one.on_rank(tp), strict=True):
+            if part % multiple:
+                split = f" / {tp} TP ranks = {part:g}" if part != size else ""
+                return one.name, f"{one.name} has {size} {what}{split}"
+    return "", ""
 
 
 class Decoder(NamedTuple):

@@ -36,16 +36,20 @@ def odd_size(
     head_dim: int = 0,
     tp: int = 1,
     multi_latent_attention: bool = False,
+    kv_heads: int = 0,
+    kv_apart: bool = False,
 ) -> str:
     """The first size that is no multiple on one rank, though 16 divides it whole.
 
-    Tensor parallelism splits the FFN and the heads, not the hidden size.
+    Tensor parallelism splits the FFN and the heads, not the hidden size. Keys and
+    values count where they are linears apart from the queries'.
     """
     attention = 0 if multi_latent_attention else heads * head_dim
     sizes = (
         ("hidden size", hidden_size, 1),
         ("FFN size", ffn_size if dense_ffn_layers else 0, tp),
         ("width of attention", attention, tp),
+        ("key/value width", kv_heads * head_dim * kv_apart, tp),
     )
     for name, size, ranks in sizes:
         whole = size % ALIGNMENT == 0 and size % ranks == 0

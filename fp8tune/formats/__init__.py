@@ -6,14 +6,18 @@ name: ``formats/NAME/document.py`` has ``parse``.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from fp8tune.formats.document import ConfigDocument, NoReader
+from fp8tune.formats.document import ConfigDocument, NoReader, Unreadable
 from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.toml.document import parse as parse_toml
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+_HUGE = re.compile(rb"0[xob][0-9a-fA-F_]{3000}")
+"""A number that Python reads and cannot write as a decimal one."""
 
 TITLES = {"toml": "TOML", "yaml": "YAML", "json": "JSON", "bash": "bash"}
 """The formats, and how people write their names."""
@@ -39,7 +43,8 @@ ABOUT_SCRIPT = (
     "unknown",
     "unresolved",
     "maybe",
-    "max_connections",
+    "environment",
+    "obstacle",
 )
 """Keys of a bash document that are no flags (``formats/bash/document.py``)."""
 
@@ -53,6 +58,8 @@ def format_of(path: str) -> str:
 def parse(data: bytes, path: str) -> ConfigDocument:
     """Read the bytes of a config; raises ``InvalidText`` and ``Unreadable``."""
     name = format_of(path)
+    if len(data) > 3000 and _HUGE.search(data):
+        raise Unreadable("a number of more than 3000 digits: not a train config")
     document: ConfigDocument
     document = parse_toml(data) if name == "toml" else _reader(name).parse(data)
     return document

@@ -157,8 +157,8 @@ class ConfigDocument(Protocol):
     def comments(self) -> Iterator[Span]:
         """The comments, from the mark that begins each to the end of its line."""
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text in the same format; raises ``InvalidText``."""
+    def read(self, text: str) -> ConfigDocument:
+        """Another text, read as this one was; raises ``InvalidText``."""
 
     def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
         """Set keys: replace their values, or add them to their tables."""

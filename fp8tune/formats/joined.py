@@ -120,13 +120,13 @@ class Joined:
         """Return the file that a line of the joined text is of."""
         return self.places[bisect_right(self._lines_before, line - 1) - 1]
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of other texts of these files; raises ``InvalidText``."""
+    def read(self, text: str) -> Joined:
+        """Other texts of these files, read as these were; raises ``InvalidText``."""
         texts = text.split(_BETWEEN)
         if len(texts) != len(self.parts):
             raise InvalidText("a control character", Position(1, 1), text)
         pairs = zip(self.parts, texts, strict=True)
-        return _merged((part.section, part.document.read(t)) for part, t in pairs)
+        return Joined(p._replace(document=p.document.read(text)) for p, text in pairs)
 
     def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
         """Set keys, each in its file."""

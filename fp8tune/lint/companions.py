@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from os.path import isfile
 from typing import Any, NamedTuple
 
 from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
+from fp8tune.job import Prose
 from fp8tune.lint.directive import Directive, directive_of
-from fp8tune.lint.discover import CannotRead, read
+from fp8tune.lint.discover import CannotRead, Found, read
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.recognise import chosen, section_of
+from fp8tune.trainers.recognise import chosen, is_part, reader, section_of
 from fp8tune.trainers.trainer import Trainer, trainer
 
 MAX_ABOVE = 6
@@ -106,6 +108,57 @@ def whole(
     alone = len(own) == 1 and own[0].section == ""
     files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
     return Job(files, directive, apart)
+
+
+def one_job(files: Sequence[Found], only: str) -> list[Found]:
+    """Return the files that are one job, each with the others beside it.
+
+    One file leads it, such as a launch file, and each other one is another part of it.
+    Else none is returned. ``only`` is as for ``whole``.
+    """
+    leads = [(file, known) for file in files if (known := _led_by(file, only))]
+    if len(leads) != 1:
+        return []
+    lead, known = leads[0]
+    others = [(file, _part_of(file.path, known)) for file in files if file is not lead]
+    parts = {part.section: (file, part) for file, part in others if part}
+    if not parts or len(parts) < sum(part is not None for _, part in others):
+        return []
+    paths = [lead.path, *(file.path for file, _ in parts.values())]
+    names = f"{', '.join(paths[:-1])} and {paths[-1]}"
+    note = f"{names} are checked as one job"
+    job = [lead._replace(beside=tuple(paths[1:]), note=note)]
+    for file, part in parts.values():
+        owner, about = _owner(part.document, ""), known.about.parts[part.section or ""]
+        beside = tuple(path for path in paths if path != file.path)
+        if owner in about.also:
+            job.append(file._replace(beside=beside))
+        elif not about.trainer:  # that trainer's own check needs no other file
+            job.append(file._replace(beside=beside, trainer=known.id))
+    return job
+
+
+def _led_by(file: Found, only: str) -> Trainer | None:
+    """Return the trainer whose job a file leads."""
+    with suppress(CannotRead, InvalidText, Unreadable):
+        document = parse(read(file.path), file.path)
+        names = (only, directive_of(document).trainer)
+        kind = chosen(document, names, explicit=file.explicit)
+        if kind.trainer:
+            known, _ = reader(kind.trainer, names, file.path)
+            if known.about.parts and not section_of(document.values, known):
+                return known
+    return None
+
+
+def _part_of(path: str, known: Trainer) -> _File | None:
+    """Return a file that is surely a part of a trainer's job."""
+    with suppress(CannotRead, InvalidText, Unreadable):
+        file = _named(path, known, "")
+        mine = file.section and is_part(file.document.values, file.section, known)
+        if mine or (file.section and _owner(file.document, "")):
+            return file
+    return None
 
 
 class _File(NamedTuple):
@@ -227,10 +280,9 @@ def _named_by_keys(
 ) -> Iterator[Apart]:
     """Yield the files of other trainers that a config's keys name, where they are."""
     for name, keys in known.about.named.items():
-        given = (_value(document.values, key) for key in keys)
-        texts = (v for v in given if isinstance(v, str) and 0 < len(v) <= MAX_NAME)
-        places = (place for text in texts for place in _above(path, text))
-        place = next(filter(os.path.isfile, places), "")
+        texts = (_file_name(document.values, key) for key in keys)
+        places = (place for text in texts if text for place in _above(path, text))
+        place = next(filter(isfile, places), "")
         if place:
             yield Apart(place, trainers()[name].title, name)
 
@@ -247,16 +299,28 @@ def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str
             yield from _above(part.path, os.path.join(value, about.file))
 
 
-def not_read(known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
-    """Yield the keys that name a file of the job which is not part of ``values``."""
-    for section, about in known.about.parts.items():
-        if section not in values and not about.file:
-            for key in about.named_by:
-                name = _value(values, key)
-                named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
-                if named and not name.lstrip().startswith("{"):  # no JSON itself
-                    facts = {"key": key, "value": name}
-                    yield Fault("file-not-read", tuple(key.split(".")), facts)
+def not_read(path: str, known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the keys that name a file of the job which was not found.
+
+    A part of the job that was found is part of ``values``.
+    """
+    parts = known.about.parts.items()
+    absent = (p for section, p in parts if section not in values and not p.file)
+    joined = [key for about in absent for key in about.named_by]
+    apart = [key for keys in known.about.named.values() for key in keys]
+    for key in (*joined, *apart):
+        name = _file_name(values, key)
+        if name and (key in joined or not any(map(isfile, _above(path, name)))):
+            advice = "name it with `--with FILE`" if key in joined else "check it too"
+            facts = {"key": key, "value": name, "advice": Prose(advice)}
+            yield Fault("file-not-read", tuple(key.split(".")), facts)
+
+
+def _file_name(values: Any, key: str) -> str:
+    """Return the path that a key names; ``""`` for another value, such as JSON."""
+    name = _value(values, key)
+    named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
+    return name if named and not name.lstrip().startswith("{") else ""
 
 
 def _value(values: Any, key: str) -> Any:
@@ -278,7 +342,7 @@ def _above(path: str, name: str) -> Iterator[str]:
 
 def _readable(path: str, loader: str) -> ConfigDocument | None:
     """Return the document at a path; ``None`` if there is none that can be read."""
-    if not os.path.isfile(path):
+    if not isfile(path):
         return None
     try:
         document = parse(read(path), path)

@@ -13,8 +13,8 @@ from fp8tune.lint.directive import directive_of
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.recognise import chosen, released
-from fp8tune.trainers.trainer import Trainer, trainer
+from fp8tune.trainers.recognise import chosen, reader
+from fp8tune.trainers.trainer import Trainer
 
 
 class NotAConfig(Exception):
@@ -68,8 +68,9 @@ def read_config(
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
-    id_, _ = released(kind.trainer, names, path)
-    known, target = trainer(id_), settings.complete(target)
+    extra = (*directive.extra_keys, *settings.extra_keys)
+    known, _ = reader(kind.trainer, names, path, extra)
+    target = settings.complete(target)
     if known.about.parts or directive.beside or beside:
         from fp8tune.lint.companions import whole
 

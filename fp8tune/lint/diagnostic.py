@@ -116,6 +116,7 @@ class Report(NamedTuple):
     - ``told_by``: which packages showed it; empty if the keys did
     - ``beside``: reports on the other files of the job
     - ``notes``: lines of the summary about this file
+    - ``bugs``: a line to report for each rule that raised an error
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 
@@ -138,3 +139,4 @@ class Report(NamedTuple):
     told_by: str = ""
     beside: tuple["Report", ...] = ()
     notes: tuple[str, ...] = ()
+    bugs: tuple[str, ...] = ()

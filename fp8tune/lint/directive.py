@@ -24,11 +24,11 @@ MAX_LENGTH = 200
 _COMMENT = (
     r"(?m)^[ \t]*(?P<comment>(?:#|//)[ \t]*(?P<name>(?i:fp8tune))"
     r"(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
-    r"[ \t]*(?P<words>.*?))[ \t\r]*$"
+    r"[ \t]*+(?P<words>(?:.*[^ \t\r\n])?))[ \t\r]*$"
 )
 _FIGURE = r"\S*(?:gpu|world.size)s?[ \t]*="
 _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
-_NAMES = ("gpu", "world-size", "gpus-per-node", "trainer", "with")
+_NAMES = ("gpu", "world-size", "gpus-per-node", "trainer", "with", "extra-keys")
 
 
 class BadTarget(Exception):
@@ -39,7 +39,8 @@ class Directive(NamedTuple):
     """The header comments' content, with the line of each figure.
 
     ``problems`` are comments without effect: the reason and the place. ``beside`` are
-    the other files of the job, relative to this one.
+    the other files of the job, relative to this one, ``extra_keys`` patterns of keys
+    that the user's fork of the trainer has.
     """
 
     gpu: str = ""
@@ -50,6 +51,7 @@ class Directive(NamedTuple):
     gpus_per_node: int = 0
     trainer: str = ""
     beside: tuple[str, ...] = ()
+    extra_keys: tuple[str, ...] = ()
 
     def complete(self, target: Target) -> Target:
         """Return the target of the command line or project, completed by this one.
@@ -177,6 +179,9 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
         return found._replace(trainer=value)
     if name == "with":
         return found._replace(beside=(*found.beside, value))
+    if name == "extra-keys":
+        more = filter(None, value.split(","))
+        return found._replace(extra_keys=(*found.extra_keys, *more))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
     raise BadTarget(f"unknown name {name!r}{hint}")

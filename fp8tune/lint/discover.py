@@ -17,10 +17,17 @@ _ENDINGS = tuple(ENDINGS)
 
 
 class Found(NamedTuple):
-    """A file to check; ``explicit`` if the user named it."""
+    """A file to check; ``explicit`` if the user named it.
+
+    Of several files that are one job, ``beside`` are the others, ``trainer`` is whose
+    job it is where the file's own keys do not say it, and ``note`` says that they are.
+    """
 
     path: str
     explicit: bool
+    beside: tuple[str, ...] = ()
+    trainer: str = ""
+    note: str = ""
 
 
 class CannotRead(Exception):
@@ -30,45 +37,49 @@ class CannotRead(Exception):
 def discover(paths: tuple[str, ...]) -> Iterator[Found]:
     """The files that ``paths`` mean, folders searched in sorted order.
 
-    Hidden folders and symbolic links to folders are not entered. A file is found
-    once, as named if it was named.
+    Hidden folders, symbolic links to folders, and what ``.gitignore`` names are not
+    entered. A file is found once, whatever links lead to it: as named if it was named.
     """
     folders = {path for path in paths if path != "-" and os.path.isdir(path)}
-    named = {os.path.abspath(path) for path in paths if path not in folders}
+    named = {os.path.realpath(path) for path in paths if path not in folders}
     seen = set()
     for path in paths:
-        files = _folder(path) if path in folders else (path,)
-        for file in files:
-            place = file if file == "-" else os.path.abspath(file)
+        files = _folder(path) if path in folders else ((path, os.path.realpath(path)),)
+        for file, target in files:
+            place = file if file == "-" else target
             if place not in seen and (path not in folders or place not in named):
                 seen.add(place)
                 yield Found(file, explicit=path not in folders)
 
 
-def _folder(path: str) -> Iterator[str]:
-    """The files of a config's format below a folder: its own, then its folders'."""
-    waiting = [path]
+def _folder(path: str) -> Iterator[tuple[str, str]]:
+    """The files of a config's format below a folder: its own, then its folders'.
+
+    Each with the file that it is, which differs for a link.
+    """
+    from fp8tune.lint.gitignore import ignored_above
+
+    waiting = [(path, os.path.realpath(path), ignored_above(path))]
     while waiting:
-        folder = waiting.pop()
+        folder, place, ignored = waiting.pop()
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
             continue
+        ignored = ignored.inside(folder, {entry.name for entry in entries})
         inside = []
         for entry in entries:
+            name, target = entry.name, os.path.join(place, entry.name)
             if entry.is_dir(follow_symlinks=False):
-                if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
-                    inside.append(entry.path)
-            elif entry.name.endswith(_ENDINGS) and not _leads_nowhere(entry):
-                yield os.path.normpath(entry.path)
+                hidden = name.startswith(".") or name in SKIPPED_FOLDERS
+                if not hidden and not ignored.covers(name, is_folder=True):
+                    inside.append((entry.path, target, ignored.below(name)))
+            elif name.endswith(_ENDINGS) and not ignored.covers(name, is_folder=False):
+                if not entry.is_symlink():
+                    yield os.path.normpath(entry.path), target
+                elif os.path.isfile(entry.path):
+                    yield os.path.normpath(entry.path), os.path.realpath(entry.path)
         waiting += reversed(inside)
-
-
-def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a link to a folder, or to no file that exists."""
-    return entry.is_symlink() and (
-        os.path.isdir(entry.path) or not os.path.exists(entry.path)
-    )
 
 
 def read(path: str) -> bytes:
@@ -87,10 +98,25 @@ def read(path: str) -> bytes:
             raise CannotRead(f"{path}: not a regular file; pipe it in and name it -")
         with open(path, "rb", buffering=0) as file:
             return file.read(MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1)
+    except FileNotFoundError as error:
+        raise CannotRead(f"{path}: {error.strerror}{_meant(path)}") from None
     except OSError as error:
         raise CannotRead(f"{path}: {error.strerror or error}") from None
     except ValueError:
         raise CannotRead(f"{path!r}: not a file name") from None
+
+
+def _meant(path: str) -> str:
+    """Return ``; did you mean ...?`` if the folder has a file of such a name."""
+    from fp8tune.suggest import closest
+
+    folder, name = os.path.split(path)
+    try:
+        files = [file for file in os.listdir(folder or ".") if file.endswith(_ENDINGS)]
+    except OSError:
+        return ""
+    near = closest(name, files)
+    return f"; did you mean `{os.path.join(folder, near)}`?" if near else ""
 
 
 def matches(path: str, folder: str, patterns: tuple[str, ...]) -> bool:

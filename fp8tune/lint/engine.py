@@ -28,13 +28,14 @@ from fp8tune.lint.rule_parts import At
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
+from fp8tune.lint.settings import extra_keys_at
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import COMMENTED, Fault, Loaded, dotted
+from fp8tune.trainers.faults import COMMENTED, UNKNOWN, Fault, Loaded, dotted
 from fp8tune.trainers.hints import about_template
-from fp8tune.trainers.recognise import chosen, may_be_config, recognise, released
-from fp8tune.trainers.trainer import Trainer, trainer
+from fp8tune.trainers.recognise import chosen, may_be_config, reader, recognise
+from fp8tune.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from fp8tune.lint.companions import Apart
@@ -50,7 +51,7 @@ def check(
     rules: Rules,
     target: Target,
     *,
-    only: str = "",
+    only: str | Trainer = "",
     usual: str = "",
     explicit: bool = True,
     others: Mapping[str, str] | None = None,
@@ -63,15 +64,16 @@ def check(
 
     ``target`` is what the command line says; the file's own header comment fills
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
-    ``only`` names the trainer instead of recognising it, ``usual`` does so where the
-    header comment does not; ``explicit`` says that the user named the file. ``others``
-    are the rules on two files that another file of the run makes true, with its path
-    (``compare``). ``overrides`` are the arguments that the trainer gets behind the
-    config, ``beside`` the other files of its job. ``host`` has the values of the file
-    of which it is a part; then its header comment names no others. ``loader`` is what
-    reads it if not its trainer's own. Raises ``Unreadable``.
+    ``only`` names or is the trainer instead of recognising it, ``usual`` names it where
+    the header comment does not; ``explicit`` says that the user named the file.
+    ``others`` are the rules on two files that another file of the run makes true, with
+    its path (``compare``). ``overrides`` are the arguments that the trainer gets behind
+    the config, ``beside`` the other files of its job. ``host`` has the values of the
+    file of which it is a part; then its header comment names no others. ``loader`` is
+    what reads it if not its trainer's own. Raises ``Unreadable``.
     """
     form = format_of(path)
+    given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
     if form != "toml" and not (explicit or only):
         text = data.decode(errors="replace")
         says = form == "yaml" and speaks(text)
@@ -90,8 +92,12 @@ def check(
         return Report(path, [], skipped=f"not {TITLES[form]}")
     if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
-    id_, told_by = released(kind.trainer, names, path)
-    known = trainer(id_)
+    known, told_by = reader(
+        given or kind.trainer,
+        names,
+        path,
+        (*directive.extra_keys, *extra_keys_at(path)),
+    )
     alone, files = document, None
     apart: tuple[Apart, ...] = ()
     beside = beside if explicit or known.about.parts else ()
@@ -228,6 +234,7 @@ class _Case:
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
+        self.bugs: dict[str, str] = {}
 
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
@@ -251,6 +258,7 @@ class _Case:
             suppressed=held,
             compared=self.compared,
             gaps=self.gaps,
+            bugs=tuple(self.bugs.values()),
         )
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
@@ -271,20 +279,29 @@ class _Case:
             if not asked.isdisjoint(rule.targets(self.known.vocabulary))
         }
         alone = self.rules.on_two_files - self.others.keys()
-        return self.rules.selected - self.unjudged.keys() - passing - alone
+        silent = self.unjudged.keys() | self.bugs.keys() | passing | alone
+        return self.rules.selected - silent
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = (*_own_faults(self.document, self.directive), *self._unresolved())
-        loaded = (*self._not_read(), *self.loaded.faults)
+        loaded = (*self._not_read(), *self._loaded_faults())
         return self._findings_of((*own, *loaded, *self._contradictions()))
+
+    def _loaded_faults(self) -> Iterable[Fault]:
+        """Return what the trainer's loader says, many unknown keys as one fault."""
+        if not any(fault.kind in UNKNOWN for fault in self.loaded.faults):
+            return self.loaded.faults
+        from fp8tune.trainers.unknown_keys import joined
+
+        return joined(self.loaded.faults, self.known)
 
     def _not_read(self) -> Iterable[Fault]:
         """Return the keys that name a file of the job which was not found."""
-        if not self.known.about.parts:
+        if not (self.known.about.parts or self.known.about.named):
             return ()
         from fp8tune.lint.companions import not_read
 
-        return not_read(self.known, self.document.values)
+        return not_read(self.path, self.known, self.document.values)
 
     def _unresolved(self) -> Iterable[Fault]:
         """Return what names the values that only a run knows."""
@@ -325,17 +342,21 @@ class _Case:
         guards: dict[str, bool | None] = {"": None}
         for rule in known.rules if loaded.faults else known.needing(loaded):
             guard = rule.guard
-            if guard not in guards:
-                guards[guard] = self._held(rule)
-            held = guards[guard]
-            if held is not False:
-                try:
-                    fires = (rule.rest if held else rule.when).evaluate(job)
-                except Unknown as missing:
-                    self._lacks(rule, missing)
-                    continue
-                if fires and (not rule.same or self._compares(rule)):
-                    yield from self._finding(rule, job, None)
+            try:
+                if guard not in guards:
+                    guards[guard] = self._held(rule)
+                held = guards[guard]
+                when = rule.rest if held else rule.when
+                fires = held is not False and when.evaluate(job)
+                fires = fires and (not rule.same or self._compares(rule))
+            except Unknown as missing:
+                self._lacks(rule, missing)
+                continue
+            except Exception as error:
+                self._breaks(rule, error)
+                continue
+            if fires:
+                yield from self._finding(rule, job, None)
 
     def _compares(self, rule: Rule) -> bool:
         """Record what a rule on two files compares; return whether it may fire."""
@@ -366,22 +387,33 @@ class _Case:
             what = ESTIMATED[rule.category]
             if is_gap(self.job, name, what):
                 self.unjudged[rule.name] = name
-                self.gaps[rule.name] = what, reason(name, self.job.target.gpu)
+                why = self._worded(reason(name, self.job.target.gpu))
+                self.gaps[rule.name] = what, why
+
+    def _breaks(self, rule: Rule, error: Exception) -> None:
+        """Record that a rule raised an error, which costs its finding or fix alone."""
+        from fp8tune.lint.bug import bug
+
+        self.bugs[rule.name] = bug(error)
 
     def _finding(
         self, rule: Rule, scope: Any, fault: Fault | None
     ) -> Iterator[Diagnostic]:
-        """Yield the finding, unless its message needs an unknown fact."""
+        """Yield the finding, unless one of its texts raises an error."""
         try:
-            message = rule.message.fill(scope) + self._origin(rule)
-            if rule.same:
-                message += f" ({plain(self.others[rule.name])})"
-        except Unknown as missing:
-            self._lacks(rule, missing)
-            return
+            found = self._diagnostic(rule, scope, fault)
+        except Exception as error:
+            self._breaks(rule, error)
+        else:
+            yield found
+
+    def _diagnostic(self, rule: Rule, scope: Any, fault: Fault | None) -> Diagnostic:
+        """Return the finding; a message that needs an unknown fact is the summary."""
+        message = _filled(rule.message, scope) or rule.summary
+        message += self._origin(rule)
+        if rule.same:
+            message += f" ({plain(self.others[rule.name])})"
         offer = self._fix(rule, scope, fault)
-        if offer and offer.withheld and rule.category in ESTIMATED:
-            return
         labels = tuple(self._labels(rule, scope, fault))
         if labels[0].argument:
             message += " (from the command line)"
@@ -399,13 +431,13 @@ class _Case:
                 title, changes = self._worded(fix.title), self._worded(fix.changes)
                 fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
-        yield found._replace(fix=fix)
+        return found._replace(fix=fix)
 
     def _worded(self, text: str) -> str:
         """Return a text with keys and settings as the files of the job have them."""
         parts = self.known.about.parts
         titles = {section: part.title for section, part in parts.items()}
-        text = as_written(text, self.document.format)
+        text = as_written(text, self.document.format, self._is_key)
         return with_parts(text, titles, self._is_key) if parts else text
 
     def _is_key(self, name: str) -> bool:
@@ -419,35 +451,31 @@ class _Case:
             return None
         from fp8tune.lint.fix import find_fix
 
-        return find_fix(
-            rule,
-            scope,
-            self.job,
-            fault,
-            self.document,
-            self.known,
-            self.loaded,
-            self.overrides,
-        )
+        what = self.document, self.known, self.loaded, self.overrides
+        try:
+            return find_fix(rule, scope, self.job, fault, *what)
+        except Exception as error:
+            self._breaks(rule, error)
+            return None
 
     def _origin(self, rule: Rule) -> str:
         """Return where a GPU or world size came from, for messages that need it."""
         if rule.fault:
             return ""
-        target = self.job.target
+        target, words = self.job.target, self.known.vocabulary
         said = {
             "gpu": ("GPU", target.gpu_origin),
             "world_size": ("world size", target.world_size_origin),
         }
         names: dict[str, list[str]] = {}
-        for name, origin in (said[t] for t in rule.targets(self.known.vocabulary)):
+        for name, origin in (said[t] for t in rule.targets(words, shown=True)):
             names.setdefault(origin, []).append(name)
-        words = "; ".join(
+        parts = [
             f"{' and '.join(each)} from {origin}"
             for origin, each in names.items()
             if origin
-        )
-        return f" ({words})" if words else ""
+        ]
+        return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         taken: set[tuple[Region, Marked | None]] = set()
@@ -465,6 +493,9 @@ class _Case:
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
+        for other in fault.others if fault else ():
+            region = self.places.of_fault(Fault("", other, {}), rule.at[0].mark)
+            yield Label(dotted(other), region, _filled(rule.label(0), scope))
 
 
 def _by_value(at: At, scope: Any) -> At:

@@ -68,13 +68,14 @@ def lint_example(example: Example, against: Rules) -> Report:
 def _report(example: Example, against: Rules) -> Report:
     text = plain_config(example).encode()
     arguments = example.arguments
-    report = check(name_of(example), text, against, Target(), overrides=arguments)
+    target = Target(environment=tuple(example.environment.items()))
+    report = check(name_of(example), text, against, target, overrides=arguments)
     if not example.beside:
         return report
     beside = f"beside.{example.format}"
     other = check(beside, example.beside.encode(), against, Target())
     others = conflicts([report, other]).get(report.path)
-    return check(report.path, text, against, Target(), others=others)
+    return check(report.path, text, against, target, others=others)
 
 
 def _bad(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
@@ -123,6 +124,7 @@ def _good(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
 
 
 def _others(report: Report, expected: set[str]) -> Iterator[str]:
+    yield from report.bugs
     others = sorted({found.rule for found in report.diagnostics} - expected)
     if others:
         yield f"also fires {', '.join(others)}"

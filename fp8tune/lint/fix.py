@@ -82,7 +82,8 @@ def find_fix(
             after = _after(job, document, edits, known, overrides)
             if _is_too_much(after) and (_fits(job) or not _helps(rule, job, after)):
                 words = "no fix is offered, because then the run needs"
-                return Offer(withheld=f"{words} {after['memory.needs']}: {title}")
+                needs = after.find("memory.needs") or "more memory than the GPU has"
+                return Offer(withheld=f"{words} {needs}: {title}")
         placed = tuple(_change(document, edit) for edit in edits)
         stopped = fault is not None and rule.category == "rejected"
         return Offer(Fix(repair.safety, title, changes, placed, stopped))
@@ -101,7 +102,7 @@ def _after(
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
-        values = document.read(apply(document.text, edits))
+        values = document.read(apply(document.text, edits)).values
         return known.job(known.load(values, overrides), target)
     except (Unknown, InvalidText, CannotEdit):
         return None
@@ -128,7 +129,8 @@ def _helps(rule: Fixable, job: Job, after: Job) -> bool:
     if rule.category not in ABOUT_SIZE:
         return True
     before = job.find("memory.peak_gib")
-    less = before is not None and after["memory.peak_gib"] < before
+    peak = after.find("memory.peak_gib")
+    less = before is not None and peak is not None and peak < before
     return rule.category == "slow" and less
 
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fp8tune.fields import VARIABLES
 from fp8tune.formats import ENDINGS, format_of, parse
+from fp8tune.formats.bash.environment import environment
 from fp8tune.formats.bash.shell import Command, Shell
 from fp8tune.formats.bash.slurm import (
     TORCHRUN,
@@ -29,7 +31,7 @@ from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import gpu_of
-from fp8tune.lint.discover import read
+from fp8tune.lint.discover import CannotRead, read
 from fp8tune.trainers.about import CallAbout, trainers
 from fp8tune.trainers.call import Call, calls
 from fp8tune.trainers.recognise import recognise
@@ -44,6 +46,9 @@ MAX_SCRIPT = 1 << 16
 MAX_NOTE = 200
 """Longest list of arguments in a note [characters]."""
 
+_OVERRIDE = re.compile(r"(?!-)|--\w+\.")
+"""A word that is no flag, or one that sets a key of a section."""
+
 _LATER = ("SLURM_", "PMI_", "OMPI_")
 """Beginnings of variables that only a running job has."""
 
@@ -56,7 +61,8 @@ class Launch(NamedTuple):
     """One run of a trainer: its config, its overrides, and the GPUs it gets.
 
     ``target`` has what is known about the GPUs; ``notes`` say what is odd about them.
-    ``beside`` are the other files of the job.
+    ``beside`` are the other files of the job. If ``is_script``, the script's flags are
+    the config.
     """
 
     config: str
@@ -65,6 +71,7 @@ class Launch(NamedTuple):
     line: int
     notes: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    is_script: bool = False
 
     @property
     def words(self) -> str:
@@ -79,32 +86,25 @@ class Launch(NamedTuple):
 
 
 def read_launch(
-    path: str, arguments: tuple[str, ...], environment: Mapping[str, str]
+    path: str, arguments: tuple[str, ...], outside: Mapping[str, str]
 ) -> Launch:
     """Return what a script runs with these arguments; raises ``CannotLaunch``.
 
-    Raises ``CannotRead`` if there is no such file.
+    ``outside`` are the variables with which it is started. Where the script's flags are
+    the config, it is the config itself. Raises ``CannotRead`` if there is no such file.
     """
     data = read(path)
     if len(data) > MAX_SCRIPT:
         raise CannotLaunch(f"{path}: a file of more than 64 KiB is not a launch script")
     text = data.decode(errors="replace").replace("\r\n", "\n")
-    script = _Script(path, text, list(arguments), environment)
+    script = _Script(path, text, list(arguments), outside)
     try:
         found = list(script.launches())
     except BadScript as error:
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
     runs = {one._replace(line=0, notes=()): one for one in reversed(found)}
-    if not runs and _is_config(path, data):
-        lint = f"fp8tune lint {path}"
-        raise CannotLaunch(f"{path}: its flags are the config; check it so: {lint}")
     if not runs:
-        launches = (about.launch for about in trainers().values())
-        commands = " or ".join(filter(None, launches))
-        looked = f"python, torchrun or srun with {commands}"
-        raise CannotLaunch(
-            f"{path}: no call of a trainer ({looked}); instead: {INSTEAD}"
-        )
+        return _itself(path, data)
     if len(runs) > 1:
         lines = " and ".join(str(one.line) for one in reversed(runs.values()))
         raise CannotLaunch(
@@ -113,10 +113,30 @@ def read_launch(
     return next(iter(runs.values()))
 
 
-def _is_config(path: str, data: bytes) -> bool:
-    """Return whether a script is a config itself: its flags are all that is read."""
-    values = _values(path, data) if format_of(path) == "bash" else {}
-    return bool(recognise(values, explicit=True, form="bash").trainer)
+def _itself(path: str, data: bytes) -> Launch:
+    """Return the run of a script that is its own config; raises ``CannotLaunch``."""
+    try:
+        values = parse(data, f"{path}.sh").values
+    except Unreadable as error:
+        raise CannotLaunch(f"{path}: {error}") from None
+    kind = recognise(values, explicit=True, form="bash")
+    if not kind.trainer:
+        what = f"no train config of a known trainer: {kind.description}"
+        raise CannotLaunch(f"{path}: {what}")
+    if format_of(path) != "bash":
+        reason = "its flags are the config: give it a name that ends in .sh"
+        raise CannotLaunch(f"{path}: {reason}")
+    return Launch(path, (), Target(), 0, (), is_script=True)
+
+
+def instead_of(path: str, outside: Mapping[str, str]) -> str:
+    """Return what to say of a script that is no config itself."""
+    try:
+        launch = read_launch(path, (), outside)
+    except (CannotLaunch, CannotRead) as error:
+        return str(error)
+    script = f"fp8tune lint --script {path}"
+    return f"{path}: it runs {launch.config}; check that: {script}"
 
 
 def _values(path: str, data: bytes) -> dict[str, Any]:
@@ -181,18 +201,19 @@ def _best(command: Command) -> _Start | None:
         return best
     program = best.kind.program
     script = program[0].endswith(".py") and not best.kind.is_general
-    return best if script or len(program) > 1 else None
+    own = all(map(_OVERRIDE.match, words[best.call.launcher + 1 :]))
+    return best if (script and own) or len(program) > 1 else None
 
 
 class _Script:
     def __init__(
-        self, path: str, text: str, arguments: list[str], environment: Mapping[str, str]
+        self, path: str, text: str, arguments: list[str], outside: Mapping[str, str]
     ) -> None:
         self.path = path
         self.text = text
         self.options = sbatch(text)
         here = {"SLURM_SUBMIT_DIR": os.getcwd(), "PWD": "."}
-        outside = {n: v for n, v in environment.items() if not n.startswith(_LATER)}
+        outside = {n: v for n, v in outside.items() if not n.startswith(_LATER)}
         self.shell = Shell(arguments, {**outside, **here, **variables(self.options)})
         self.shell.folder = Word(self.options.get("chdir", ""))
 
@@ -235,6 +256,7 @@ class _Script:
         options = {**self.options, **options_of([word.text for word in launcher])}
         place = f"{self.path}:{line}"
         target, notes = _target(options, one, [config, *beside], place)
+        target = target._replace(environment=_variables(launcher, command))
         run = _run_by(known, config)
         overrides: tuple[str, ...] = ()
         if run.name != known.name:
@@ -313,6 +335,12 @@ class _Script:
     def fail(self, line: int, reason: str, instead: str = INSTEAD) -> CannotLaunch:
         end = f"; instead: {instead}" if instead else ""
         return CannotLaunch(f"{self.path}:{line}: {reason}{end}")
+
+
+def _variables(launcher: list[Word], command: Command) -> tuple[tuple[str, str], ...]:
+    """Return the variables that rules ask for and the script certainly exports."""
+    values = environment(launcher, command.given)
+    return tuple((name, values[name]) for name in VARIABLES if name in values)
 
 
 def _target(

@@ -3,6 +3,7 @@
 # no future annotations: as strings, they double the import time of a NamedTuple
 import datetime
 import re
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,8 +18,8 @@ _BEGINNING = "# fp8tune: ignore"
 SEARCH = "# fp8tune search: "
 """How every comment begins that ``fp8tune search`` writes into a config."""
 _MEANT = (
-    r"(?i)(?:#|//)[ \t]*(?P<name>fp8tune)[ \t]*(?P<colon>:?)[ \t]*"
-    r"(?P<word>[a-z][a-z-]*)[ \t]*(?P<rest>.*?)[ \t\r]*$"
+    r"(?i)(?:#|//)[ \t]*(?P<name>fp8tune)[ \t]*+(?P<colon>:?)[ \t]*"
+    r"(?P<word>[a-z][a-z-]*)[ \t]*+(?P<rest>(?:.*[^ \t\r])?)[ \t\r]*$"
 )
 _INSIDE = r"(?i)(?<![\w`\"'./-])(?<![`\"']#)(?<![`\"']# )fp8tune[ \t]*:[ \t]*ignore\["
 _ONE_NAME = r"[a-z0-9]+(?:-[a-z0-9]+)+"
@@ -29,6 +30,9 @@ _WORDS = (
 )
 """What other linters say for it."""
 MAX_COMMENTS = 200
+MAX_NAMES = 1000
+"""Rules that the ignore comments of a file name at most."""
+TOO_MANY = f"the ignore comments of this file name more than {MAX_NAMES} rules"
 
 
 class Mistake(NamedTuple):
@@ -137,17 +141,23 @@ def read_ignores(document: ConfigDocument) -> list[Ignore]:
         return []
     text = document.text
     spans = (span for span in document.comments() if speaks(text[slice(*span)]))
-    found = (_ignore(document, span) for span in spans)
-    return list(islice((ignore for ignore in found if ignore), MAX_COMMENTS))
+    below = _Below(document)
+    found = (_ignore(document, span, below) for span in spans)
+    ignores, named = [], 0
+    for ignore in islice((ignore for ignore in found if ignore), MAX_COMMENTS):
+        named += len(ignore.names)
+        problem = "" if named <= MAX_NAMES else TOO_MANY
+        ignores.append(ignore._replace(problem=problem) if problem else ignore)
+    return ignores
 
 
-def _ignore(document: ConfigDocument, span: Span) -> Ignore | None:
+def _ignore(document: ConfigDocument, span: Span, below: "_Below") -> Ignore | None:
     comment = document.text[slice(*span)]
     form = re.match(FORM, comment)
     wrong = mistake(comment) if form is None else None
     if form is None and wrong is None:
         return None
-    lines = _lines(document, span)
+    lines = below.lines(span)
     if wrong is not None:
         return Ignore(span, lines, (), None, wrong.problem, mistake=wrong)
     assert form is not None
@@ -166,26 +176,41 @@ def _ignore(document: ConfigDocument, span: Span) -> Ignore | None:
     return Ignore(span, lines, names, until, problem, reason, places)
 
 
-def _lines(document: ConfigDocument, span: Span) -> tuple[int, ...]:
-    """Its own line; and if it stands alone, the one below and that of the next key.
+class _Below:
+    """The lines that ignore comments apply to; the comments are asked for in order.
 
-    The next line is the first that is not an ignore comment.
+    Each line of the config is then read once, however many comments precede it.
     """
-    line = document.lines.position(span[0]).line
-    if not document.lines.line(line).lstrip().startswith(("#", "//")):
-        return (line,)
-    below = line + 1
-    last = document.text.count("\n") + 1
-    while below <= last and re.match(FORM, document.lines.line(below).lstrip()):
-        below += 1
-    return (line, below, _next_key(document, line))
+
+    def __init__(self, document: ConfigDocument) -> None:
+        self._lines = document.lines
+        self._last = document.text.count("\n") + 1
+        self._line = self._key = 0
+
+    def lines(self, span: Span) -> tuple[int, ...]:
+        """Its own line; and if it stands alone, the one below and the next key's.
+
+        The one below is the first that is not an ignore comment.
+        """
+        line = self._lines.position(span[0]).line
+        if not self._lines.line(line).lstrip().startswith(("#", "//")):
+            return (line,)
+        if line >= self._line:
+            self._line = self._next(line, _is_no_ignore)
+        if line >= self._key:
+            self._key = self._next(line, _is_key)
+        return (line, *(n for n in (self._line, self._key) if n <= self._last))
+
+    def _next(self, line: int, wanted: Callable[[str], object]) -> int:
+        """Return the first line below of this kind; one past the last if none is."""
+        below = range(line + 1, self._last + 1)
+        matching = (n for n in below if wanted(self._lines.line(n).strip()))
+        return next(matching, self._last + 1)
 
 
-def _next_key(document: ConfigDocument, line: int) -> int:
-    """The first line below that is neither empty nor a comment."""
-    last = len(document.text.split("\n"))
-    for number in range(line + 1, last + 1):
-        text = document.lines.line(number).strip()
-        if text and not text.startswith(("#", "//")):
-            return number
-    return line
+def _is_no_ignore(line: str) -> bool:
+    return re.match(FORM, line) is None
+
+
+def _is_key(line: str) -> bool:
+    return bool(line) and not line.startswith(("#", "//"))

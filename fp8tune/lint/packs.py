@@ -86,6 +86,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "arguments": "list",
         "format": "format",
         "installed": "table",
+        "environment": "table",
     },
     "good": {
         "config": "text",
@@ -94,6 +95,7 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "arguments": "list",
         "format": "format",
         "installed": "table",
+        "environment": "table",
     },
     "experiment": experiment.FIELDS,
 }

@@ -33,7 +33,8 @@ class Places:
         wanted = self.job.key(at.names[0])
         unset = f"`{wanted}` is not set: " if wanted in self.job.words.keys else ""
         for name in at.names:
-            for key in self.job.keys_of(name):
+            keys = self.job.keys_of(name)
+            for key in sorted(keys, key=lambda key: self._says_no(key, name)):
                 path = tuple(key.split("."))
                 region = self._region(path, at.mark)
                 if region is None and self.loaded.argument(path):
@@ -44,6 +45,12 @@ class Places:
                     return key if same else wanted, region, note
         section = self._region((wanted.partition(".")[0],), "key")
         return wanted, section or TOP, unset
+
+    def _says_no(self, key: str, name: str) -> bool:
+        """Whether a key is off although the field is true, by another of its keys."""
+        value = self.job.given.get(key)
+        off = not value or str(value).lower() == "no"
+        return off and self.job.find(name) is True
 
     def of_fault(self, fault: Fault, mark: str) -> Region:
         """Return the region of a fault: its key, or the nearest table in the file."""

@@ -118,7 +118,7 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     try:
-        if document.read(text) != document.values:
+        if document.read(text).values != document.values:
             return Rewritten(data, report)
     except InvalidText:  # JSON has no comments
         return Rewritten(data, report)
@@ -149,7 +149,7 @@ def _pass(now: Rewritten, look: Look, stage: int) -> Rewritten | None:
         if found.fix and _stage(found.rule, found.fix) == stage
     ]
     while waiting:
-        chosen = _apart(waiting)
+        chosen = apart(waiting)
         if stage == 3 and len(chosen) <= MOST_COMPARED:
             chosen = _needed(now, chosen, look)
         after = _largest(now, chosen, look)
@@ -192,7 +192,7 @@ def _largest(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten 
     return first or _largest(now, chosen[half:], look)
 
 
-def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
+def apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return findings whose fixes do not overlap, earlier ones first."""
     chosen: list[Diagnostic] = []
     taken: list[tuple[int, int]] = []

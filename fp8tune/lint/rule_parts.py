@@ -29,7 +29,7 @@ class Example(NamedTuple):
     ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
     a second config of the same run, for a rule on two files. ``arguments`` are the
     trainer's overrides. ``format`` is that of all these texts. ``installed`` are
-    releases of packages, by their names.
+    releases of packages, by their names, ``environment`` variables of the run.
     """
 
     config: str
@@ -39,6 +39,7 @@ class Example(NamedTuple):
     arguments: tuple[str, ...] = ()
     format: str = "toml"
     installed: dict[str, str] = {}
+    environment: dict[str, str] = {}
 
 
 def at(entry: dict[str, Any]) -> At:
@@ -63,4 +64,5 @@ def example(entry: dict[str, Any], form: str) -> Example:
         tuple(entry.get("arguments", ())),
         entry.get("format", form),
         entry.get("installed", {}),
+        entry.get("environment", {}),
     )

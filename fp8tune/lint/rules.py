@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
-from fp8tune.fields import FIELDS
+from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
@@ -242,12 +242,13 @@ class Rule:
             return False
         return not self.versions or version in self.versions
 
-    def targets(self, words: Vocabulary) -> tuple[str, ...]:
+    def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
 
-        ``words`` are those of the trainer whose config is checked.
+        ``words`` are those of the trainer whose config is checked. With ``shown`` only
+        the message counts.
         """
-        names = {*self.message.names, *self._condition_names()}
+        names = {*self.message.names, *(() if shown else self._condition_names())}
         found = {origin for name in names for origin in words.origins(name)}
         return tuple(name for name in ("gpu", "world_size") if name in found)
 
@@ -263,7 +264,7 @@ class Rule:
             return name.removeprefix("fault.") in self._fault_facts()
         if self.trainers:
             return any(known.vocabulary.knows(name) for known in self.known())
-        return name in FIELDS or name in FACTS
+        return name in FIELDS or name in FACTS or name in VARIABLES
 
     def known(self) -> Iterator[Trainer]:
         """Every version of the trainers that the rule is for, if it names any."""

@@ -31,6 +31,9 @@ FIRST = 3
 
 MAX_WORKERS = 8
 
+MOST_JOINED = 8
+"""Files of which some may be one job; in a folder of more, jobs name their files."""
+
 
 class Result(NamedTuple):
     """Reports of all files, what could not be read, and lines about the baseline.
@@ -70,7 +73,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     files = discover(paths)
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
-    found = list(files)
+    found = _joined(list(files), options)
     result = _by_file(_run_all(found, _Runner(found, options, {})))
     result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
@@ -81,6 +84,20 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.update_baseline and not result.unread:
         raise Problem("no baseline to update: name it with --baseline FILE")
     return result
+
+
+def _joined(found: list[Found], options: Options) -> list[Found]:
+    """Return the files; those of one job each with the others beside it.
+
+    Only a few files are looked at: those of two jobs are not told apart.
+    """
+    few = 1 < len(found) <= MOST_JOINED and not any(f.path == "-" for f in found)
+    if options.beside or not few or {format_of(f.path) for f in found} <= {"toml"}:
+        return found
+    from fp8tune.lint.companions import one_job
+
+    job = {file.path: file for file in one_job(found, options.trainer)}
+    return [job.get(file.path, file) for file in found]
 
 
 def _by_file(result: Result) -> Result:
@@ -155,11 +172,14 @@ def cores() -> int:
 
 
 def _run(files: list[Found], runner: _Runner) -> Result:
-    reports, unread = [], []
+    reports: list[Report] = []
+    unread: list[str] = []
     for found in files:
         report, problem = runner.judged(found)
         if report is not None:
             reports.append(report)
+            for each in (report, *report.beside):
+                unread += (f"{each.path}: {bug}" for bug in each.bugs)
         if problem:
             unread.append(problem)
     if not reports and not unread:
@@ -237,8 +257,13 @@ class _Runner:
         if report is None or not (report.skipped and found.explicit):
             return (None if report and _is_other(report) else report), ""
         reason = f"no train config of a known trainer: {report.skipped}"
+        reason = f"{report.path}: {reason}"
+        if format_of(report.path) == "bash" and found.path != "-":
+            from fp8tune.lint.launch import instead_of
+
+            reason = instead_of(report.path, os.environ)
         kept = None if report.text is None else report  # stdin is passed through
-        return kept, f"{report.path}: {reason}"
+        return kept, reason
 
     def report(self, found: Found) -> Report | None:
         """Return the report of one file, or ``None`` for an excluded one."""
@@ -261,12 +286,12 @@ class _Runner:
                 data,
                 rules,
                 target,
-                only=self.options.trainer,
+                only=self.options.trainer or found.trainer,
                 usual=usual,
                 explicit=found.explicit,
                 others=others,
                 overrides=overrides,
-                beside=self.options.beside,
+                beside=(*self.options.beside, *found.beside),
             )._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
@@ -274,7 +299,8 @@ class _Runner:
                 fail_on=fail_on,
             )
             beside = (one._replace(fail_on=fail_on) for one in report.beside)
-            report = report._replace(beside=tuple(beside))
+            notes = (*report.notes, *filter(None, [found.note]))
+            report = report._replace(beside=tuple(beside), notes=notes)
             return self._held(report) if baseline else report
 
         data = read(found.path)

@@ -4,6 +4,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ class Settings(NamedTuple):
     search_config: str = ""
     gpus_per_node: int = 0
     fail_on: str = ""
+    extra_keys: tuple[str, ...] = ()
 
     @property
     def selectors(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -92,7 +94,7 @@ class Settings(NamedTuple):
 FAIL_ON = (*SEVERITIES, "never")
 """What a run can fail on: findings of a severity or above."""
 
-_LISTS = ("select", "ignore", "rules", "exclude")
+_LISTS = ("select", "ignore", "rules", "exclude", "extra-keys")
 _KEYS = (
     *_LISTS,
     "gpu",
@@ -120,6 +122,16 @@ def settings_for(folder: str) -> Settings:
             return found
         folder, parent = os.path.dirname(folder), folder
     return Settings()
+
+
+def extra_keys_at(path: str) -> tuple[str, ...]:
+    """Return the keys of the user's fork, by the project of a file.
+
+    None where its settings cannot be used: who reads these says so.
+    """
+    with suppress(BadSettings):
+        return settings_for(os.path.dirname(os.path.abspath(path))).extra_keys
+    return ()
 
 
 @cache
@@ -181,6 +193,7 @@ class _Reader:
             baseline=self.baseline(folder),
             search_config=self.search_config(folder),
             fail_on=self.fail_on(),
+            extra_keys=self.texts("extra-keys"),
         )
 
     def search_config(self, folder: str) -> str:

@@ -151,6 +151,12 @@ def _full(result: Result, out: TextIO, *, colour: bool) -> None:
             print(f"... and {more} more in {plain(report.path)}\n", file=out)
 
 
+NO_CONFIGS = (
+    "no train configs found; "
+    "a file that .gitignore or `exclude` covers is checked only if it is named"
+)
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Return whether to use colour: by NO_COLOR, FORCE_COLOR, else on a terminal."""
     if os.environ.get("NO_COLOR"):
@@ -179,7 +185,7 @@ def summary(result: Result) -> Iterator[str]:
         old = f", but {stale} baseline {entries} stale" if stale else ""
         yield f"no findings in {files}{old}"
     elif not result.unread:
-        yield "no train configs found"
+        yield "no train configs found" if result.reports else NO_CONFIGS
     yield from _skipped(result)
     for note in dict.fromkeys(note for one in result.reports for note in one.notes):
         yield plain(note)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.kleene import Compiled
@@ -92,14 +93,32 @@ def shown(value: Any) -> str:
 
 
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
+_KEY = re.compile(
+    r"`([a-z]\w*)(?: = ([^`]*))?`|(?<![\w./=`-])([a-z]\w*_\w+)(?![\w./=`])"
+)
 
 
-def as_written(text: str, form: str) -> str:
-    """Return a text with the settings in it as a file of a format has them.
+def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
+    """Return a text with the keys and settings in it as a file of a format has them.
 
-    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON.
+    Rules write ``key = value``, as TOML does: ``key: value`` and null in YAML and JSON,
+    and flags in a script.
     """
+    if form == "bash":
+        return _KEY.sub(lambda found: _as_flag(found, is_key), text)
     return _SETTING.sub(_with_colons, text) if form in ("yaml", "json") else text
+
+
+def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
+    name, value = found[1] or found[3], found[2]
+    if name in ABOUT_SCRIPT or not is_key(name):
+        return found[0]
+    flag = f"--{name.replace('_', '-')}"
+    if value in ("false", "unset"):
+        return f"no `{flag}`"
+    if value and value != "true":
+        flag = f"{flag} {value.strip(chr(34))}"
+    return f"`{flag}`" if found[1] else flag
 
 
 def _with_colons(setting: re.Match[str]) -> str:
@@ -183,10 +202,10 @@ def column_widths(rows: Sequence[Sequence[str]], width: int = 0) -> list[int]:
     return widths
 
 
-def aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a row of a table, whose cells are wrapped at words."""
+def aligned(row: Sequence[str], widths: Sequence[int], *, wraps: bool) -> Iterator[str]:
+    """Yield the lines of a row of a table: one, unless its cells are wrapped."""
     cells = [
-        [cell] if len(cell) <= width else wrapped(cell, width)
+        wrapped(cell, width) if wraps and len(cell) > width else [cell]
         for cell, width in zip(row, widths, strict=True)
     ]
     for parts in zip_longest(*cells, fillvalue=""):

@@ -13,6 +13,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
+from fp8tune.trainers.trainer import Trainer
 
 
 def rules_for(path: str) -> Rules:
@@ -32,12 +33,12 @@ def new_findings(
     after: bytes,
     target: Target,
     *,
-    only: str = "",
+    only: str | Trainer = "",
     overrides: tuple[str, ...] = (),
 ) -> Iterator[Diagnostic]:
     """Yield the findings of a changed config that the config before did not have.
 
-    ``path`` is where it will be written; ``only`` names the trainer.
+    ``path`` is where it will be written; ``only`` names or is the trainer.
     """
     rules = rules_for(path)
     old, new = (

@@ -134,7 +134,7 @@ def _check_runs(config: Config) -> None:
         config.data,
         rules_for(config.path),
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
     for found in report.diagnostics:

@@ -80,7 +80,7 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
         edited = apply(document.text, document.set_values(changes))
         changed = parse(edited.encode(), plan.config.path)
         text = _commented(changed, settings, head)
-        if changed.read(text) != changed.values:
+        if changed.read(text).values != changed.values:
             raise CannotEdit("a key is on a line that begins inside a string")
         _check(plan, text, settings)
     except (CannotEdit, InvalidText) as error:
@@ -107,7 +107,7 @@ def _commented(document: ConfigDocument, settings: Sequence[Setting], head: str)
 def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
     """Raise ``CannotPlan`` unless the trainer reads the text as it is meant."""
     config = plan.config
-    loaded = config.trainer.load(config.document.read(text), config.overrides)
+    loaded = config.trainer.load(config.document.read(text).values, config.overrides)
     wanted: dict[str, Any] = {s.key: s.value for s in settings}
     for key, value in (config.loaded.values | wanted).items():
         # a key that the loader cannot judge beside an imported module is missing
@@ -148,7 +148,7 @@ def _new(plan: Plan, path: str, data: bytes) -> Iterator[Diagnostic]:
         config.data,
         data,
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
 

@@ -91,8 +91,8 @@ def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
     target = config.job.target
     if not target.world_size_origin:  # assumed for the trials only
         target = target._replace(world_size=0)
-    name, rules = config.trainer.id, rules_for(config.path)
-    for found in check(config.path, data, rules, target, only=name).diagnostics:
+    known, rules = config.trainer, rules_for(config.path)
+    for found in check(config.path, data, rules, target, only=known).diagnostics:
         fails = found.rule in UNSEEN or found.category in FAILS
         if fails and found.severity == "error" and found.rule != PINNED:
             yield found

@@ -121,7 +121,7 @@ def find_config() -> str:
 
 def _configs() -> Iterator[str]:
     """Yield the paths of train configs below this folder."""
-    for path, _ in discover((".",)):
+    for path in (file.path for file in discover((".",))):
         settings = settings_for(os.path.dirname(os.path.abspath(path)))
         if path.endswith(TUNED) or matches(path, settings.folder, settings.exclude):
             continue

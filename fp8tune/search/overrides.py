@@ -35,7 +35,7 @@ def with_overrides(
         text = _written(document, loaded)
     except CannotEdit as error:
         raise CannotSearch(f"cannot write {words} into {path}: {error}") from None
-    after = known.load(document.read(text))
+    after = known.load(document.read(text).values)
     if after.values != loaded.values:
         raise CannotSearch(f"{path} cannot hold {words}: write it into the file first")
     return f"{chr(0xFEFF) * document.bom}{text}".encode()

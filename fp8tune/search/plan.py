@@ -23,8 +23,8 @@ from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.recognise import chosen
-from fp8tune.trainers.trainer import Trainer, trainer
+from fp8tune.trainers.recognise import chosen, reader
+from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
@@ -122,7 +122,8 @@ def read_config(
     if document.format != "toml":
         reason = f"search writes TOML, not {TITLES[document.format]}"
         raise CannotSearch(f"{path}: {reason}: use fp8tune lint and estimate")
-    known = trainer(kind.trainer)
+    extra = (*directive.extra_keys, *settings.extra_keys)
+    known, _ = reader(kind.trainer, names, path, extra)
     loaded = known.load(document.values)
     target = directive.complete(settings.complete(target))
     job = known.job(loaded, target)
@@ -189,7 +190,9 @@ def plan_for_trials(
     ]
     baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
     roles = [r for r in TRAITS if device not in traits_of(r).frozen_on]
-    notes = tuple(_why_not_varied(config, role) for role in roles if role not in keys)
+    notes = [_why_not_varied(config, role) for role in roles if role not in keys]
+    if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
+        notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
     return Plan(config, Space(knobs), baseline, tuple(filter(None, notes)))
 
 

@@ -136,7 +136,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
             "trials so far are kept, and the same command continues; --studies DIR "
             "uses another folder"
         )
-        raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
+        raise CannotSearch(f"{place}: {error.strerror or error}; {hint}") from None
 
 
 class Prepared(NamedTuple):

@@ -327,7 +327,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
     try:
         held.enter_context(alone_in(folder))
     except OSError as error:
-        where = f"{error.filename}: {error.strerror}"
+        where = f"{error.filename or folder}: {error.strerror}"
         raise BadStudy(f"{where}; {ELSEWHERE}") from None
     try:
         study = Study(space, folder, url)

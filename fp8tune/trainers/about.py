@@ -106,10 +106,12 @@ class About:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
+    ``programs`` are its own Python files: a script that starts one is its config.
     ``missing`` are names that a user can give, and what to say where one is needed.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
     ``named`` has the keys that name a file of another trainer, by that trainer's name.
+    ``earlier`` has keys of releases before all known ones, and what became of them.
     ``distribution`` is the trainer's own package, whose release is its version.
     ``modules`` say the fields of its job, each replacing those before it. ``own`` is
     set for a trainer that a user describes in a file.
@@ -124,6 +126,7 @@ class About:
         self.modules = [*shared, *(f"{self.package}.{w}" for w in words["words"])]
         self.tables: list[str] = data["tables"]
         self.launch: str = data.get("launch", "")
+        self.programs: list[str] = data.get("programs", [])
         self.calls = [CallAbout(call) for call in data.get("call", [])]
         self.formats: list[str] = data.get("formats", ["toml"])
         self.reads: str = data.get("reads", "pyyaml")
@@ -140,6 +143,7 @@ class About:
         self.harmless: list[str] = data.get("harmless", [])
         self._learned: list[str] | None = data.get("learned")
         self.values: dict[str, list[Any]] = data.get("values", {})
+        self.earlier: dict[str, str] = data.get("earlier", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.missing: dict[str, str] = data.get("missing", {})
@@ -156,6 +160,18 @@ class About:
         if self._learned is not None:
             return self._learned
         return [name for name in self.tables if name not in self.harmless]
+
+    def earlier_keys(self, raw: dict[str, Any]) -> dict[str, str]:
+        """Return the keys of a file that only releases before all known ones have.
+
+        With what the first known one has in their place. Nothing for a single key,
+        which may be a mistake.
+        """
+        inner = (
+            f"{t}.{name}" for t in raw if isinstance(raw[t], dict) for name in raw[t]
+        )
+        found = [name for name in (*raw, *inner) if name in self.earlier]
+        return {name: self.earlier[name] for name in found} if len(found) > 1 else {}
 
     def among(self, name: str) -> list[str]:
         """The ids that a name may mean, the newest first.

@@ -88,6 +88,7 @@ def _call(about: About, kind: CallAbout, words: Sequence[str], start: int) -> Ca
     config, prefix = (named[-1].value, named[-1].prefix) if named else (MISSING, 0)
     if kind.argument and not named:
         config = next((n for n in range(first, end) if n not in mine), MISSING)
+        config = MISSING if words[config].startswith("-") else config
     if config != MISSING and not _may_be(about, kind, words[config]):
         config = MISSING
     counts = (one for one in ours if one.name in _names(kind.processes))
@@ -124,6 +125,7 @@ def options(kind: CallAbout, words: Sequence[str], place: int) -> Iterator[Optio
             continue
         known = kind.script or name in valued
         takes = known and not equals and name not in switches
+        takes = takes and not "".join(words[place + 1 : place + 2]).startswith("--")
         end = min(place + 1 + takes, len(words))
         yield Option(name, place, end, (len(word) + 1) * equals)
         place = end

@@ -37,11 +37,14 @@ FACTS: dict[str, tuple[str, ...]] = {
     "byte-order-mark": (),
     "unknown-key": (
         *("key", "name", "table", "hint", "meant", "sure", "home", "gone"),
-        *("instead", "becomes"),
+        *("instead", "becomes", "lacks"),
+    ),
+    "ignored-key": (
+        *("key", "name", "table", "hint", "meant", "sure", "home", "gone", "lacks"),
     ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
-    "file-not-read": ("key", "value"),
+    "file-not-read": ("key", "value", "advice"),
     "unresolved-values": ("key", "names"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
@@ -68,6 +71,9 @@ FACTS: dict[str, tuple[str, ...]] = {
 
 Those of one trainer's loader alone are in its ``trainer.toml``.
 """
+
+UNKNOWN = ("unknown-key", "ignored-key")
+"""The kinds of keys that a trainer does not have."""
 
 FIXABLE = (
     "byte-order-mark",
@@ -114,7 +120,8 @@ class Fault(NamedTuple):
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
     where there is no path, ``edits`` where the fault knows what fixes it,
-    ``argument`` where the value comes from the command line.
+    ``argument`` where the value comes from the command line. ``others`` are further
+    places of the same fault.
     """
 
     kind: str
@@ -123,6 +130,7 @@ class Fault(NamedTuple):
     span: Span | None = None
     edits: tuple[Edit, ...] = ()
     argument: Argument | None = None
+    others: tuple[Path, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -131,13 +139,14 @@ class Loaded(NamedTuple):
     ``values`` maps dotted keys to coerced values with defaults filled in; a key
     with a fault, or of an absent optional section, is missing. ``written`` holds
     the dotted keys that stand in the file or on the command line, ``arguments`` what
-    the command line sets, by path.
+    the command line sets, by path, ``extra`` the keys of the user's fork.
     """
 
     values: dict[str, Any]
     written: set[str]
     faults: list[Fault]
     arguments: dict[Path, Argument] = {}
+    extra: tuple[str, ...] = ()
 
     def argument(self, path: Path) -> Argument | None:
         """The argument that sets a key or a table above it, if one does."""

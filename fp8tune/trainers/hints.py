@@ -17,6 +17,8 @@ VARIABLE = "nothing expands `{}` here: lint the file in which it is filled in"
 SWITCH = "enabled"
 """A key that says nothing of where it was meant to stand."""
 
+_FP8 = re.compile("(float|fp|mxfp)8.*")
+
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 
 
@@ -83,6 +85,8 @@ class Hints:
         word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
         words = [each for each in spec.allowed if isinstance(each, str)]
+        if _FP8.fullmatch(word):  # float8 is no slip of float32
+            words = [each for each in words if "8" in each]
         meant = next(near, "") or closest(word, words)
         return f'did you mean "{meant}"?' if meant else ""
 

@@ -108,7 +108,7 @@ class _Tables:
 
         Where a key may add others, they are refused only if it is not set.
         """
-        root = _table(parts, closed=self.refuses_unknown(()))
+        root = _table(parts, closed=self.refuses_unknown(())) | self.of_fork(())
         if not self.openers:
             return root
         names = _only_names(root)
@@ -117,6 +117,20 @@ class _Tables:
             for section, key in self.openers
         ]
         return {**_opened(root), "if": {"anyOf": opened}, "else": names}
+
+    def of_fork(self, path: Path) -> Node:
+        """Return what lets the keys of a fork stand in a table."""
+        place = "".join(f"{part}." for part in path)
+        names = (
+            name.removeprefix(place)
+            for name in self.trainer.extra_keys
+            if name.startswith(place)
+        )
+        words = (
+            re.escape(name).replace(r"\*", ".*") for name in names if "." not in name
+        )
+        patterns: Node = {f"^{word}$": {} for word in words}
+        return {"patternProperties": patterns} if patterns else {}
 
     def of_class(self, name: str, path: Path) -> Node:
         """Return the table of a class at a place."""
@@ -128,7 +142,7 @@ class _Tables:
                 if not variants or key != variants.key:
                     node = self.of_key(spec, (*path, key))
                     parts[key] = _either(parts.get(key, node), node)
-        table = _table(parts, closed=self.refuses_unknown(path))
+        table = _table(parts, closed=self.refuses_unknown(path)) | self.of_fork(path)
         required = [*self.schema.required[name]]
         rules = [*self._conditions(keys)]
         if variants:
@@ -280,7 +294,8 @@ def _only_names(table: Node) -> Node:
         name: _only_names(spec) if "properties" in spec else {}
         for name, spec in table["properties"].items()
     }
-    return {"properties": keys, "additionalProperties": table["additionalProperties"]}
+    kept = ("additionalProperties", "patternProperties")
+    return {"properties": keys} | {name: table[name] for name in kept if name in table}
 
 
 def _bounds(spec: Key) -> Node:

@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts.versions import packages
-from fp8tune.trainers.about import order, trainers
+from fp8tune.trainers.about import COMMAND, order, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Fault, Loaded
@@ -40,7 +40,11 @@ _REQUIREMENT = re.compile(
     r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
 )
 _ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
+_GIT = re.compile(r"""\bgit\s*=|\btype\s*=\s*["']git["']""")
+"""What an entry of a package says that comes from a repository."""
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([\w.-]{1,99})""", re.MULTILINE)
+_DEVELOPED = re.compile(r"\.?(?:dev|a|b|rc)\d+")
+"""The end of the version of a development build or a candidate."""
 _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})")
 
 
@@ -48,13 +52,40 @@ class Release(NamedTuple):
     """The release of a package, and what says so: a file's name, or ``installed``.
 
     ``newest`` says that it is only the newest one that an upper bound allows. Not
-    ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``.
+    ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``. What
+    comes ``from_git`` may be of any commit.
     """
 
     version: str
     origin: str
     newest: bool = False
     exact: bool = True
+    from_git: bool = False
+
+    @property
+    def developed(self) -> bool:
+        """Whether it is a development build, a candidate, or from a repository."""
+        return self.from_git or bool(_DEVELOPED.search(self.version))
+
+
+STANDS_FOR = {
+    "": "",
+    "later": ": keys that {} lacks are not reported",
+    "another": ": what {} refuses is not reported",
+}
+"""What is left out where a known version stands for a release that is not known.
+
+A patch release (``""``) has the keys of its version. A ``later`` one may have more. Of
+``another``, older than all or a development build, nothing is certain.
+"""
+
+
+class Version(NamedTuple):
+    """How a trainer's release is read: the id, what says so, and ``STANDS_FOR``."""
+
+    id: str
+    words: str
+    standing: str
 
 
 _environment: dict[str, Release] = {}
@@ -119,25 +150,51 @@ def releases(path: str) -> dict[str, Release]:
     return _environment | pinned(os.path.dirname(os.path.abspath(path)))
 
 
-def pinned_version(trainer: str, path: str) -> tuple[str, str]:
-    """Return the trainer's version that packages say, and in words which these are.
+def pinned_version(trainer: str, path: str) -> Version | None:
+    """Return how a trainer's release that packages say is read; ``None`` without one.
 
-    It is the newest one that is known and not newer than the release, as
-    ``accelerate==1.12.0``. Both are empty if nothing says it, or if none is so old.
+    As the newest known version that is not newer, else as the oldest. ``trainer`` is
+    what the keys tell, which says the command where a trainer has files of several.
     """
     about = trainers()[trainer.partition("==")[0]]
     release = releases(path).get(about.distribution) if about.distribution else None
     if release is None:
-        return "", ""
+        return None
+    command = re.search(COMMAND, trainer)
+    mine = [v for v in about.versions if not command or v.endswith(command[0])]
+    known = {re.sub(COMMAND, "", version): version for version in mine}
     parts = order(release.version)
-    older = [v for v in about.versions if order(v)[: len(parts)] <= parts]
-    if not older:
-        return "", ""
-    exact = order(older[-1])[: len(parts)] == parts
+    older = [v for v in known if order(v)[: len(parts)] <= parts]
+    version = older[-1] if older else next(iter(known))
+    if release.developed and release.version not in known:
+        version = re.sub(COMMAND, "", trainer.partition("==")[2])
+    standing = _standing(release, version)
     words = release.origin
-    if not exact:
-        words = f"the newest known before {release.version}, {words}"
-    return f"{about.name}=={older[-1]}", words
+    if standing == "later" and about.unlisted:
+        words = f"{words} has {release.version}: {about.unlisted}"
+    elif standing or not (release.newest or _begins(release.version, version)):
+        version_of = f"{release.version}{' from git' * release.from_git}"
+        words = f"{words} has {version_of}, which fp8tune does not know"
+        words += STANDS_FOR[standing].format(version)
+    return Version(f"{about.name}=={known[version]}", words, standing)
+
+
+def _standing(release: Release, known: str) -> str:
+    """Return how far a known version stands for a release: see ``STANDS_FOR``."""
+    parts, other = order(release.version), order(known)
+    if parts == other and not release.from_git:
+        return ""
+    if release.developed or _DEVELOPED.search(known):
+        return "another"
+    if release.newest or parts[:2] == other[: len(parts)][:2]:
+        return ""
+    return "another" if parts < other else "later"
+
+
+def _begins(release: str, known: str) -> bool:
+    """Whether a known version is the release, or one that it leaves open."""
+    parts = order(release)
+    return order(known)[: len(parts)] == parts
 
 
 def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
@@ -154,6 +211,8 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
+            if release.exact and not release.newest:
+                loaded.values[f"{name}_version"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
 
@@ -212,19 +271,28 @@ def _of_folder(folder: str) -> Iterator[tuple[str, Release]]:
 def _of_file(name: str, path: str) -> Iterator[tuple[str, Release]]:
     """Yield packages and releases of one file."""
     if name in LOCKS:
-        for package, version in _of_lock(_read(path)):
-            yield package, Release(version, name)
+        for package, version, git in _of_lock(_read(path)):
+            yield package, Release(version, name, from_git=git)
     elif name != PROJECT:
         yield from _of_lines(_read(path).splitlines(), name)
     else:
         project = _parsed(_read(path)).get("project")
-        lines = project.get("dependencies") if isinstance(project, dict) else None
-        texts = [line for line in _list(lines) if isinstance(line, str)]
-        yield from _of_lines(texts, name)
+        if isinstance(project, dict):
+            yield from _of_checkout(project, name)
+            lines = _list(project.get("dependencies"))
+            texts = [line for line in lines if isinstance(line, str)]
+            yield from _of_lines(texts, name)
 
 
-def _of_lock(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the packages of a lock file that are asked for, and their releases.
+def _of_checkout(project: dict[str, Any], origin: str) -> Iterator[tuple[str, Release]]:
+    """Yield the project itself: it may be a checkout of the trainer, or a fork."""
+    name, version = project.get("name"), project.get("version")
+    if isinstance(name, str) and isinstance(version, str):
+        yield _plain(name), Release(version, origin)
+
+
+def _of_lock(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the packages of a lock file that are asked for: name, release, if from git.
 
     Only their entries are parsed: a whole file of 1 MB takes 0.1 s.
     """
@@ -235,7 +303,7 @@ def _of_lock(text: str) -> Iterator[tuple[str, str]]:
         entry = _parsed(part)
         name, release = entry.get("name"), entry.get("version")
         if isinstance(name, str) and isinstance(release, str):
-            yield _plain(name), release
+            yield _plain(name), release, bool(_GIT.search(part))
 
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
@@ -246,7 +314,9 @@ def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
             sign, version, rest = min(bounds, key=_by_sign)
             exact = sign.startswith("==") and (not rest or rest.startswith("+"))
             newest = sign.startswith("<")
-            release = Release(_newest(sign, version), origin, newest, exact)
+            build = _DEVELOPED.match(rest) if sign.startswith("==") else None
+            version = version + build[0] if build else _newest(sign, version)
+            release = Release(version, origin, newest, exact)
             yield _plain(match[1]), release
 
 

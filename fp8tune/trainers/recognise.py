@@ -28,10 +28,7 @@ _TABLES = {
 _BLANK = re.compile("[A-Z][A-Z0-9]*_[A-Z0-9_]*,")
 """A word without quotes in Hjson, up to the end of its line, for ``sed`` to replace."""
 
-NO_FLAGS = (
-    "it starts no trainer that is configured by flags; "
-    "fp8tune lint --script FILE checks what it runs"
-)
+NO_FLAGS = "it starts no trainer that fp8tune knows"
 """What a script is that sets no flag of a trainer."""
 
 
@@ -99,16 +96,19 @@ def recognise(
     """Distinguish train configs from model fragments and other files.
 
     A file that the user named counts as a config if a third of its keys or tables
-    are a trainer's, another one if half are. Of several trainers and versions it is
-    of the one that knows most of its keys, then of its tables: of equals the newest
-    version, and the first trainer. ``only`` names the trainer where its version alone
-    is open; else those are asked that read files of the format ``form``.
+    are a trainer's, another one, and any in YAML or JSON, if half are. Of several
+    trainers and versions it is of the one that knows most of its keys, then of its
+    tables: of equals the newest version, and the first trainer. ``only`` names the
+    trainer where its version alone is open; else those are asked that read files of
+    the format ``form``.
     """
     if other := _other(values, form):
         return Kind("", False, other)
+    program = values.get("program", "") if form == "bash" else ""
     if form == "bash":
         values = {name: v for name, v in values.items() if name not in ABOUT_SCRIPT}
-    share = EXPLICIT if explicit else FOUND
+    few = explicit and form in ("toml", "bash")  # other programs share many YAML keys
+    share = EXPLICIT if few else FOUND
     asked = _by_name(only, form)
     ranked = list(_ranked(values, asked, only, form))
     if form == "bash" and not ranked:
@@ -119,7 +119,8 @@ def recognise(
     known, about = best.trainer, best.trainer.about
     if set(values) <= set(about.fragments):
         return Kind(known.id, True, f"a model fragment for {about.title}")
-    if best.is_familiar(share):
+    starts_it = explicit and program in about.programs
+    if starts_it or best.is_familiar(share):
         return Kind(known.id, False, f"a {about.title} config")
     return Kind(
         "",
@@ -130,8 +131,10 @@ def recognise(
 
 def _other(values: dict[str, Any], form: str) -> str:
     """Return what a file is that is surely no train config, else ``""``."""
+    if form == "bash" and "obstacle" in values:
+        return str(values["obstacle"])
     if form == "bash" and (other := _started(values.get("launcher", []))):
-        return f"it starts {other}; fp8tune lint --script FILE checks what it runs"
+        return f"it starts {other} without a file that is its config"
     blanks = (v for v in values.values() if isinstance(v, str) and _BLANK.fullmatch(v))
     if form == "json" and (blank := next(blanks, "")):
         return f"a template: `{blank[:-1]}` is still to be filled in"
@@ -243,6 +246,13 @@ def section_of(values: dict[str, Any], known: Trainer) -> str:
     return sections[hits.index(most)] if most > _Match(values, known).known else ""
 
 
+def is_part(values: dict[str, Any], section: str, known: Trainer) -> bool:
+    """Whether a file that is no config by itself is a section of one beside it."""
+    match = _Match({section: values}, known)
+    usual = not values.keys().isdisjoint(known.about.parts[section].keys)
+    return usual and match.known * EXPLICIT >= match.total
+
+
 def _by_name(only: str, form: str) -> list[About]:
     known = trainers()
     if only:
@@ -303,19 +313,25 @@ def version_of(name: str, values: dict[str, Any]) -> str:
     return best.trainer.id
 
 
-def released(id_: str, names: Iterable[str], path: str) -> tuple[str, str]:
-    """The version of a config's trainer that packages say, and which these are.
+def reader(
+    id_: str | Trainer, names: Iterable[str], path: str, extra_keys: Iterable[str] = ()
+) -> tuple[Trainer, str]:
+    """Return the trainer that reads a config, and which packages say its version.
 
     ``id_`` is what the keys tell, which counts where nothing says more; so does a
-    version that one of ``names`` gives.
+    version that one of ``names`` gives. A trainer in its place stays.
+    ``extra_keys`` are keys of the user's fork.
     """
-    about = trainers()[id_.partition("==")[0]]
-    if not about.distribution or "==" in next(filter(None, names), ""):
+    if isinstance(id_, Trainer):
         return id_, ""
-    from fp8tune.trainers.packages import pinned_version
+    about = trainers()[id_.partition("==")[0]]
+    words = standing = ""
+    if about.distribution and "==" not in next(filter(None, names), ""):
+        from fp8tune.trainers.packages import pinned_version
 
-    found, words = pinned_version(id_, path)
-    return found or id_, words
+        if version := pinned_version(id_, path):
+            id_, words, standing = version
+    return trainer(id_).tolerating(extra_keys, standing), words
 
 
 def chosen(
@@ -333,8 +349,11 @@ def chosen(
     """
     kind = _chosen(document.values, document.format, names, explicit=explicit)
     if kind.trainer:
-        reads = trainers()[kind.trainer.partition("==")[0]].reads
-        document.read_as(loader or reads)
+        about = trainers()[kind.trainer.partition("==")[0]]
+        named = "==" in next(filter(None, names), "")
+        if not named and about.earlier_keys(document.values):
+            kind = kind._replace(trainer=about.ids[-1])  # the nearest one
+        document.read_as(loader or about.reads)
     return kind
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
+from copy import copy
 from functools import cache, cached_property
 from importlib import import_module
 from types import ModuleType
@@ -35,6 +37,8 @@ class Trainer:
         own = self.about.own
         self.schema = schema.schema_of(own.schema) if own else schema.read(name)
         self._loader = self._module("loader").Loader(self.schema)
+        self.extra_keys: tuple[str, ...] = ()
+        self.standing = ""
 
     def _module(self, name: str) -> ModuleType:
         return import_module(f"{self.about.package}.{name}")
@@ -107,6 +111,18 @@ class Trainer:
                 found[section].add(key)
         return {section: frozenset(keys) for section, keys in found.items()}
 
+    def tolerating(self, extra_keys: Iterable[str], standing: str = "") -> Trainer:
+        """Return this trainer with keys of a fork, or in place of an unknown release.
+
+        ``extra_keys`` are patterns of keys that it then has too (``unknown_keys``).
+        ``standing`` is how far it stands for the release (``packages.STANDS_FOR``).
+        """
+        if not extra_keys and not standing:
+            return self
+        other = copy(self)
+        other.extra_keys, other.standing = tuple(extra_keys), standing
+        return other
+
     def load(self, values: dict[str, Any], overrides: tuple[str, ...] = ()) -> Loaded:
         """The config as the trainer would hold it, and what it refuses.
 
@@ -121,6 +137,10 @@ class Trainer:
         else:
             reason = f"the command line of {self.schema.title} is not known"
             raise Unreadable(f"{reason}: leave out overrides")
+        if loaded.faults and (self.extra_keys or self.standing):
+            from fp8tune.trainers.unknown_keys import without_tolerated
+
+            return without_tolerated(loaded, self)
         return loaded
 
     @property
@@ -144,7 +164,7 @@ class Trainer:
         if self.version:
             values = values | {"trainer_version": self.version}
         job = Job(self.vocabulary, values, loaded.written, target)
-        with suppress(Unknown):
+        with suppress(Unknown, OverflowError, TypeError, ValueError):
             if not target.world_size:
                 size = int(job["declared_gpus"])
                 origin = self.about.counts or DEGREES

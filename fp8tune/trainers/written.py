@@ -43,7 +43,7 @@ def with_keys(known: Trainer, path: str, data: bytes, keys: Mapping[str, Any]) -
     document.read_as(known.about.reads)
     before = known.load(document.values).values
     text = rewritten(document, keys)
-    after = known.load(document.read(text))
+    after = known.load(document.read(text).values)
     for key, value in {**before, **keys}.items():
         removed = key in keys and value is None
         right = key not in after.written if removed else after.values.get(key) == value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.verify import diagnosis, patterns
 from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
@@ -33,7 +34,8 @@ class Answer:
     """What is known of a run: the verdict, what went wrong, and what to do next.
 
     ``trainer`` is its name; ``calibrate`` is the command that lets ``estimate`` learn
-    from the run, ``""`` if the log has no figures or there is no config.
+    from the run, ``""`` if the log has no figures or there is no config. ``runs`` are
+    the answers on all runs, this one included, where the files are of several.
     """
 
     verdict: Verdict
@@ -43,20 +45,80 @@ class Answer:
     expected: Expected = field(default_factory=Expected)
     causes: Sequence[Diagnosis] = ()
     calibrate: str = ""
+    runs: Sequence[Answer] = ()
 
     @property
     def failed(self) -> bool:
         """Whether the run failed or went wrong."""
-        return any(cause.severity == "error" for cause in self.causes)
+        return bool(self.error)
+
+    @property
+    def error(self) -> str:
+        """The code of the cause for which the run failed, ``""`` for none."""
+        errors = (one.code for one in self.causes if one.severity == "error")
+        return next(errors, "")
 
     @property
     def exit_code(self) -> int:
         """The exit code: 0 verified, 1 not, partly or failed, 3 cannot tell."""
         return 1 if self.failed else EXIT[self.verdict.word]
 
+    @property
+    def path(self) -> str:
+        """The file that stands for the run: its first log, else its first trace."""
+        paths = [log.path for log in self.logs] + [one.path for one in self.traces]
+        return next(iter(paths), "")
+
+
+ORDER = ("not-fp8", "partly", "cannot-tell", "verified")
+"""Verdicts, the worst first; a run that failed is worse than any other."""
+MOST_RUNS = 40
+"""Runs that the table shows, the worst of them."""
+
+
+def worst_of(answers: Sequence[Answer]) -> Answer:
+    """Return the answer on the worst of several runs, with all of them."""
+    return replace(_ranked(answers)[0], runs=answers)
+
+
+def _ranked(answers: Sequence[Answer]) -> list[Answer]:
+    """Return answers, the worst first."""
+
+    def weight(answer: Answer) -> tuple[bool, int]:
+        return not answer.failed, ORDER.index(answer.verdict.word)
+
+    return sorted(answers, key=weight)
+
 
 def text(answer: Answer) -> Iterator[str]:
     """The lines for people."""
+    if answer.runs:
+        yield from _table(answer.runs)
+        yield ""
+        yield plain(f"The worst of them, {answer.path}:")
+    yield from _of_run(answer)
+
+
+def _table(answers: Sequence[Answer]) -> Iterator[str]:
+    """A line for each run: its first log, the verdict, and why."""
+    shown = _ranked(answers)[:MOST_RUNS]
+    shown = [answer for answer in answers if any(answer is each for each in shown)]
+    folder = os.path.commonpath([os.path.dirname(answer.path) for answer in shown])
+    names = [os.path.relpath(answer.path, folder or ".") for answer in shown]
+    width = max(map(len, names))
+    yield f"{len(answers)} runs"
+    for name, answer in zip(names, shown, strict=True):
+        more = len(answer.logs) + len(answer.traces) - 1
+        files = f", {counted(more + 1, 'file')}" if more else ""
+        why = answer.failed and f"  failed: {answer.error}"
+        word = HEADLINES[answer.verdict.word]
+        yield plain(f"  {name:{width}}  {word}{why or ''}{files}")
+    if len(answers) > len(shown):
+        yield f"  and {len(answers) - len(shown)} more, none of them worse"
+
+
+def _of_run(answer: Answer) -> Iterator[str]:
+    """The lines on one run."""
     verdict = answer.verdict
     yield _headline(answer)
     rows: dict[str, list[Reason]] = {"asked": [], "claimed": [], "ran": []}
@@ -93,8 +155,7 @@ def _headline(answer: Answer) -> str:
     line = HEADLINES[answer.verdict.word]
     if answer.trainer:
         line += f"  ({title(answer.trainer)})"
-    codes = [one.code for one in answer.causes if one.severity == "error"]
-    return f"{line}: the run failed, {codes[0]}" if codes else line
+    return f"{line}: the run failed, {answer.error}" if answer.failed else line
 
 
 def title(trainer: str) -> str:
@@ -129,7 +190,7 @@ def _cause(found: Diagnosis) -> Iterator[str]:
     yield plain(f"{head}: {found.message}{many}")
     if found.after:
         yield f"  follows from: {found.after}"
-    if found.help:
+    if found.help and not found.after:
         yield plain(f"  {found.help}")
     if found.fix:
         yield plain(f"  fix ({found.fix.safety}): {found.fix.title}")
@@ -139,6 +200,9 @@ def _cause(found: Diagnosis) -> Iterator[str]:
 
 def as_json(answer: Answer) -> dict[str, Any]:
     """The object for programs; docs/reference/json.md explains the fields."""
+    if answer.runs:
+        runs = [{"path": each.path, **as_json(each)} for each in answer.runs]
+        return as_json(replace(answer, runs=())) | {"runs": runs}
     verdict = answer.verdict
     fp8, other = total(answer.traces)
     time = fp8.us + other.us

@@ -35,8 +35,9 @@ does not know. ``event``: no cause, only counted by figures.
 OUTCOMES = {"rejected": "user", "crash": "user", "memory": "oom", "stability": "nan"}
 """How a trial ends by a cause, by category, where its file does not say it."""
 
-OF_SIGNS = ("rank", "last_step")
-"""What is known of every text: who printed it, and the step of its last line."""
+OF_SIGNS = ("rank", "last_step", "inner")
+"""What is known of every text: who printed it, the step of its last line, and for one
+that ``wraps`` others the error below it."""
 
 MAX_TEXT = 160
 """Longest captured text in a message [characters]."""
@@ -78,6 +79,7 @@ class Cause:
         self.severity: str = data["severity"]
         self.role: str = data.get("role", "root")
         self.of: str = data.get("of", "")
+        self.wraps: int = data.get("wraps", 0)
         self.order: int = data.get("order", 0)
         self.trainers = _listed(data.get("trainer", ()))
         self.implies: tuple[str, ...] = tuple(data.get("implies", ()))
@@ -204,9 +206,10 @@ def causes() -> dict[str, Cause]:
     return found
 
 
-def texts() -> list[Text]:
+@cache
+def texts() -> tuple[Text, ...]:
     """Return the texts of all causes, for the reader of logs."""
-    return [text for cause in causes().values() for text in cause.texts]
+    return tuple(text for cause in causes().values() for text in cause.texts)
 
 
 def known_names(cause: Cause) -> Iterator[str]:

@@ -24,6 +24,7 @@ from fp8tune.verify.cause import Cause, Scope, causes, filled, texts
 from fp8tune.verify.diagnosis import Diagnosis, ordered
 from fp8tune.verify.evidence import Log, Sign, Trace
 from fp8tune.verify.figures import Figures
+from fp8tune.verify.lines import clean
 
 FAILURES = ("rejected", "crash", "memory")
 """Categories of causes after which a run does not go on."""
@@ -73,10 +74,11 @@ def diagnose(
 
 def signs_of(line: str) -> Iterator[Sign]:
     """Yield the signs that one line of a log gives, as the reader of logs does."""
+    plain, rank = clean(line.encode())
     for text in texts():
-        match = text.pattern.search(line)
+        match = text.pattern.search(plain)
         if match:
-            yield Sign(text.name, 1, line, match.groupdict(default=""))
+            yield Sign(text.name, 1, plain, match.groupdict(default=""), rank)
 
 
 def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:
@@ -124,8 +126,8 @@ def write(config: Config, after: bytes) -> None:
 def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
     """Return the signs of each cause.
 
-    Exceptions on lines that a known cause explains are left out, and so are failures
-    that the run survived without a restart.
+    Exceptions on lines that a known cause explains, or quotes, are left out, and so are
+    failures that the run survived without a restart.
     """
     known = causes()
     shown: dict[str, Shown] = {}
@@ -136,6 +138,7 @@ def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
             (known[sign.cause], sign) for sign in source.signs if sign.cause in known
         ]
         explained = {sign.line for cause, sign in signs if cause.role != "exception"}
+        signs = list(_quoted(signs, explained))
         for cause, sign in signs:
             if trainer and not _is_for(cause, trainer):
                 continue
@@ -150,8 +153,39 @@ def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
         log = next((each for each in logs if each.path == seen.path), None)
         if log is not None and not seen.several:
             seen.survived = _survived(known[name], seen, log)
-            seen.counts = not seen.survived or len(log.starts) > 1
+            again = log.continued or len(log.starts) > 1
+            seen.counts = not seen.survived or again
     return {name: seen for name, seen in shown.items() if seen.counts}
+
+
+def _quoted(
+    signs: list[tuple[Cause, Sign]], explained: set[int]
+) -> Iterator[tuple[Cause, Sign]]:
+    """Yield signs; those that wrap an unknown exception quote it as ``inner``.
+
+    The lines of these exceptions are added to ``explained``.
+    """
+    unknown = [
+        sign
+        for cause, sign in signs
+        if cause.role == "exception" and sign.line not in explained
+    ]
+    for cause, sign in signs:
+        inner = next(
+            (
+                each
+                for each in unknown
+                if 0 < each.line - sign.line <= cause.wraps and each.rank == sign.rank
+            ),
+            None,
+        )
+        if inner is None or cause.role == "exception":
+            yield cause, sign
+            continue
+        explained.add(inner.line)
+        reason = inner.values.get("reason")
+        text = inner.values["kind"] + (f": {reason}" if reason else "")
+        yield cause, replace(sign, values={**sign.values, "inner": text})
 
 
 def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
@@ -162,6 +196,8 @@ def _survived(cause: Cause, seen: Shown, log: Log) -> bool:
     """
     if cause.category not in FAILURES or seen.count > len(seen.signs):
         return False
+    if log.continued:
+        return True
     first = max((curve.line for curve in log.starts if len(curve)), default=0)
     unknown = cause.role in ("exception", "symptom")
     return seen.signs[-1].line < first or (unknown and log.ended is True)
@@ -285,7 +321,7 @@ def _lint(config: Config, text: bytes, rules: list[Any]) -> list[Diagnostic]:
         text,
         Rules(rules, {}),
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
     return report.diagnostics

@@ -107,6 +107,9 @@ def _explains(first: Diagnosis, then: Diagnosis) -> bool:
         return True
     if first.severity != "error" or then.survived:
         return False
+    if then.cause.wraps and first.cause.role == "root" and not first.cause.wraps:
+        inside = 0 < first.line <= then.line + then.cause.wraps
+        return first.path == then.path and inside
     if first.cause.role == "symptom":
         return then.cause.role == "symptom" and then.severity == "note"
     if then.cause.role == "exception":

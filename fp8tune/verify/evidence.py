@@ -7,10 +7,11 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Literal
 
-Says = Literal["asks", "claims", "proves", "denies"]
+Says = Literal["asks", "declines", "claims", "proves", "denies"]
 """What a line of a log says of FP8.
 
-``asks``: it was requested. ``claims``: the line is printed even if no module was
+``asks``: it was requested. ``declines``: the config that the log prints asks for 16
+bit. ``claims``: the line is printed even if no module was
 converted. ``proves``: it counts converted modules, and the count is not 0. ``denies``:
 it counts 0, or says that the run goes on in 16 bit.
 """
@@ -139,6 +140,8 @@ class Log:
     ranks: set[int] = field(default_factory=set)
     began: bool = False
     ended: bool | None = None
+    continued: bool = False
+    """Whether the run went on in another log."""
     cut: str = ""
     """Why the log could not be read to its end, ``""`` if it was."""
 

@@ -191,7 +191,10 @@ def peak_gib(log: Log) -> Value:
 
 def fp8(log: Log) -> Value:
     """Whether the log says that FP8 was asked for or applied."""
-    return any(mention.says != "denies" for mention in log.mentions) or None
+    return (
+        any(mention.says not in ("denies", "declines") for mention in log.mentions)
+        or None
+    )
 
 
 def nan_versions(log: Log) -> Value:

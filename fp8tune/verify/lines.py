@@ -33,12 +33,28 @@ ANSI = re.compile(
 )
 CONTROL = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 BINARY = bytes({*range(7), *range(14, 27), *range(28, 32), 127})
-RANK = re.compile(
-    r"\s*(?:[\w.-]{1,64}/\d{1,6} )?"  # as NeMo-Run names its jobs
-    r"(?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)(?:\s|(?<=\]:))",
-    re.IGNORECASE,
+PREFIX = re.compile(
+    r"""\s*+(?:
+    (?:[\w.-]{1,64}/\d{1,6}[ ])?                      # as NeMo-Run names its jobs
+    (?:\[(?:rank|default|trainer)[ _]?(\d{1,6})\]:?|(\d{1,6}):)  # torchrun, srun
+    (?:\s|(?<=\]:))
+    |\[(?:[\w.-]{1,64}@)?\d{1,6},(\d{1,6})\]          # mpirun --tag-output
+    (?:<std(?:out|err)>)?:\s?
+    |\[(\d{1,6})\][ ]                                # mpiexec -prepend-rank
+    |\((?:[\w.:-]{1,80}[ ])?pid=\d{1,9}(?:,[ ]ip=[\w.:]{1,45})?\)\s      # Ray
+    |\[pod/[^\]\s]{1,200}\][ ]                      # kubectl logs --prefix
+    |(?:\d{1,3}(?:\.\d{1,3}){3}                      # pdsh, docker compose: a host
+      |(?!float|step|iter|epoch|layer)
+      (?:[a-z]{3,40}\d{1,6}[a-z0-9-]{0,40}|[a-z][a-z0-9]{0,40}-[a-z0-9-]{0,40}\d)
+      (?:\.[a-z][\w-]{0,40}){0,6})(?::[ ]|[ ]{1,20}\|[ ])
+    |\[?+(?:\d{4}-\d\d-\d\d[T_ ])?\d\d:\d\d:\d\d      # a time stamp
+      (?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?+\s(?!\s*-[ ])
+    |[A-Z][a-z]{2}[ ]{1,2}\d{1,2}[ ]\d\d:\d\d:\d\d[ ]
+      [\w.-]{1,64}[ ][\w./-]{1,64}\[\d{1,9}\]:[ ]       # journald
+    )""",
+    re.VERBOSE | re.IGNORECASE,
 )
-"""What stands before a line of one rank: of torchrun, srun, or the trainer's own."""
+"""What a launcher puts before a line; a group is the rank, where it says that."""
 
 TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])\b")
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -152,9 +168,9 @@ class Cutter:
 
 
 def clean(line: bytes) -> tuple[str, int | None]:
-    """Return a line without colours, control characters and its prefix of a rank.
+    """Return a line without colours, control characters and what launchers put before.
 
-    Beside it stands that rank, None if there is no such prefix.
+    Beside it stands the rank that such a prefix names, None if none does.
     """
     text = line[:LONGEST].decode("utf-8", "replace")
     if not text.isprintable():
@@ -162,8 +178,9 @@ def clean(line: bytes) -> tuple[str, int | None]:
         if not text.isprintable():
             text = text.translate(CONTROL)
     rank = None
-    while match := RANK.match(text):
-        rank = int(match[1] or match[2])
+    while match := PREFIX.match(text):
+        if match.lastindex:
+            rank = int(match[match.lastindex])
         text = text[match.end() :]
     return text, rank
 

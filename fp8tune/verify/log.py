@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
@@ -49,6 +50,12 @@ def read_file(
     return reader.finish()
 
 
+@lru_cache(maxsize=2)
+def _shapes(causes: tuple[Cause, ...]) -> Shapes:
+    """Return the shapes of logs, which all logs share: a folder may hold thousands."""
+    return Shapes(causes)
+
+
 class Hit(NamedTuple):
     """A line of the log that a pattern matches."""
 
@@ -75,9 +82,10 @@ class Reader:
         self._trainer = trainer
         self._decoder = lines.Decoder()
         self._cutter = lines.Cutter()
-        self._shapes = Shapes(causes)
+        self._shapes = _shapes(tuple(causes))
         self._steps: dict[str, Steps] = {}
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
+        self._lines: dict[tuple[str, str], int] = {}
         self._mentioned: set[Any] = set()
         self._epochs = 0.0
         self._pace = math.nan
@@ -200,10 +208,20 @@ class Reader:
                 self._sign(cause.name, number, text, rank, match)
         for line in wanted.lines:
             if match := line.pattern.search(text):
-                self._seen[line.trainer].add(line.name)
-                READ[line.kind](self, Hit(line, number, text, rank, match))
+                if self._placed(line, number):
+                    READ[line.kind](self, Hit(line, number, text, rank, match))
             elif line.kind == "step" and line.trainer == self._trainer:
                 self.unread.append(text[:SHOWN])
+
+    def _placed(self, line: patterns.Line, number: int) -> bool:
+        """Note where a line stands; whether it counts there."""
+        counts = (
+            not line.after or self._lines.get((line.trainer, line.after)) == number - 1
+        )
+        self._lines[line.trainer, line.name] = number
+        if counts and line.names:
+            self._seen[line.trainer].add(line.name)
+        return counts
 
     def _sign(
         self, name: str, number: int, text: str, rank: int | None, match: re.Match[str]
@@ -321,6 +339,7 @@ class Reader:
 READ: dict[patterns.Kind, Callable[[Reader, Hit], None]] = {
     "step": Reader._step,
     "asks": Reader._mention,
+    "declines": Reader._mention,
     "claims": Reader._mention,
     "proves": Reader._mention,
     "counts": Reader._mention,

@@ -18,6 +18,7 @@ from fp8tune import trainers
 Kind = Literal[
     "step",
     "asks",
+    "declines",
     "claims",
     "proves",
     "counts",
@@ -42,6 +43,8 @@ class Line:
     factors to the units of the curve: numbers, or settings that the log prints before.
     ``product`` names settings that are products of those that the line prints.
     ``always`` is set for a line that every run prints in which FP8 was turned on.
+    ``names`` is False for a line that other programs print too: it does not tell whose
+    log it is. ``after`` is the line that must stand directly above, where it counts.
     """
 
     trainer: str
@@ -53,6 +56,8 @@ class Line:
     scale: dict[str, float | str]
     product: dict[str, list[str]]
     always: bool
+    names: bool
+    after: str
     examples: list[dict[str, Any]]
 
 
@@ -128,6 +133,8 @@ def _line(
     scale: dict[str, float | str] | None = None,
     product: dict[str, list[str]] | None = None,
     always: bool = False,
+    names: bool = True,
+    after: str = "",
 ) -> Line:
     return Line(
         trainer=trainer,
@@ -139,5 +146,7 @@ def _line(
         scale=scale or {},
         product=product or {},
         always=always,
+        names=names,
+        after=after,
         examples=examples,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,13 +18,14 @@ from fp8tune.lint.discover import CannotRead
 from fp8tune.lint.settings import BadSettings
 from fp8tune.verify import lines, patterns, trace
 from fp8tune.verify import log as logs
-from fp8tune.verify.answer import Answer
+from fp8tune.verify.answer import Answer, worst_of
 from fp8tune.verify.cause import texts
 from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.figures import VERSIONS
-from fp8tune.verify.inputs import Inputs, NoRun, inputs
+from fp8tune.verify.grouping import runs_of
+from fp8tune.verify.inputs import NoRun, inputs
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.verdict import judge
 
@@ -87,23 +89,39 @@ def how_to_profile(trainer: str, missing: str) -> str:
 
 
 def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
-    """Return the answer on a run; raises ``NoRun`` if nothing can be read."""
+    """Return the answer on a run; raises ``NoRun`` if nothing can be read.
+
+    Of several runs it is that on the worst, with the answers on all as its ``runs``.
+    """
     if options.follow:
         return _follow(paths, config, options)
     found = inputs(paths)
-    evidence = Evidence(config or _only(found))
+    read = []
     for path in found.logs:
         try:
-            evidence.logs.append(_log(path, options.trainer))
+            read.append(_log(path, options.trainer))
         except NoRun as error:
             if path in paths:
                 raise
             print(f"fp8tune: {error}; skipped", file=sys.stderr)
-    evidence.traces = [_trace(path) for path in found.traces]
-    _add_versions(evidence.logs, found.packages)
-    if not evidence.logs and not evidence.traces:
+    traces = [_trace(path) for path in found.traces]
+    if not read and not traces:
         raise NoRun("no log of these folders can be read; name the file itself")
-    return evidence.answer()
+    runs, lost = runs_of(read, traces)
+    if len(runs) == 1:
+        _add_versions(read, found.packages)
+        return Evidence(config or _only(found.configs), read, traces).answer()
+    for path in lost:
+        text = f"of which of the {len(runs)} runs it is cannot be told; skipped"
+        print(f"fp8tune: {path}: {text}", file=sys.stderr)
+    shared = Counter(folder for run in runs for folder in run.folders)
+    answers = []
+    for run in runs:
+        alone = {folder for folder in run.folders if shared[folder] == 1}
+        configs = [path for path in found.configs if os.path.dirname(path) in alone]
+        evidence = Evidence(config or _only(configs), run.logs, run.traces)
+        answers.append(evidence.answer())
+    return worst_of(answers)
 
 
 def changed(
@@ -155,10 +173,10 @@ def _trace(path: str) -> Trace:
         raise NoRun(f"{path}: {error.strerror}") from None
 
 
-def _only(found: Inputs) -> Config | None:
+def _only(paths: list[str]) -> Config | None:
     """Return the train config in the run's folder, if there is exactly one."""
     configs = []
-    for path in found.configs:
+    for path in paths:
         with suppress(CannotRead, Unreadable, NotAConfig, BadSettings):
             configs.append(read_config(path, Target()))
     return configs[0] if len(configs) == 1 else None

@@ -1,7 +1,7 @@
 """Which lines of a log may match a pattern, told by their shapes.
 
-The shape of a line is the line without colours, digits and the letters a to e, as in
-addresses: a log has millions of lines and few shapes. Patterns and causes name
+The shape of a line is the line without colours, padding, digits and the letters a to e,
+as in addresses: a log has millions of lines and few shapes. Patterns and causes name
 triggers, texts of which each line that they match contains one; only shapes with a
 trigger are looked at further.
 """
@@ -72,7 +72,7 @@ class Shapes:
         self._known: dict[bytes, Wanted | None] = {}
 
     def _wanted_at(self, trigger: bytes) -> Wanted:
-        shape = trigger.translate(None, VARIABLE)
+        (shape,) = shapes_of(trigger)
         return self._triggers.setdefault(shape, Wanted())
 
     def wanted(self, shapes: list[bytes]) -> dict[bytes, Wanted]:
@@ -116,6 +116,8 @@ def shapes_of(block: bytes) -> list[bytes]:
     if b"\x1b" in block:
         for colour in COLOURS:
             block = block.replace(colour, b"")
+    while b"  " in block:
+        block = block.replace(b"  ", b" ")
     if b"\r" in block:
         block = block.replace(b"\r", b"\n")
     return block.split(b"\n")

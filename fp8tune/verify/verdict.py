@@ -36,6 +36,12 @@ Below it only the config can say whether more should run in FP8: of an MoE model
 experts stay in bf16, 0.2 of the FLOPs is right.
 """
 
+FEW = 0.1
+"""FP8 share of the calls below which a trace alone shows that FP8 ran in part only.
+
+Whatever pass its FP8 GEMMs belong to.
+"""
+
 FORWARD_ONLY = 0.55
 """FP8 share of a training step's calls that the forward pass alone cannot reach.
 
@@ -99,12 +105,13 @@ def judge(
             word, more = "partly", [stopped, *more]
         found = Verdict(word, asked, claimed, reasons + more)
         found.contradictions = _contradictions(found.word, mentions)
+        other = _of_another_run(logs, traces)
         if word == "verified" and asked is False:
-            text = (
-                "16 bit was asked for, and a trace has FP8 GEMMs: is it of another run?"
-            )
+            text = "16 bit was asked for, and a trace has FP8 GEMMs"
+            other = Reason("fp8-not-asked", f"{text}: is it of another run?")
+        if other:
             found.word = "cannot-tell"
-            found.contradictions.append(Reason("fp8-not-asked", text))
+            found.contradictions.append(other)
             found.missing.append("log, config and trace of the same run")
         return found
     rest = [] if traces and not logs else [_of_logs(logs, mentions, asked, expected)]
@@ -114,6 +121,19 @@ def judge(
     if found.word == "cannot-tell":
         found.missing = [one.missing for one in undecided if one.missing]
     return found
+
+
+def _of_another_run(logs: Sequence[Log], traces: Sequence[Trace]) -> Reason | None:
+    """Say which trace is of another number of GPUs than the log."""
+    sizes = {log.settings["world_size"] for log in logs if "world_size" in log.settings}
+    if len(sizes) != 1:
+        return None
+    size = sizes.pop()
+    for trace in traces:
+        if trace.world_size and size != str(trace.world_size):
+            text = f"the trace is of {trace.world_size} GPUs, the log of {size}"
+            return Reason("other-world-size", f"{text}: of another run?", trace.path)
+    return None
 
 
 def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
@@ -132,11 +152,17 @@ def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
     if not fp8:
         return _without_fp8(trace, says)
     what = f"{fp8} of {all_of} GEMMs run in FP8"
+    if expected.flop_share is None and not trace.cut and fp8 / all_of < FEW:
+        text = f"{what}; --config train.toml says which should"
+        return says("partly", "share-too-small", text)
     if trace.backward is False:
         text = f"{what}, all of them forward: the backward pass has none"
         return says("partly", "forward-only", text)
     step_seen = trace.trains and not trace.cut
     if trace.backward is None and (not step_seen or fp8 / all_of < FORWARD_ONLY):
+        of_share = _of_share(trace, expected, what, says)
+        if step_seen and of_share.word == "partly":
+            return of_share
         text = f"{what}; the trace does not show whether in the backward pass too"
         missing = WHOLE_STEP if trace.cut else CHROME if trace.table else BOTH
         return says.open("pass-unknown", text, missing)
@@ -282,12 +308,11 @@ def _of_logs(
     expected: Expected,
 ) -> OfTrace:
     """The verdict of the logs alone."""
-    denial = _last(mentions, "denies")
+    if off := _off(mentions):
+        return off
     proof = _last(mentions, "proves")
     claim = _last(mentions, "claims")
     steps = sum(len(curve) for log in logs for curve in log.starts)
-    if denial:
-        return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
     counted = proof[1].count if proof else None
     asked_for = expected.modules or 0
     if proof and counted and steps and counted == asked_for:
@@ -316,6 +341,17 @@ def _of_logs(
         text = f"{steps} logged steps, and no line of the log speaks of FP8"
         return OfTrace("cannot-tell", Reason("log-silent", text), profile)
     return OfTrace("cannot-tell", Reason("no-evidence", "no step was logged"), profile)
+
+
+def _off(mentions: list[tuple[Log, Mention]]) -> OfTrace | None:
+    """The verdict where a log says that FP8 is off, or prints a config without it."""
+    if denial := _last(mentions, "denies"):
+        return _said("not-fp8", "log-denies", "the log says that FP8 is off", *denial)
+    declined = _last(mentions, "declines")
+    if declined and all(mention.says == "declines" for _, mention in mentions):
+        text = "the config that the log prints has FP8 off"
+        return _said("not-fp8", "not-asked", text, *declined)
+    return None
 
 
 def _printed_by_fp8(log: Log) -> Reason | None:
@@ -397,8 +433,14 @@ def _asked(
             text = f"the log says that the precision is {precision}"
             return precision == "fp8", [Reason("asked", text, log.path)]
     for log, mention in mentions:
-        reason = Reason("asked", "the log speaks of FP8", log.path, mention.line)
-        return True, [reason]
+        if mention.says != "declines":
+            text = "the log speaks of FP8"
+            if mention.says == "asks":
+                text = f"the log asks for FP8: {mention.text.strip()}"
+            return True, [Reason("asked", text, log.path, mention.line)]
+    for log, mention in mentions:
+        text = f"the config that the log prints asks for 16 bit: {mention.text.strip()}"
+        return False, [Reason("asked", text, log.path, mention.line)]
     return None, []
 
 

@@ -201,7 +201,11 @@ def test_the_command_without_a_gpu(fp8tune, tmp_path, monkeypatch):
     done = fp8tune("doctor")
     assert done.code == 1
     assert "gpu           none" in done.out
-    assert done.out.endswith("\na search on this GPU cannot run yet\n")
+    assert done.out.endswith(
+        "\n\nno GPU here: a search on one cannot run\n"
+        "  works here   lint, estimate, explain, verify, compare, phases\n"
+        "  on the CPU   a rehearsal of the search: fp8tune doctor --device cpu\n"
+    )
     able, checks = checked(fp8tune)
     assert not able
     assert checks["gpu"]["state"] == "missing"

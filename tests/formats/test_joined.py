@@ -55,7 +55,7 @@ def test_values_and_places(files):
 def test_edits_go_into_the_file_of_their_key(files):
     values = {("training", "bf16"): False, ("fp8_config", "backend"): "TE"}
     after = apply(files.text, files.set_values(values))
-    assert files.read(after) == {
+    assert files.read(after).values == {
         **files.values,
         "fp8_config": {"backend": "TE"},
         "training": {"bf16": False, "learning_rate": 1e-5},

@@ -44,6 +44,9 @@ KNOWN = {
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
     ),
+    ("moe-with-compile", "out-of-memory"): (
+        "no fix is offered where the GPU is known and it would not fit"
+    ),
     ("learning-rate-below-bf16", "probably-out-of-memory"): (
         "fp32 is not advised where the GPU is known and it would not fit"
     ),

@@ -36,7 +36,6 @@ def test_discover(project):
     assert found == [
         Found(".dot.toml", False),
         Found("a.toml", False),
-        Found("alias.toml", False),
         Found("b.toml", False),
         Found("sub/c.toml", False),
         Found("sub/deep/d.toml", False),
@@ -49,6 +48,24 @@ def test_discover(project):
 def test_a_path_named_twice_is_one(project):
     project({"a.toml": ""})
     assert list(discover(("a.toml", "a.toml"))) == [Found("a.toml", True)]
+
+
+@each(
+    ("paths", "files"),
+    [
+        (("link.toml", "a.toml"), ["link.toml"]),
+        (("a.toml", "link.toml"), ["a.toml"]),
+        ((".", "link.toml"), ["sub/b.toml", "link.toml"]),
+        (("sub", "folder"), ["sub/b.toml"]),
+        (("folder", "sub"), ["folder/b.toml"]),
+    ],
+)
+def test_a_file_that_a_link_leads_to_is_checked_once(project, paths, files):
+    root = project({"a.toml": "", "sub/b.toml": ""})
+    for link, target in (("link.toml", "a.toml"), ("folder", "sub")):
+        if not (root / link).exists():
+            (root / link).symlink_to(root / target)
+    assert [found.path for found in discover(paths)] == files
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,12 @@ def test_examples_hold_with_the_strictly_read_rules(rule):
     assert list(run_examples([rule], Rules(PACK, {}))) == []
 
 
+def test_since_names_releases_that_exist(repository):
+    changes = (repository / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = set(re.findall(r"^## (\d+\.\d+\.\d+)", changes, re.MULTILINE))
+    assert {rule.since for rule in BUILTIN} <= releases
+
+
 @pytest.mark.parametrize("field", ["name", "code"])
 def test_names_and_codes_are_unique(field):
     values = [getattr(rule, field) for rule in PACK]

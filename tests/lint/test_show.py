@@ -8,7 +8,7 @@ import pytest
 from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
-from fp8tune.lint.show import MAX_PER_FILE, count, summary, wants_colour
+from fp8tune.lint.show import MAX_PER_FILE, NO_CONFIGS, count, summary, wants_colour
 from tests.each import each
 from tests.lint.results import printed
 from tests.sample import TP
@@ -61,7 +61,7 @@ def test_up_to_the_limit_nothing_is_cut(length):
 @each(
     ("reports", "lines"),
     [
-        ([], ["no train configs found"]),
+        ([], [NO_CONFIGS]),
         ([Report("a", [])], ["no findings in 1 file"]),
         ([Report("a", []), Report("b", [])], ["no findings in 2 files"]),
         ([Report("a", [found()]), Report("b", [])], ["1 error in 1 of 2 files"]),

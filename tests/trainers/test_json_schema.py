@@ -191,3 +191,20 @@ def test_what_a_loader_takes_has_at_most_an_odd_type(file):
     assert len(accepted) > 100
     odd = {("pattern", "٣")}  # a digit that Python reads
     assert {kind for kind, _ in found - odd} <= DECLARED
+
+
+@each(
+    ("name", "raw", "places"),
+    [
+        ("kempnerforge", {"infra": {"x": 1}, "train": {"mup_base": 1}}, []),
+        ("kempnerforge", {"infr": {}, "train": {"mu_base": 1}}, [[], ["train"]]),
+        ("torchtitan==0.2.2", {"infra": {"x": 1}, "train": {}}, [[]]),
+        ("prime_rl==0.8.1.dev67.sft", {"infra": 1, "model": {"mup": 1}}, [["model"]]),
+    ],
+)
+def test_keys_of_a_fork_are_no_errors(name, raw, places):
+    """``places`` are the tables that have a key which neither trainer nor fork has."""
+    fork = trainer(name).tolerating(["infra", "train.mup_*"])
+    found = Draft7Validator(json_schema(fork)).iter_errors(raw)
+    kind = "additionalProperties"
+    assert sorted([*e.path] for e in found if e.validator == kind) == places

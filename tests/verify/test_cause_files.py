@@ -21,7 +21,9 @@ from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.diagnosis import implied
 from fp8tune.verify.evidence import Log, Sign
 from fp8tune.verify.figures import FIGURES, Figures
+from fp8tune.verify.lines import clean
 from fp8tune.verify.log import read
+from fp8tune.verify.shapes import shapes_of
 from tests.each import each
 
 CAUSES = list(read_causes().values())
@@ -36,7 +38,7 @@ CASES = [
 FIELDS_OF_A_FILE = {
     *("name", "title", "category", "severity", "role", "of", "order", "trainer"),
     *("implies", "when", "message", "help", "why", "rules", "references"),
-    *("text", "fix", "fires", "silent", "outcome"),
+    *("text", "fix", "fires", "silent", "outcome", "wraps"),
 }
 ENDINGS = ("rejected", "crash", "memory", "stability")
 """Categories whose causes end a trial."""
@@ -113,8 +115,9 @@ def test_expressions_name_only_what_there_is(cause):
 def test_every_example_has_its_own_cause_and_no_other(cause, text):
     assert text.examples
     for example in text.examples:
-        assert text.pattern.search(example), example
-        assert any(trigger.decode() in example for trigger in text.triggers), example
+        assert text.pattern.search(clean(example.encode())[0]), example
+        (shape,) = shapes_of(example.encode())
+        assert any(shapes_of(each)[0] in shape for each in text.triggers), example
         log = Log("run.log", signs=list(causes.signs_of(example)))
         if cause.role == "event":
             assert cause.name in {sign.cause for sign in log.signs}
@@ -122,7 +125,7 @@ def test_every_example_has_its_own_cause_and_no_other(cause, text):
         roots = [d.code for d in causes.diagnose([log], []) if not d.after]
         assert roots == [cause.name], example
     for example in text.counterexamples:
-        assert not text.pattern.search(example), example
+        assert not text.pattern.search(clean(example.encode())[0]), example
 
 
 def test_the_reader_of_logs_finds_every_example(tmp_path):

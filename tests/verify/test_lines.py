@@ -92,12 +92,34 @@ def test_what_is_no_log_is_refused(data, message):
         ("1: [default3]: x", ("x", 3)),
         ("\x1b[31m[Rank 2]\x1b[0m x\x07", ("x", 2)),
         ("retraining/0 [default5]:x", ("x", 5)),
-        ("12:34:56 INFO x", ("12:34:56 INFO x", None)),
+        ("12:34:56 INFO x", ("INFO x", None)),
+        ("2026-06-29T14:19:03.123456Z x", ("x", None)),
+        ("[2026-06-29 10:00:00] [rank1]: x", ("x", 1)),
+        ("Jun 29 14:19:03 node-1 python[123]: x", ("x", None)),
+        ("\x1b[36m(WorkerDict pid=12345, ip=10.0.0.1)\x1b[0m x", ("x", None)),
+        ("(pid=12345)   x", ("  x", None)),
+        ("[1,3]<stderr>:x", ("x", 3)),
+        ("[prterun-n-1@1,12]<stdout>: x", ("x", 12)),
+        ("[3] x", ("x", 3)),
+        ("node-1: [rank0]: x", ("x", 0)),
+        ("gpu01.cluster.org: x", ("x", None)),
+        ("10.0.0.12: x", ("x", None)),
+        ("worker-1  | x", ("x", None)),
+        ("[pod/train-0/main] x", ("x", None)),
+        ("RuntimeError: x", ("RuntimeError: x", None)),
+        (
+            "torch.distributed.DistBackendError: x",
+            ("torch.distributed.DistBackendError: x", None),
+        ),
+        ("fp8: hybrid", ("fp8: hybrid", None)),
+        ("float8: x", ("float8: x", None)),
+        ("step10: x", ("step10: x", None)),
+        ("node1:123:456 [0] NCCL WARN x", ("node1:123:456 [0] NCCL WARN x", None)),
         ("[step 3] x", ("[step 3] x", None)),
         ("rank: 3 of 8", ("rank: 3 of 8", None)),
     ],
 )
-def test_line_without_its_rank(text, expected):
+def test_line_without_what_launchers_put_before(text, expected):
     assert lines.clean(text.encode()) == expected
 
 

@@ -26,9 +26,10 @@ def log_of(*texts, trainer=""):
 @each(("line", "example"), EXAMPLES, ids=lambda case: str(case[1])[:90])
 def test_example_is_read_as_its_line_says(line, example):
     text = example["text"]
-    assert set(example) <= {"text", "values", "count"}
+    assert set(example) <= {"text", "values", "count", "before"}
     assert any(trigger in text.encode() for trigger in line.triggers)
-    log = log_of(text, trainer=line.trainer)
+    above = [example["before"]] if "before" in example else []
+    log = log_of(*above, text, trainer=line.trainer)
     if line.kind == "step":
         (curve,) = log.starts
         values = {**dict.fromkeys(QUANTITIES), **example["values"]}

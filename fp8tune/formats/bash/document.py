@@ -5,7 +5,7 @@ The script is read, never run. Keys are the flags of the command with the most f
 text, several are an array. What is known only at run time is ``None``, with the reason
 in ``unknown``; ``unresolved`` lists the words that may stand for more flags, ``maybe``
 the flags that the command may have or not.
-``max_connections`` is CUDA_DEVICE_MAX_CONNECTIONS, where the script alone says it.
+``environment`` has the variables that the script exports with a known value.
 ``program`` is the Python file, ``launcher`` has the words before it, and ``processes``
 is how many of it they start, where the script says that.
 """
@@ -16,9 +16,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
+from fp8tune.formats.bash.environment import environment
 from fp8tune.formats.bash.shell import Command, Shell
 from fp8tune.formats.bash.values import FLAG, Word
 from fp8tune.formats.bash.words import BadScript, comment_spans
@@ -38,7 +40,6 @@ from fp8tune.formats.edits import CannotEdit, Edit
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
 
-CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 _VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
 _QUOTED = re.compile(r"--[A-Za-z][\w.-]* ")
@@ -47,6 +48,8 @@ _LISTS = re.compile(r"^\$[@*]$|\[[@*]\]")
 """What stands for several words, and not for the value of a flag."""
 _NEGATIVE = re.compile(r"-\d+$|-\d*\.\d+$")
 _BOM = "\ufeff"
+_STARTERS = {"python", "python3", "deepspeed", *slurm.TORCHRUN}
+"""Programs that start a Python file."""
 
 
 class _Call(NamedTuple):
@@ -59,7 +62,8 @@ class _Call(NamedTuple):
     processes: int
     lost: list[str]
     maybe: dict[str, bool]
-    connections: str = ""
+    environment: dict[str, str]
+    line: int
 
     @property
     def texts(self) -> tuple[str, list[str], dict[str, list[str]]]:
@@ -77,8 +81,10 @@ class Document:
         self.text = text
         self.bom = bom
         call = _call(text)
-        self.values: dict[str, Any] = _values(call) if call else {}
-        self._lost = call.lost if call else []
+        self.values: dict[str, Any] = {"obstacle": call}
+        self._lost: list[str] = []
+        if isinstance(call, _Call):
+            self.values, self._lost = _values(call), call.lost
 
     @property
     def repeated(self) -> list[Repeated]:
@@ -114,10 +120,11 @@ class Document:
         place = text.rfind(str(self.values.get("program", "")))
         if self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
-        if "max_connections" in self.values and (
-            found := re.search(rf"{CONNECTIONS}=[\"']?(\w+)", text)
-        ):
-            spans.values["max_connections",] = found.span(1)
+        for name, value in self.values.get("environment", {}).items():
+            quote = "\\\\?[\"']?"
+            written = rf"\b{name}{quote} *[:=] *{quote}({re.escape(value)})(?!\w)"
+            for found in re.finditer(written, text):
+                spans.values[name,] = found.span(1)
         for found in _WRITTEN.finditer(text):
             path: Path = (_key(found[0]),)
             if path[0] not in self.values:
@@ -142,10 +149,10 @@ class Document:
         """The comments, from ``#`` to the end of the line."""
         return comment_spans(self.text)
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text; raises ``InvalidText``."""
+    def read(self, text: str) -> Document:
+        """Another text, read as this one was; raises ``InvalidText``."""
         try:
-            return Document(text).values
+            return Document(text)
         except Unreadable as error:
             raise InvalidText(str(error), Position(1, 1), text) from None
 
@@ -228,35 +235,46 @@ def _flag(key: str) -> str:
     return key if key.startswith("--") else "--" + key.replace("_", "-")
 
 
-def _call(text: str) -> _Call | None:
-    """Return the run that a script starts; raises ``Unreadable`` for several."""
+def _call(text: str) -> _Call | str:
+    """Return the run that a script starts, or why none is read.
+
+    Raises ``Unreadable`` for several.
+    """
     calls: list[_Call] = []
+    obstacle = ""
     try:
         options = slurm.sbatch(text)
         shell = Shell([], slurm.variables(options))
         for command in shell.commands(text):
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):
-                    connections = _connections(text, shell)
-                    calls = _with(call._replace(connections=connections), calls)
+                    calls = _with(call, calls)
+                else:
+                    obstacle = _obstacle(inner) or obstacle
     except BadScript as error:
         raise Unreadable(f"line {error}") from None
     most = max((len(call.flags) for call in calls), default=0)
     large = [call for call in calls if 2 * len(call.flags) > most]
     if len(large) > 1:
-        raise Unreadable("the script starts several runs: name one in a script alone")
-    return large[0] if large else None
+        runs = " and ".join(f"{call.program} on line {call.line}" for call in large[:3])
+        raise Unreadable(f"the script starts several runs ({runs}): give each its own")
+    return large[0] if large else obstacle or "it starts no Python program with flags"
 
 
-def _connections(text: str, shell: Shell) -> str:
-    """Return CUDA_DEVICE_MAX_CONNECTIONS of a run, ``""`` if it is not certain."""
-    value = shell.variables.get(CONNECTIONS)
-    if not isinstance(value, Word) or value.unknown or not value.text.isdecimal():
-        return ""
-    if not re.search(rf"\bexport\b.*\b{CONNECTIONS}\b|\bset -a", text):
-        return ""
-    written = re.findall(rf"{CONNECTIONS}=[\"']?(\w*)", text)
-    return value.text if {*written} == {value.text} else ""
+def _obstacle(command: Command) -> str:
+    """Return which unknown word may be the program of a command, ``""`` if none is."""
+    starters = [
+        number
+        for number, word in enumerate(command.words)
+        if word.text.rpartition("/")[2] in _STARTERS
+    ]
+    for before, word in pairwise(command.words[starters[-1] :] if starters else ()):
+        is_value = before.text.startswith("-") and "=" not in before.text
+        if word.holes and not is_value and not word.text.startswith("-"):
+            what = f"`{word.holes[0].text}` {word.holes[0].reason}"
+            line = command.line
+            return f"what line {line} starts is not known before the run: {what}"
+    return ""
 
 
 def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
@@ -267,6 +285,8 @@ def _with(call: _Call, calls: list[_Call]) -> list[_Call]:
     same = [other for other in calls if other.texts == call.texts]
     if same and same[0].launcher != call.launcher:
         call = call._replace(launcher=[], processes=0)
+    if same and same[0].environment != call.environment:
+        call = call._replace(environment={})
     return [other for other in calls if other not in same] + [call]
 
 
@@ -305,7 +325,10 @@ def _python_call(command: Command, job: Mapping[str, str]) -> _Call | None:
     lost = [key for key, words in twice if words != flags[key]]
     launcher = texts[:number]
     count = slurm.processes(launcher, {**job, **slurm.options_of(launcher)})
-    found = _Call(program, flags, loose, launcher, count, lost, maybe)
+    given = environment(words[:number], command.given)
+    found = _Call(
+        program, flags, loose, launcher, count, lost, maybe, given, command.line
+    )
     return found if flags or loose else None
 
 
@@ -317,7 +340,7 @@ def _values(call: _Call) -> dict[str, Any]:
     """
     values: dict[str, Any] = {"program": call.program, "launcher": call.launcher}
     values |= {"processes": call.processes} if call.processes else {}
-    values |= {"max_connections": call.connections} if call.connections else {}
+    values |= {"environment": call.environment} if call.environment else {}
     unresolved = _reasons(call.loose)
     unknown = {}
     for key, words in call.flags.items():
@@ -348,8 +371,8 @@ def _number(text: str) -> Any:
     """Return the number that a text says, else the text."""
     for kind in (int, float):
         try:
-            value = kind(text)
+            value = kind(text) if len(text) < 30 else math.nan
         except ValueError:
             continue
-        return value if math.isfinite(value) and len(text) < 30 else text
+        return value if math.isfinite(value) else text
     return text

@@ -18,14 +18,15 @@ from fp8tune.formats.bash.block import Block
 from fp8tune.formats.bash.functions import body_of
 from fp8tune.formats.bash.values import (
     CONDITION,
-    Unknown,
     Value,
     Word,
     either,
     flags,
     hole,
     join,
-    with_holes,
+    marked,
+    split,
+    unmarked,
 )
 from fp8tune.formats.bash.words import (
     ARITHMETIC,
@@ -39,24 +40,30 @@ from fp8tune.formats.bash.words import (
     Parts,
     Token,
     parts_of,
+    parts_of_heredoc,
     tokens,
 )
 from fp8tune.formats.document import HOLE
 
-MAX_LENGTH = 1 << 16
-"""Longest value of a variable that is kept [characters]."""
-MAX_EXPANDED = 1 << 20
+MAX_EXPANDED = 1 << 28
 """The most that all expansions of a script give [characters]."""
+WORD_COST = 1 << 12
+"""What it costs to expand one word [characters]."""
 
 MAX_NESTED = 3
 """Deepest ``bash -c`` within ``bash -c`` that is read."""
 
 MAX_CALLS = 8
 """Deepest call of a function within a function that is followed."""
+
+MAX_BLOCKS = 100
+"""Blocks, such as ``if``, that are open at once."""
+
 MAX_COMMANDS = 1 << 14
 """The most commands of a script that are read, those of its functions at each call."""
 
 _INDEXED = re.compile(r"([A-Za-z_]\w*)\[.*\]\+?=", re.DOTALL)
+_NEXT = re.compile(r"[A-Za-z_]\w*\[(\d+)\]=(.*)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
@@ -64,6 +71,8 @@ _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _READS = ("read", "mapfile", "readarray", "getopts")
 _LOOP, _ARITHMETIC = "is set in a loop", "is set by arithmetic"
 _ARGUMENT = "is an argument of a function"
+_RUNS_TEXT = {"bash", "sh", "sbatch"}
+"""Programs that run their here-document."""
 _GOES_ON = ("&&", "||", "|", "|&")
 _PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
 _PIPED = "is set in a pipeline"
@@ -81,13 +90,15 @@ _SETUP = re.compile(
 class Command(NamedTuple):
     """A simple command: its words, its line, and the current folder after ``cd``.
 
-    ``given`` are the variables that are assigned before its name.
+    ``given`` are the variables that the script exports or assigns before its name, as
+    far as they are certain, ``text`` is its here-document if it runs that.
     """
 
     words: list[Word]
     line: int
     folder: Word
     given: Mapping[str, Word] = {}
+    text: Word | None = None
 
 
 class _Call:
@@ -112,6 +123,10 @@ class Shell:
         self.arguments: list[Word] | str = list(map(Word, arguments))
         """Those of the script or function, else why they are not known."""
         self.variables: dict[str, Value] = {n: Word(v) for n, v in variables.items()}
+        self.exported: set[str] = set()
+        """Variables that the script certainly exports."""
+        self.exports_all = False
+        self.heredoc: Parts = ()
         self.folder = Word("")
         self.blocks: list[Block] = []
         self.runs: bool | None = True
@@ -152,7 +167,7 @@ class Shell:
         program, such as srun, they come last, with unknown arguments.
         """
         given: set[str] = set()
-        for command in self._all(tokens(text)):
+        for command in self._all(tokens(text.replace(HOLE, "?"))):
             given.update(*(word.text.split() for word in command.words))
             yield command
         for name in [n for n in self.functions if n in given - self.called]:
@@ -180,11 +195,10 @@ class Shell:
 
         What is only printed is no command.
         """
-        words = command.words
-        first = words[0].text if words else ""
+        first = command.words[0].text if command.words else ""
         if first in ("echo", "printf"):
             return
-        if not depth or (found := _text_inside(words)) is None:
+        if not depth or (found := _text_inside(command)) is None:
             yield command
             return
         before, text, arguments = found
@@ -193,12 +207,14 @@ class Shell:
         inner.variables = self.variables | dict(command.given)
         inner.folder = command.folder
         inner.changed = self.changed
+        inner.exported = {*command.given}
         if first == "eval":
             inner.functions, inner.called = self.functions, self.called
             inner.either_of = self.either_of
-        for each in inner._all(tokens(text.text)):
-            whole = [*before, *with_holes(each.words, text)]
-            yield from self.nested(Command(whole, command.line, each.folder), depth - 1)
+        for each in inner._all(tokens(marked(text))):
+            whole = [*before, *unmarked(each.words, text)]
+            each = each._replace(words=whole, line=command.line)
+            yield from inner.nested(each, depth - 1)
 
     def _statements(self, each: Iterator[Token]) -> Iterator[list[Token]]:
         """Yield the tokens of each simple command; block keywords are applied."""
@@ -210,12 +226,13 @@ class Shell:
                 skipped = self._skipped(skipped, token)
             elif token.operator == "()" and len(command) == 1 and command[0].plain:
                 self._define(command.pop().plain, body_of(each))
-            elif token.operator == "\n" and not command and self.sign in _GOES_ON:
+            elif self._is_read_over(token, command):
                 continue
             elif token.operator:
                 if command:
                     self.apart = token.operator in _APART or self.sign in _PIPES
                     yield command
+                    self.heredoc = ()
                     if self._leaves(command) or self.ended:
                         return
                     command = []
@@ -228,6 +245,13 @@ class Shell:
                 skipped = _HEADS.get(word, "")
             else:
                 command.append(token)
+
+    def _is_read_over(self, token: Token, command: list[Token]) -> bool:
+        """Return whether a token ends no command: a text, or a line that goes on."""
+        if token.operator == "<<":
+            self.heredoc = token.parts
+            return True
+        return token.operator == "\n" and not command and self.sign in _GOES_ON
 
     def _define(self, name: str, body: list[Token]) -> None:
         """Define a function; where another may hold, both are read."""
@@ -330,6 +354,8 @@ class Shell:
         return self.ended
 
     def _open(self, kind: str) -> None:
+        if len(self.blocks) == MAX_BLOCKS:
+            raise BadScript(self.line, "the script nests too many blocks")
         self.blocks.append(Block(kind, reached=self.runs))
         self.truth, self.sign = None, ""
 
@@ -345,7 +371,7 @@ class Shell:
             block = self.blocks.pop()
             self.ended_names = list(block.names)
             for name in () if block.sure else block.names:
-                self.variables[name] = either(name, block.after(name))
+                self.variables[name] = self._either(name, block.after(name))
 
     def _forget(self) -> None:
         """End a branch: the next begins as this one did."""
@@ -391,16 +417,18 @@ class Shell:
         before = self.variables.get(name, outside if self.changed else None)
         for block in self.blocks:
             block.names.setdefault(name, [before])
-        length = self._count(value)
         if self._inside(*_LOOPS):
-            more = flags([added]) if start else None
-            unknown = Word(HOLE, Unknown(f"${name}", _LOOP, more))
+            unknown = hole(f"${name}", _LOOP, flags([added]) if start else None)
             value = [*start, unknown] if start else unknown
         elif self._conditional:
-            value = either(name, [before, value])
-        elif length > MAX_LENGTH:
-            value = hole(f"${name}", "is too long")
+            value = self._either(name, [before, value])
         self.variables[name] = value
+
+    def _either(self, name: str, values: list[Value | None]) -> Value:
+        """Return what a variable is that has one of several values."""
+        for value in values:
+            self._count([*split(value)] if isinstance(value, Word) else value)
+        return either(name, values)
 
     def _run(self, command: list[Token]) -> Iterator[Command]:
         """Apply a command to the state, or yield it."""
@@ -417,7 +445,7 @@ class Shell:
             return
         elements = list(takewhile(_element, command))
         for token in elements:
-            self._set_element(_element(token))
+            self._assign_element(token)
         command = command[len(elements) :]
         if not command:
             self._result(None)
@@ -435,11 +463,32 @@ class Shell:
             self.builtins[name](words[1:])
             self._result(self._arithmetic(words[1:]) if name == "let" else None)
         else:
-            given = self._given(for_it)
-            yield Command(words, command[0].line, self.folder, given)
+            given = self._environment() | self._given(for_it)
+            heredoc = self._heredoc(words)
+            yield Command(words, command[0].line, self.folder, given, heredoc)
             if name == "eval":
                 self._source(words)
             self._result(_truth(words))
+
+    def _environment(self) -> dict[str, Word]:
+        """Return the exported variables whose values are known."""
+        values = {name: self.variables.get(name) for name in self.exported}
+        self._count([Word(name) for name in values])
+        return {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, Word) and not value.holes
+        }
+
+    def _heredoc(self, words: list[Word]) -> Word | None:
+        """Return the here-document of a command that runs it as a script."""
+        names = {word.text.rpartition("/")[2] for word in words}
+        if not self.heredoc or names.isdisjoint(_RUNS_TEXT):
+            return None
+        (part,) = self.heredoc
+        if part.quoted:
+            return Word(part.text)
+        return self._text(parts_of_heredoc(part.text))
 
     def _given(self, assignments: Iterable[Token]) -> dict[str, Word]:
         """Return the variables that are assigned before a command's name."""
@@ -515,12 +564,18 @@ class Shell:
                     self._make_local(found[0])
                 if found and first == "export":
                     self._change_given(found[0])
+                    self._export(found[0])
             if plain:
                 self._assign(token)
             for word in words:
                 self._declare_word(word, local=bool(local))
         if "n" in options and first != "export":
             self._change_all()  # a name of another variable
+
+    def _export(self, name: str) -> None:
+        """Note a variable as exported, if that is certain."""
+        if not self._uncertain:
+            self.exported.add(name)
 
     def _declare_word(self, word: Word, *, local: bool) -> None:
         """Apply ``export`` and the like to a word that is no plain assignment."""
@@ -599,6 +654,8 @@ class Shell:
         if found is None or not _is_assignment(token):
             return
         name, more = found[1], bool(found[2])
+        if self.exports_all:
+            self._export(name)
         old = self.variables.get(name)
         before = old if isinstance(old, list) else [old] if old else []
         if token.items is not None:
@@ -611,6 +668,18 @@ class Shell:
             value = join((*before[:1], value))
         self._set(name, [value, *old[1:]] if isinstance(old, list) else value)
 
+    def _assign_element(self, token: Token) -> None:
+        """Apply ``A[1]=8``: known if it is the next element of a known array."""
+        name, array = _element(token), self.variables.get(_element(token), [])
+        found = _NEXT.fullmatch(token.parts[0].text)
+        number = len(array) if isinstance(array, list) else -1
+        if found is None or found[1] != str(number):
+            self._set_element(name)
+            return
+        first = token.parts[0]._replace(text=found[2])
+        value = self._text((first, *token.parts[1:]))
+        self._set(name, [value], array if isinstance(array, list) else [])
+
     def _set_element(self, name: str) -> None:
         """Take an array as unknown, of which an element is set."""
         unknown = hole(f"${{{name}[@]}}", _ELEMENTS)
@@ -619,7 +688,7 @@ class Shell:
 
     def _enter(self, words: list[Word]) -> None:
         to = next((word for word in words if word.text[:1] != "-"), Word("~"))
-        folder = Word(os.path.expanduser(to.text), to.unknown)
+        folder = Word(os.path.expanduser(to.text), to.holes)
         if os.path.isabs(folder.text):
             self.folder = folder
         else:
@@ -643,7 +712,10 @@ class Shell:
 
     def _replace_arguments(self, words: list[Word]) -> None:
         """Apply ``set -- ...``; other options of ``set`` change nothing here."""
-        if words and words[0].text == "--":
+        first = words[0].text if words else ""
+        if re.fullmatch("[-+][a-z]*a[a-z]*", first):
+            self.exports_all = first[0] == "-"
+        if first == "--":
             unknown = any(word.unknown for word in words)
             sure = not (self._uncertain or unknown)
             self.arguments = words[1:] if sure else CONDITION
@@ -661,11 +733,8 @@ class Shell:
             value = self._value(part)
             pieces = [value] if isinstance(value, Word) else value
             if part.name and not part.quoted:
-                pieces = [
-                    Word(text, piece.unknown if HOLE in text else None)
-                    for piece in pieces
-                    for text in piece.text.split()
-                ]
+                pieces = [word for piece in pieces for word in split(piece)]
+                self._count(pieces)
             elif "@" not in (part.name, part.every):
                 pieces = [join(pieces, " ")]
             for number, piece in enumerate(pieces):
@@ -724,7 +793,7 @@ class Shell:
         known = value is not None and not (isinstance(value, Word) and value.unknown)
         if known:
             return Word("") if empty else other
-        return Word(HOLE, Unknown(part.text, CONDITION, flags([[other]])))
+        return hole(part.text, CONDITION, flags([[other]]))
 
     def _number(self, part: Part, depth: int) -> Word:
         """Return the result of ``$((...))``; an unknown operand makes it unknown."""
@@ -741,16 +810,14 @@ class Shell:
             return Word(str(evaluate(text.text, value)))
         except NotEvaluated:
             self._let([text])
-            return Word(HOLE, unknown or Unknown(part.text, ARITHMETIC))
+            return Word(HOLE, (unknown,)) if unknown else hole(part.text, ARITHMETIC)
 
-    def _count(self, value: Value | None) -> int:
-        """Return the length of a value; raise ``BadScript`` if all are too long."""
+    def _count(self, value: Value | None) -> None:
+        """Count the expansion of a value; raises ``BadScript`` if all are too long."""
         words = value if isinstance(value, list) else [value] if value else []
-        length = sum(len(word.text) + 1 for word in words)
-        self.expanded += length
+        self.expanded += sum(len(word.text) + WORD_COST for word in words)
         if self.expanded > MAX_EXPANDED:
             raise BadScript(self.line, "the script becomes too long when expanded")
-        return length
 
     def _variable(self, part: Part) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set."""
@@ -766,23 +833,35 @@ class Shell:
             return arguments[index] if 0 <= index < len(arguments) else None
         empty = part.every and not self.changed
         value = self.variables.get(name, [] if empty else None)
-        if isinstance(value, list) and not part.every:
-            return value[0] if value else Word("")
-        return value
+        if isinstance(value, list) and part.every not in ("@", "*"):
+            index = int(part.every or 0)
+            if any(word.unknown for word in value[: index + 1]):
+                return hole(part.text, "may be another element")
+            return value[index] if index < len(value) else Word("")
+        return value if part.every in ("", "0", "@", "*") else Word("")
 
 
-def _text_inside(words: list[Word]) -> tuple[list[Word], Word, list[Word]] | None:
+def _text_inside(command: Command) -> tuple[list[Word], Word, list[Word]] | None:
     """Return the text that a command runs as a script.
 
     With the words before it, and its arguments.
     """
+    words = command.words
     texts = [word.text for word in words]
     if texts[:1] == ["eval"]:
         return [], join(words[1:], " "), []
-    for number, text in enumerate(texts[:-2]):
-        shell = text.rpartition("/")[2] in ("bash", "sh")
-        if shell and re.fullmatch("-[a-z]*c", texts[number + 1]):
-            return words[:number], words[number + 2], words[number + 4 :]
+    if command.text:
+        return words, command.text, []
+    for number, text in enumerate(texts):
+        if text.rpartition("/")[2] in ("bash", "sh"):
+            options = takewhile(lambda word: word[:1] == "-", texts[number + 1 :])
+            at = number + 1 + len([*options])
+            if re.fullmatch("-[a-z]*c", texts[at - 1]) and at < len(words):
+                return words[:number], words[at], words[at + 2 :]
+        if text == "--wrap" and number + 1 < len(words):
+            return words[:number], words[number + 1], []
+        if text.startswith("--wrap="):
+            return words[:number], words[number]._replace(text=text[7:]), []
     return None
 
 

@@ -5,6 +5,7 @@ Options of a job stand in ``#SBATCH`` lines, those of a step behind ``srun``.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -13,6 +14,9 @@ MOST = 10**7
 
 TORCHRUN = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 """Programs and modules that start one process for each GPU."""
+
+_SUBMITS = re.compile(r"\bsbatch\b.*<<|<<.*\bsbatch\b")
+"""A line behind which a job stands as a here-document."""
 
 _SHORT = {
     "-N": "nodes",
@@ -35,27 +39,30 @@ _OPTIONS = frozenset(
 
 
 def sbatch(text: str) -> dict[str, str]:
-    """Return the options of the ``#SBATCH`` lines, which end at the first command."""
+    """Return the options of the ``#SBATCH`` lines, which end at the first command.
+
+    Those of the last job that the script submits as a here-document, if it does.
+    """
     found: dict[str, str] = {}
+    is_head = True
     for line in text.split("\n"):
         stripped = line.strip()
-        if line.startswith("#SBATCH"):
+        if is_head and line.lstrip("\t").startswith("#SBATCH"):
             try:
-                found |= _named(shlex.split(line[len("#SBATCH") :], comments=True))
+                found |= _named(shlex.split(stripped[len("#SBATCH") :], comments=True))
             except ValueError:  # an unclosed quote
                 continue
         elif stripped and not stripped.startswith("#"):
-            break
+            is_head = bool(_SUBMITS.search(line))
+            found = {} if is_head else found
     return found
 
 
 def options_of(words: list[str]) -> dict[str, str]:
-    """Return the options of ``srun`` in a command."""
+    """Return the options of ``sbatch`` and ``srun`` in a command."""
     names = [word.rpartition("/")[2] for word in words]
-    if "srun" not in names:
-        return {}
-    behind = words[names.index("srun") + 1 :]
-    return _named(behind)
+    starters = [names.index(name) for name in ("sbatch", "srun") if name in names]
+    return _named(words[min(starters) + 1 :]) if starters else {}
 
 
 def _named(words: list[str]) -> dict[str, str]:

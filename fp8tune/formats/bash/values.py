@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import NamedTuple
 
 from fp8tune.formats.document import HOLE
@@ -12,6 +13,10 @@ FLAG = re.compile(r"--[A-Za-z][\w.-]*(?==|$)")
 """A flag, with its value behind a sign or without one."""
 
 CONDITION = "is set on a condition"
+
+
+MAX_LENGTH = 1 << 16
+"""Longest text that is kept [characters]."""
 
 
 class Unknown(NamedTuple):
@@ -27,28 +32,29 @@ class Unknown(NamedTuple):
 
 
 class Word(NamedTuple):
-    """One word of a command; each ``HOLE`` in it is a piece in ``unknown``."""
+    """One word of a command, with the unknown piece of each ``HOLE`` in its text."""
 
     text: str
-    unknown: Unknown | None = None
+    holes: tuple[Unknown, ...] = ()
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """The first unknown piece, if any."""
+        return self.holes[0] if self.holes else None
 
 
-def hole(text: str, reason: str) -> Word:
+def hole(text: str, reason: str, flags: dict[str, bool] | None = None) -> Word:
     """Return the word of a piece that only a run determines."""
-    return Word(HOLE, Unknown(text, reason))
+    return Word(HOLE, (Unknown(text, reason, flags),))
 
 
 def join(words: Iterable[Word], between: str = "") -> Word:
-    """Join several words into one."""
-    known = list(words)
-    pieces = [word.unknown for word in known if word.unknown]
-    unknown = pieces[0] if pieces else None
-    for piece in pieces[1:]:
-        if unknown is not None and unknown.flags is not None:
-            more = piece.flags
-            both = None if more is None else unknown.flags | more
-            unknown = unknown._replace(flags=both)
-    return Word(between.join(word.text for word in known), unknown)
+    """Join several words into one; what becomes too long is unknown."""
+    words = list(words)
+    if sum(len(word.text) for word in words) > MAX_LENGTH:
+        return hole("a text", "is too long")
+    holes = tuple([piece for word in words for piece in word.holes])
+    return Word(between.join([word.text for word in words]), holes)
 
 
 Value = Word | list[Word]
@@ -61,35 +67,35 @@ def either(name: str, values: Sequence[Value | None]) -> Value:
     It is what all begin with, then an unknown piece, with the flags that may be in it.
     A text that is not set may come from outside; an array is empty then.
     """
-    unknown = Unknown(f"${name}", CONDITION)
-    known = [value or [] for value in values]
-    text = not any(isinstance(value, list) for value in values)
-    if text and (None in values or any(map(_is_open, known))):
-        return Word(HOLE, unknown)
-    lists = [value if isinstance(value, list) else [value] for value in known]
-    if text:
-        lists = [[*split(words[0])] for words in lists]
+    is_text = not any(isinstance(value, list) for value in values)
+    if is_text and None in values:
+        return hole(f"${name}", CONDITION)
+    lists = [
+        []
+        if value is None
+        else value
+        if isinstance(value, list)
+        else [*split(value, " ")]
+        if is_text
+        else [value]
+        for value in values
+    ]
     same = 0
     for each in zip(*lists, strict=False):
         if any(word != each[0] for word in each):
             break
         same += 1
     rests = [words[same:] for words in lists]
-    rest = Word(HOLE, unknown._replace(flags=flags(rests)))
-    found = [*lists[0][:same], *[rest] * any(rests)]
-    return join(found, " ") if text else found
+    rest = hole(f"${name}", CONDITION, flags(rests))
+    words = [*lists[0][:same], *[rest] * any(rests)]
+    return join(words, " ") if is_text else words
 
 
-def _is_open(value: Value) -> bool:
-    """Whether a text has a piece that may be any words."""
-    piece = value.unknown if isinstance(value, Word) else None
-    return piece is not None and piece.flags is None
-
-
-def split(word: Word) -> Iterator[Word]:
-    """Yield the words of a text."""
-    for text in word.text.split(" "):
-        yield Word(text, word.unknown if HOLE in text else None)
+def split(word: Word, between: str | None = None) -> Iterator[Word]:
+    """Yield the words of a text, each with its own unknown pieces."""
+    holes = iter(word.holes)
+    for text in word.text.split(between):
+        yield Word(text, tuple(islice(holes, text.count(HOLE))))
 
 
 def flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
@@ -97,8 +103,7 @@ def flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
     found: dict[str, bool] = {}
     for words in alternatives:
         flag = ""
-        pieces = (word._replace(text=t) for word in words for t in word.text.split())
-        for word in pieces:
+        for word in (piece for each in words for piece in split(each)):
             name = FLAG.match(word.text)
             if name:
                 flag = name[0]
@@ -112,8 +117,25 @@ def flags(alternatives: Iterable[list[Word]]) -> dict[str, bool] | None:
     return found
 
 
-def with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
-    """Yield the words of a text; its unknown parts stay unknown in them."""
+_MARKS = range(0xE000, 0xF8FF)
+"""Characters of no script, each of which stands for one unknown piece."""
+
+
+def marked(text: Word) -> str:
+    """Return a text to be read as a script, with a character for each unknown piece."""
+    marks = chain(map(chr, _MARKS), repeat(chr(_MARKS.stop)))
+    return re.sub(HOLE, lambda _: next(marks), text.text)
+
+
+def unmarked(words: Iterable[Word], text: Word) -> Iterator[Word]:
+    """Yield the words of a marked text with the unknown pieces of the text."""
+    last = len(text.holes) - 1
     for word in words:
-        inside = HOLE in word.text and not word.unknown
-        yield word._replace(unknown=outer.unknown) if inside else word
+        holes: list[Unknown] = []
+        own = iter(word.holes)
+        for sign in re.findall(f"[{HOLE}\ue000-\uf8ff]", word.text):
+            if sign == HOLE:
+                holes += islice(own, 1)
+            elif text.holes:
+                holes.append(text.holes[min(ord(sign) - _MARKS.start, last)])
+        yield Word(re.sub("[\ue000-\uf8ff]", HOLE, word.text), tuple(holes))

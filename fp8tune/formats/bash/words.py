@@ -1,6 +1,7 @@
 """Split a bash script into words and operators, with the expansions of each word.
 
-Comments, here-documents and redirections are left out. Nothing is expanded here.
+Comments and redirections are left out. A here-document is an operator ``<<`` at the
+end of its line, whose only part is the text. Nothing is expanded here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RESERVED = frozenset((*OPENS, *CLOSES, "then", "else", "elif", "!", "do", "time"
 
 _NAME = r"[A-Za-z_]\w*"
 _BRACES = re.compile(
-    rf"({_NAME}|\d+|[@*#])(?:\[([@*])\])?(?:(:?[-=?+])(.*))?", re.DOTALL
+    rf"({_NAME}|\d+|[@*#])(?:\[([@*]|\d{{1,4}})\])?(?:(:?[-=?+])(.*))?", re.DOTALL
 )
 _SIMPLE = re.compile(rf"{_NAME}|\d|[@*#?$!-]")
 _OPERATOR = re.compile(r"\([ \t]*\)|;;&?|;&|&&|\|\||\|&|[;&|()\n]")
@@ -42,8 +43,8 @@ class BadScript(Exception):
 class Part(NamedTuple):
     """A piece of a word: text, an expansion of ``name``, or an unresolvable piece.
 
-    ``every`` is the ``@`` or ``*`` after a name, ``operator`` and ``default`` are those
-    of ``${name:-default}``, and ``reason`` says why a piece cannot be resolved.
+    ``every`` is the ``@``, ``*`` or number in ``[]``, ``operator`` and ``default`` are
+    those of ``${name:-default}``; ``reason`` says why a piece cannot be resolved.
     """
 
     text: str
@@ -94,12 +95,17 @@ def parts_of(text: str, *, quoted: bool) -> Parts:
     return _Reader(text).inner(quoted=quoted)
 
 
+def parts_of_heredoc(text: str) -> Parts:
+    """Return the pieces of a here-document, in which quotes are text."""
+    return tuple(_Reader(text).quoted(end=""))
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.newlines = [found.start() for found in re.finditer("\n", text)]
-        self.heredocs: list[tuple[str, bool]] = []
+        self.heredocs: list[tuple[str, bool, bool]] = []
         self.arrays = 0
         self.comments: list[tuple[int, int]] = []
 
@@ -124,7 +130,7 @@ class _Reader:
                 let = Part("let"), Part(text[start + 2 : self.at - 2], quoted=True)
                 yield from (Token("", (part,), line) for part in let)
             elif found := _HEREDOC.match(text, self.at):
-                self.heredocs.append((found[3], bool(found[1])))
+                self.heredocs.append((found[3], bool(found[1]), bool(found[2])))
                 self.at = found.end()
             elif found := _REDIRECTION.match(text, self.at):
                 self.at = found.end()
@@ -133,7 +139,7 @@ class _Reader:
                 line = self.line(self.at)
                 self.at = found.end()
                 if found[0] == "\n" and self.heredocs:
-                    self.skip_heredocs()
+                    yield from self.read_heredocs()
                 yield Token(found[0].replace(" ", "").replace("\t", ""), (), line)
             else:
                 yield self.word()
@@ -145,15 +151,20 @@ class _Reader:
         if self.at < len(self.text) and self.text[self.at] not in "\n;|&":
             self.word()
 
-    def skip_heredocs(self) -> None:
-        for name, tabs in self.heredocs:
+    def read_heredocs(self) -> Iterator[Token]:
+        """Yield the here-documents that begin behind this line."""
+        for name, tabs, quoted in self.heredocs:
+            lines, start = list[str](), self.line(self.at)
             while self.at < len(self.text):
                 end = self.text.find("\n", self.at)
                 end = len(self.text) if end < 0 else end
                 line = self.text[self.at : end]
+                line = line.lstrip("\t") if tabs else line
                 self.at = end + 1
-                if (line.lstrip("\t") if tabs else line) == name:
+                if line == name:
                     break
+                lines.append(line)
+            yield Token("<<", (Part("\n".join(lines), quoted),), start)
         self.heredocs = []
 
     def word(self) -> Token:
@@ -208,26 +219,31 @@ class _Reader:
         self.at = plain.end() if plain else start + 1
         return [Part(self.text[start : self.at])]
 
-    def quoted(self) -> list[Part]:
-        """Return the pieces up to the closing double quote."""
+    def quoted(self, end: str = '"') -> list[Part]:
+        """Return the pieces up to the closing double quote, or up to the end."""
         start, parts = self.at, list[Part]()
+        plain = re.compile(rf"\\|[^{end}\\$`]+")
         while self.at < len(self.text):
             here = self.text[self.at]
-            if here == '"':
+            if here == end:
                 self.at += 1
                 return parts or [Part("", quoted=True)]
             if here in "$`":
                 parts.append(self.expansion(quoted=True))
-            elif here == "\\" and self.text[self.at + 1 : self.at + 2] in '$`"\\\n':
+            elif (
+                here == "\\" and self.text[self.at + 1 : self.at + 2] in f"$`\\\n{end}"
+            ):
                 escaped = self.text[self.at + 1 : self.at + 2].replace("\n", "")
                 parts.append(Part(escaped, quoted=True))
                 self.at += 2
             else:
-                plain = re.compile(r'\\|[^"\\$`]+').match(self.text, self.at)
-                end = plain.end() if plain else self.at + 1
-                parts.append(Part(self.text[self.at : end], quoted=True))
-                self.at = end
-        raise BadScript(self.line(start - 1), "a quote is not closed")
+                found = plain.match(self.text, self.at)
+                stop = found.end() if found else self.at + 1
+                parts.append(Part(self.text[self.at : stop], quoted=True))
+                self.at = stop
+        if end:
+            raise BadScript(self.line(start - 1), "a quote is not closed")
+        return parts
 
     def expansion(self, *, quoted: bool) -> Part:
         """Return an expansion, which begins with ``$`` or a backtick."""

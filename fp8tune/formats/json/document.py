@@ -152,8 +152,8 @@ class Document(OneFile):
             if self.text.startswith(("#", "//"), start):
                 yield start, end
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text; raises ``InvalidJson``."""
+    def read(self, text: str) -> Document:
+        """Another text, read as this one was; raises ``InvalidJson``."""
         other = parse(text.encode(errors="surrogatepass"))
         other.read_as(self.loader)
-        return other.values
+        return other

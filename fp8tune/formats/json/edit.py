@@ -81,7 +81,7 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
 def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edit]:
     """Return the edits if they give these values; raises ``CannotEdit``."""
     try:
-        values = document.read(apply(document.text, edits))
+        values = document.read(apply(document.text, edits)).values
     except (InvalidText, Unreadable) as error:
         raise CannotEdit(f"in this layout: {error}") from None
     if _canonical(values) != _canonical(wanted):

@@ -88,9 +88,9 @@ class Document(OneFile):
         """The comments, from ``#`` to the end of the line."""
         return comments(self.text)
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text; raises ``InvalidToml``."""
-        return parse(text.encode()).values
+    def read(self, text: str) -> Document:
+        """Another text, read as this one was; raises ``InvalidToml``."""
+        return parse(text.encode())
 
 
 def parse(data: bytes) -> Document:

@@ -113,8 +113,8 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
 
 def remove_key(document: Document, path: Path) -> Edit:
     """Remove a key and its value, or an empty table; a comment after it stays."""
-    tables = document.spans.keys.keys() - document.spans.values.keys()
-    if path in tables and not _at(document.values, path):
+    is_table = path in document.spans.keys and path not in document.spans.values
+    if is_table and not _at(document.values, path):
         return _remove_header(document, path)
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     _without_comments(document.text, value)

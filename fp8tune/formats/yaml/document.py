@@ -100,8 +100,8 @@ class Document(OneFile):
             end = max(end, stop)
         yield from comments_between(self.text, end, len(self.text))
 
-    def read(self, text: str) -> dict[str, Any]:
-        """The values of another text; raises ``InvalidYaml``."""
+    def read(self, text: str) -> Document:
+        """Another text, read as this one was; raises ``InvalidYaml``."""
         other = parse(text.encode())
         other.read_as(f"{self.loader}+{self.fills}" if self.fills else self.loader)
-        return other.values
+        return other

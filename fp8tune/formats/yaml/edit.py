@@ -117,7 +117,7 @@ def _with_comments(
 def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edit]:
     """Return the edits if they give these values; raises ``CannotEdit``."""
     try:
-        values = document.read(apply(document.text, edits))
+        values = document.read(apply(document.text, edits)).values
     except (InvalidText, Unreadable) as error:
         raise CannotEdit(f"in this layout: {error}") from None
     if not same(values, wanted):

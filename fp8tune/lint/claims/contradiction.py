@@ -140,7 +140,7 @@ class _Reader:
             if claim.kind == "no-checkpoint-in-comment":
                 return self._no_checkpoint(claim)
             return self._value(claim)
-        except Unknown:
+        except (Unknown, ArithmeticError, TypeError, ValueError):
             return {}
 
     def _gpus(self, figure: Figure) -> dict[str, Any]:
@@ -252,7 +252,10 @@ class _Reader:
             return fault
         from fp8tune.formats.edits import Edit
 
-        right = claim.figure.restyled(facts["value"])
+        try:
+            right = claim.figure.restyled(facts["value"])
+        except OverflowError:
+            return fault
         return fault._replace(edits=(Edit(*claim.number, right),))
 
 

@@ -187,7 +187,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
         config.data,
         _against(rule),
         config.target,
-        only=config.trainer.id,
+        only=config.trainer,
         overrides=config.overrides,
     )
     fired = _mine(rule, report.diagnostics)

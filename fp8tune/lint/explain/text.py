@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
@@ -211,10 +212,14 @@ def _entries(page: ListPage) -> Iterator[str]:
         yield from _hanging(f"{name:<{width}}  {summary}", "", " " * (width + 2))
 
 
+_NO_BREAK = "\xa0"
+
+
 def tree(node: Node, indent: str = "  ") -> list[str]:
     """Return the lines of a derivation, each level indented further.
 
     A value that was already shown is only named, with its value if it is a number.
+    Numbers that are not derived share lines.
     """
     again = node.origin == SEEN and isinstance(node.value, (dict, list))
     value = in_one_line(node.value, node.unit) if node.known else "unknown"
@@ -225,9 +230,21 @@ def tree(node: Node, indent: str = "  ") -> list[str]:
         lines += _hanging(row, f"{indent}    ", f"{indent}        ")
     if node.working:
         lines += _hanging(f"= {node.working}", f"{indent}  ", f"{indent}    ")
-    for each in node.inputs:
-        lines += tree(each, f"{indent}  ")
+    for is_brief, inputs in groupby(node.inputs, _is_brief):
+        if is_brief:
+            values = (f"{i.name} = {in_one_line(i.value, i.unit)}" for i in inputs)
+            words = ", ".join(value.replace(" ", _NO_BREAK) for value in values)
+            brief = _hanging(words, f"{indent}  ", f"{indent}  ")
+            lines += [line.replace(_NO_BREAK, " ") for line in brief]
+        else:
+            lines += [line for each in inputs for line in tree(each, f"{indent}  ")]
     return lines
+
+
+def _is_brief(node: Node) -> bool:
+    """Return whether a node is a number that is shown without where it comes from."""
+    whole = node.inputs or node.origin or node.working
+    return not whole and node.known and isinstance(node.value, (int, float))
 
 
 def _number(value: Any) -> str:

@@ -24,7 +24,7 @@ from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.llamafactory import is_llamafactory
 from fp8tune.trainers.accelerate.loader import SWITCHES, Loader
 from fp8tune.trainers.call import options
-from fp8tune.trainers.faults import Argument, Loaded
+from fp8tune.trainers.faults import Argument, Fault, Loaded
 from fp8tune.trainers.llamafactory.command_line import override
 
 if TYPE_CHECKING:
@@ -91,17 +91,26 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
     read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
     given = {one.name: one for one in read(words[script + 1 :])}
-    if PART in raw or len(given.keys() & about.parts[PART].keys) > 1:
+    if PART in raw or len(given.keys() & loader.schema.classes["Training"]) > 1:
         values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
         arguments |= {(PART, name): one.argument for name, one in given.items()}
-    loaded = loader.load(raw, command)
+    loaded = loader.load(raw, command, "".join(words[script : script + 1]))
     for name in [name for name, value in command.items() if value is NOT_KNOWN]:
         loaded.values.pop(name, None)
     for name, one in given.items():
         if not one.known:
             loaded.values.pop(f"{PART}.{name}", None)
-    return loaded._replace(arguments=arguments)
+    faults = [_typed(fault, arguments.get(fault.path)) for fault in loaded.faults]
+    return loaded._replace(faults=faults, arguments=arguments)
+
+
+def _typed(fault: Fault, argument: Argument | None) -> Fault:
+    """Return a fault with the argument that it is about: every parser refuses those."""
+    if not argument:
+        return fault
+    kind = "unknown-key" if fault.kind == "ignored-key" else fault.kind
+    return fault._replace(kind=kind, argument=argument)
 
 
 def _argument(text: str, value: str) -> Argument:

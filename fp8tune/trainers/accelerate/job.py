@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Prose, Unknown, Words, known
+from fp8tune.trainers.accelerate.arguments import why_missing
 
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
@@ -73,6 +74,29 @@ def forced_by(training_fp16: Any = None) -> str:
     """The training argument that forces a precision."""
     fp16 = training_fp16 and not _quoted_false(training_fp16)
     return Words("training.fp16" if fp16 else "training.bf16")
+
+
+def missing_argument(
+    argument_names: Any = None, trl_version: str = "", transformers_version: str = ""
+) -> str:
+    """The first training argument that the pinned releases lack, ``""`` for none.
+
+    Other releases have it; only exact pins count.
+    """
+    if not (trl_version or transformers_version):
+        return Words("")
+    pins = (trl_version, transformers_version)
+    lacking = (name for name in argument_names or () if why_missing(name, *pins))
+    name = next(lacking, "")
+    return Words(name and f"training.{name}")
+
+
+def missing_argument_reason(
+    missing_argument: str, trl_version: str = "", transformers_version: str = ""
+) -> str:
+    """Which release lacks that argument, and which ones have it."""
+    name = missing_argument.partition(".")[2]
+    return Words(why_missing(name, trl_version, transformers_version))
 
 
 def _quoted_false(value: Any) -> bool:
@@ -229,6 +253,11 @@ def te_recipe(
         return Words("")
     blocks = te_options_read and _is_true(fp8_config_use_mxfp8_block_scaling)
     return Words("mxfp8" if blocks else "delayed")
+
+
+def kv_apart() -> bool:
+    """Whether keys and values are linears apart from the queries': in transformers."""
+    return True
 
 
 def te_converts(

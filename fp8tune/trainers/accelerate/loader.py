@@ -15,6 +15,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Words
+from fp8tune.trainers.accelerate.arguments import reader
 from fp8tune.trainers.accelerate.launch import (
     Launch,
     Refused,
@@ -76,15 +77,19 @@ class Loader:
         self.hints = Hints(schema)
 
     def load(
-        self, raw: dict[str, Any], command: dict[str, Any] | None = None
+        self,
+        raw: dict[str, Any],
+        command: dict[str, Any] | None = None,
+        script: str = "",
     ) -> Loaded:
         """The values as the launcher holds them, and what it refuses or ignores.
 
         ``command`` has the launcher's own options by their names, ``None`` if the
-        command is not known: what the file lacks may stand there.
+        command is not known: what the file lacks may stand there. ``script`` is what
+        reads the training arguments, a path or a command of ``trl``.
         """
         run = _Run(self.schema, self.hints)
-        run.command = command
+        run.command, run.script = command, script
         run.files(raw)
         return Loaded(run.values, run.written, run.faults)
 
@@ -93,6 +98,7 @@ class _Run(Loading):
     """The files of one job on their way through the loader."""
 
     command: dict[str, Any] | None = None
+    script = ""
 
     def files(self, raw: dict[str, Any]) -> None:
         """Load the launch file, then those that belong to it."""
@@ -235,7 +241,7 @@ class _Run(Loading):
             self.values["arguments_known"] = True
             self.values["trl_arguments"] = not (other or trl_keys().isdisjoint(raw))
             if not other:
-                self.fp8_arguments(raw)
+                self.argument_names(raw)
         for key, spec in self.schema.classes[self.schema.section_class(name)].items():
             self.values[f"{name}.{key}"] = given.get(key, spec.default)
             if key in raw and key in given:
@@ -245,12 +251,35 @@ class _Run(Loading):
                 if _quoted_false(raw[key]):
                     self.fault("text-read-as-true", (name, key), value=raw[key])
 
-    def fp8_arguments(self, raw: dict[str, Any]) -> None:
-        """Note keys that ask for FP8; neither transformers nor TRL has one."""
-        for key in filter(raw.__contains__, FP8_ARGUMENTS):
-            value = raw[key]
-            if value and (key != "mixed_precision" or str(value).lower() == "fp8"):
-                self.fault("fp8-argument", ("training", key), value=value)
+    def argument_names(self, raw: dict[str, Any]) -> None:
+        """Note training arguments that neither transformers nor TRL has.
+
+        Of a script that is not known: those that ask for FP8, and misspelt ones.
+        """
+        self.values["argument_names"] = [*raw]
+        if all(key in self.schema.classes["Training"] for key in raw):
+            return
+        what_reads = reader(self.script)
+        for key in raw:
+            path = ("training", key)
+            if key in FP8_ARGUMENTS and not what_reads.command:
+                self.fp8_argument(path, raw[key])
+                continue
+            if key in what_reads.names:
+                continue
+            meant = what_reads.meant(key)
+            hint = f"did you mean `{meant}`?" if meant else ""
+            facts = {"name": key, "hint": hint, **key_meant(hint, path, [meant])}
+            if what_reads.command:
+                kind = "unknown-key" if what_reads.refuses else "ignored-key"
+                self.fault(kind, path, table=what_reads.title, **facts)
+            elif meant:
+                self.fault("unknown-argument", path, **facts)
+
+    def fp8_argument(self, path: Path, value: Any) -> None:
+        """Note a key that asks for FP8; neither transformers nor TRL has one."""
+        if value and (path[-1] != "mixed_precision" or str(value).lower() == "fp8"):
+            self.fault("fp8-argument", path, value=value)
 
 
 def _quoted_false(value: Any) -> bool:

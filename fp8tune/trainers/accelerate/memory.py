@@ -37,6 +37,30 @@ def parallel(
     return Words(known("memory.parallel", names.get(str(distributed_type))))
 
 
+def shards(
+    parallel: str,
+    world_size: int,
+    parallelism_config: Any = None,
+    parallelism_config_parallelism_config_dp_shard_size: Any = 1,
+    parallelism_config_parallelism_config_cp_size: Any = 1,
+    parallelism_config_parallelism_config_tp_size: Any = 1,
+    parallelism_config_parallelism_config_sp_size: Any = 1,
+) -> int:
+    """Ranks that share one copy of the weights, with FSDP and ZeRO 3.
+
+    FSDP shards over the ranks of context parallelism too (parallelism_config.py).
+    """
+    if not parallel.startswith("fsdp"):
+        return world_size if parallel == "zero3" else 1
+    if not parallelism_config:
+        return world_size
+    tp = parallelism_config_parallelism_config_tp_size
+    if int(tp) * int(parallelism_config_parallelism_config_sp_size) > 1:
+        raise Unknown("memory.parallel")
+    cp = int(parallelism_config_parallelism_config_cp_size)
+    return int(parallelism_config_parallelism_config_dp_shard_size) * cp
+
+
 def zero(
     distributed_type: Any,
     deepspeed: bool = False,

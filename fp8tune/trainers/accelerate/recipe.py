@@ -49,12 +49,13 @@ def options_of_others(job: Job, fp8_backend: str) -> str:
 
 
 def te_option_set(job: Job) -> str:
-    """The first option of Transformer Engine that the file sets to another value.
+    """The first option that the file sets to another value than Transformer Engine's.
 
-    Empty if all have their defaults.
+    Empty if ``DelayedScaling()`` computes the same. Its ``amax_compute_algo`` is max,
+    and most_recent never arrives, whatever becomes of the others.
     """
-    keys = (f"fp8_config.{name}" for name in TE_OPTIONS if _differs(job, name))
-    return Words(next(keys, ""))
+    lost = (n for n in TE_OPTIONS if n != "amax_compute_algo" and _differs(job, n))
+    return Words(next((f"fp8_config.{name}" for name in lost), ""))
 
 
 def te_options_read(forced_precision: str = "") -> bool:
@@ -144,5 +145,8 @@ def _writes(job: Job, option: str) -> bool:
 
 
 def _differs(job: Job, option: str) -> bool:
-    value = job.given.get(f"fp8_config.{option}")
-    return _writes(job, option) and value is not None and value != TE_OPTIONS[option]
+    value, default = job.given.get(f"fp8_config.{option}"), TE_OPTIONS[option]
+    if isinstance(value, str) and isinstance(default, str):  # their case is no matter
+        value, default = value.lower(), default.lower()
+    unset = value is None or (default is None and not value)
+    return _writes(job, option) and not unset and value != default

@@ -15,7 +15,7 @@ from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
 from fp8tune.trainers.described import gemms as dense_gemms
 
 if TYPE_CHECKING:
-    from fp8tune.facts.linears import Gemm
+    from fp8tune.facts.linears import Gemm, Linear
 
 
 def recipe_given(fp8_recipe_name: Any) -> str:
@@ -395,6 +395,30 @@ def gemms(job: Job, fp8_skips: tuple[str, ...]) -> tuple[Gemm, ...]:
             fp8=gemm.fp8 and not any(part in _module(gemm.name) for part in fp8_skips)
         )
         for gemm in found
+    )
+
+
+def fp8_linears(
+    sizes: dict[str, Any],
+    float8_linears: bool,
+    fp8_skips: tuple[str, ...],
+    hidden_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn_size: int,
+    vocab_size: int,
+) -> tuple[Linear, ...]:
+    """Kinds of linears that torchao converts: those that no filter skips."""
+    from fp8tune.facts.linears import of_block
+
+    attention = heads * head_dim, kv_heads * head_dim
+    ffn = 0 if sizes.get("experts") else ffn_size
+    return tuple(
+        one
+        for one in of_block(hidden_size, *attention, ffn, vocab_size)
+        if float8_linears and not (one.rows | one.columns) % 16
+        if not any(part in _module(one.name) for part in fp8_skips)
     )
 
 

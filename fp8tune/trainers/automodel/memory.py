@@ -157,7 +157,7 @@ def compute_bytes(sharded: bool, weight_bytes: int) -> int:
 
 def optimizer(job: Job) -> str:
     """The optimizer: Adam or AdamW of PyTorch."""
-    name = str(job.find("optimizer._target_"))
+    name = str(known("optimizer.unnamed", job.find("optimizer._target_")))
     kinds = dict(zip(ADAM, ("adam", "adamw"), strict=True))
     return Words(known("optimizer_bytes", kinds.get(name)))
 

@@ -71,6 +71,11 @@ def bf16_on(bf16: Any, bfloat16: Any, fp16: Any) -> bool:
     return bool(bf16 or bfloat16)
 
 
+def fp8_judged_apart() -> bool:
+    """Whether rules of its own say what FP8 does on a GPU without it: so here."""
+    return True
+
+
 def other_precision(bf16_on: bool, fp16: Any) -> str:
     """Mixed precision of what is not converted."""
     if bf16_on:
@@ -194,6 +199,32 @@ def ddp_setting(job: Job) -> str:
 def fsdp_asked(fsdp: Any, fsdp_config: Any) -> bool:
     """Whether FSDP shards the model."""
     return bool(fsdp or fsdp_config)
+
+
+OTHER_RANKS = ("tensor_parallel_size", "expert_parallel_size")
+"""Degrees whose ranks hold other parts of the weights."""
+
+
+def shards(
+    job: Job,
+    fsdp_asked: bool,
+    deepspeed: Any = None,
+    world_size: int | None = None,
+    context_parallel_size: Any = None,
+    dp_replicate_size: Any = None,
+    dp_shard_size: Any = None,
+) -> int:
+    """Ranks that share one copy of the weights (utils/distributed.py).
+
+    FSDP shards over the ranks of context parallelism too.
+    """
+    if deepspeed or any((job.find(name) or 1) > 1 for name in OTHER_RANKS):
+        raise Unknown("memory.parallel")
+    if not fsdp_asked:
+        return 1
+    if not dp_shard_size:
+        return int(known("world_size", world_size)) // (dp_replicate_size or 1)
+    return int(dp_shard_size) * (context_parallel_size or 1)
 
 
 def fsdp2(job: Job) -> bool:

@@ -66,8 +66,7 @@ class _Run(Loading):
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load all sections, then look at values that DeepSpeed checks itself."""
-        for path, hint in _removed(raw) if since(self.schema, 0, 19) else ():
-            self.fault("removed-key", path, hint=hint)
+        gone = dict(_removed(raw)) if since(self.schema, 0, 19) else {}
         for section in self.schema.sections:
             self.values[section] = section in raw
         for key, spec in self.schema.top_keys.items():
@@ -80,6 +79,9 @@ class _Run(Loading):
                 self.unread(key)
         self.values["uses_auto"] = _has_auto(raw)
         self.together(raw)
+        self.faults = [fault for fault in self.faults if fault.path not in gone]
+        for path, hint in gone.items():
+            self.fault("removed-key", path, hint=hint)
 
     def together(self, raw: dict[str, Any]) -> None:
         """Check the values, with the defaults of sections that are not written."""

@@ -67,6 +67,10 @@ NOT_TOKENS = (
 """Endings of files that ``numpy.load`` opens as no flat array of tokens."""
 
 
+ENDINGS = (*NOT_TOKENS, ".npy", ".bin")
+"""Endings of files of data; no folder that the trainer reads is called so."""
+
+
 def tokenizer_ids(data_tokenizer_path: Any) -> int:
     """Ids that the tokenizer uses for text, if fp8tune knows the tokenizer.
 
@@ -142,6 +146,26 @@ def literal_data_path(
     else:
         paths = [data_dataset_path]
     return next(filter(_literal, paths), "")
+
+
+def data_file(
+    vlm: bool,
+    data_datasets: Any,
+    data_dataset_path: Any,
+    eval_enabled: bool,
+    eval_dataset_path: Any,
+) -> str:
+    """The first path to text data that names a file; else empty.
+
+    The trainer looks for files in a folder of that name (data/dataset.py).
+    """
+    if vlm:
+        return Words("")
+    sources = data_datasets or [{"path": data_dataset_path}]
+    paths = [s.get("path") for s in sources if isinstance(s, dict)]
+    paths += [eval_dataset_path] * eval_enabled
+    texts = (path for path in paths if isinstance(path, str) and not _literal(path))
+    return next((path for path in texts if path.lower().endswith(ENDINGS)), "")
 
 
 def literal_eval_path(eval_dataset_path: Any) -> bool:

@@ -60,9 +60,7 @@ def _quantised(name: str) -> Callable[[Values], Any]:
 
 def _steps(v: Values, name: str, strategy: str) -> bool:
     """Whether a number of steps above 1 is no whole one."""
-    if v[strategy] != "steps" or not v[name] > 1:
-        return False
-    return bool(v[name] != int(v[name]))
+    return bool(v[strategy] == "steps" and v[name] > 1 and v[name] % 1)
 
 
 def _eval_steps(v: Values) -> Any:
@@ -175,11 +173,6 @@ CHECKS = (
         "cutoff_len",
         "it has to be a number",
         lambda v: (v["packing"] or v["neat_packing"]) and v["cutoff_len"] - 1 is None,
-    ),
-    Check(
-        "finetuning_type",
-        "it is one of lora, oft, freeze, full",
-        lambda v: v["finetuning_type"] not in ("lora", "oft", "freeze", "full"),
     ),
     Check(
         "lora_alpha lora_rank",

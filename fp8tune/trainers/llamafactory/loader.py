@@ -40,7 +40,7 @@ MEGATRON = (
 
 ENUMS = (
     *("eval_strategy", "logging_strategy", "save_strategy", "hub_strategy"),
-    *("lr_scheduler_type", "optim", "ray_storage_filesystem"),
+    *("lr_scheduler_type", "optim", "ray_storage_filesystem", "finetuning_type"),
 )
 """Keys of which only the listed values are taken; others are not checked."""
 

@@ -52,7 +52,7 @@ def te_recipe(mixed_precision_fp8_recipe: Any, te_format: str) -> str:
 def local_layers(model_transformer_impl: Any) -> bool:
     """Whether layers are Megatron's own: GPTModelConfig asks, GPTModelProvider not."""
     if model_transformer_impl == "local":
-        raise Unknown("model.elsewhere")
+        raise Unknown("model.local")
     return False
 
 
@@ -189,7 +189,7 @@ def fp8_converts_head() -> bool:
 def whole_model(job: Job) -> bool:
     """True if the file says the model's sizes; unknown if a recipe does."""
     if "model.num_layers" not in job.written:
-        raise Unknown("model.elsewhere")
+        raise Unknown("model.recipe")
     return True
 
 

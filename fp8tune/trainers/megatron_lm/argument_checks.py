@@ -1,4 +1,4 @@
-"""What Megatron-LM checks of batches, the model, schedules and parallelism.
+"""What Megatron-LM checks of batches, the model and parallelism.
 
 Source: ``validate_args`` in megatron/training/arguments.py, and ``__post_init__`` in
 megatron/core/transformer/transformer_config.py, at d98e8a64d.
@@ -133,51 +133,6 @@ ARGUMENTS = (
         VIRTUAL[2],
         lambda v: v[VIRTUAL[2]] is not None and (v[VIRTUAL[0]] or v[VIRTUAL[1]]),
         ONE_OF_THREE,
-    ),
-    Check(
-        "train_samples",
-        lambda v: v["train_iters"] and v["train_samples"] is not None,
-        "--train-iters and --train-samples exclude each other",
-    ),
-    Check(
-        "lr_decay_samples",
-        lambda v: v["train_iters"] and v["lr_decay_samples"] is not None,
-        "expected iteration-based learning rate decay",
-        "with `--train-iters` use `--lr-decay-iters`",
-    ),
-    Check(
-        "lr_warmup_samples",
-        lambda v: v["train_iters"] and v["lr_warmup_samples"],
-        "expected iteration-based learning rate warmup",
-        "with `--train-iters` use `--lr-warmup-iters`",
-    ),
-    Check(
-        "lr_decay_iters",
-        lambda v: v["train_samples"] and v["lr_decay_iters"] is not None,
-        "expected sample-based learning rate decay",
-        "with `--train-samples` use `--lr-decay-samples`",
-    ),
-    Check(
-        "lr_warmup_iters",
-        lambda v: v["train_samples"] and v["lr_warmup_iters"],
-        "expected sample-based learning rate warmup",
-        "with `--train-samples` use `--lr-warmup-samples`",
-    ),
-    Check(
-        "lr_warmup_fraction",
-        lambda v: (
-            v["lr_warmup_fraction"] is not None
-            and (
-                (v["train_iters"] and v["lr_warmup_iters"])
-                or (v["train_samples"] and v["lr_warmup_samples"])
-            )
-        ),
-        "--lr-warmup-fraction and a number of warmup steps exclude each other",
-    ),
-    Check(
-        "min_lr",
-        lambda v: v["lr"] is not None and v["min_lr"] > v["lr"],
-        "min_lr must be at most lr",
     ),
     Check(
         "num_attention_heads",

@@ -18,9 +18,10 @@ from fp8tune.trainers.megatron_lm.argument_checks import ARGUMENTS
 from fp8tune.trainers.megatron_lm.check import Check, Values
 from fp8tune.trainers.megatron_lm.expert_checks import EXPERTS
 from fp8tune.trainers.megatron_lm.fp8_checks import FP8
+from fp8tune.trainers.megatron_lm.schedule_checks import SCHEDULE
 from fp8tune.trainers.megatron_lm.sharding_checks import SHARDING
 
-CHECKS = (*FP8, *ARGUMENTS, *SHARDING, *EXPERTS)
+CHECKS = (*FP8, *ARGUMENTS, *SCHEDULE, *SHARDING, *EXPERTS)
 
 
 def refusals(values: Values) -> Iterator[Fault]:

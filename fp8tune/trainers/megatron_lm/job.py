@@ -46,6 +46,11 @@ def te_format(fp8_format: Any) -> str:
     return Words(fp8_format or "")
 
 
+def fp8_format_given(job: Job) -> bool:
+    """Whether `--fp8-format` is given, though its value may be unknown."""
+    return "fp8_format" in job.written
+
+
 def te_recipe(fp8_recipe: str, precision: str) -> str:
     """Transformer Engine's recipe, ``""`` without FP8."""
     if precision != "fp8":

@@ -17,7 +17,7 @@ from typing import Any
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import path_of
+from fp8tune.trainers.about import path_of, trainers
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints
@@ -30,15 +30,6 @@ MAX_FAULTS = 200
 
 PROGRAMS = ("pretrain_gpt.py",)
 """Programs that take no flags beyond those of the schema and of ``flags.toml``."""
-
-OWN = (
-    "pretrain_gpt.py",
-    "pretrain_hybrid.py",
-    "pretrain_mamba.py",
-    "pretrain_vlm.py",
-    "train_rl.py",
-)
-"""Programs of Megatron-LM. Others may take further values of a flag, as forks do."""
 
 YAML = "yaml_cfg"
 """The flag with whose file in YAML every other flag is replaced."""
@@ -62,12 +53,17 @@ ALTERNATIVES = {
     "seq_length": ("seq_length", "encoder_seq_length"),
 }
 
+TRAINING = {"train_iters": ("train_iters", "train_samples"), "lr": ("lr",)}
+"""Those that a run needs unless it only evaluates."""
+
 
 class Loader:
     """Loads the flags of one script."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        self.programs = trainers()["megatron_lm"].programs
+        """Those of Megatron-LM. Others may take more values of a flag, as forks do."""
         self.hints = Hints(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -85,7 +81,7 @@ class Loader:
         for name, value in given.items():
             spec = keys.get(name)
             if name in ABOUT_SCRIPT:
-                values[name] = value
+                values |= value if name == "environment" else {name: value}
                 continue
             if spec is None:
                 faults += self._unknown(name, raw)
@@ -93,7 +89,10 @@ class Loader:
             try:
                 taken = _taken(spec, value, whole=not hidden and own)
             except Wrong as wrong:
-                if wrong.kind != "value-not-allowed" or raw.get("program") in OWN:
+                if (
+                    wrong.kind != "value-not-allowed"
+                    or raw.get("program") in self.programs
+                ):
                     faults.append(self._fault(spec, name, value, wrong))
                 continue
             if taken is not None:
@@ -155,7 +154,8 @@ def _taken(spec: Key, value: Any, *, whole: bool) -> Any:
             raise Wrong("wrong-type", type="a flag without a value")
         return value is not False
     if value is True:
-        raise Wrong("wrong-type", type=IN_WORDS.get(spec.base, "a list of words"))
+        what = IN_WORDS.get(spec.base, "a list of words")
+        raise Wrong("wrong-type", type=f"followed by {what}")
     if value is None:
         return None
     if spec.base.startswith("list"):
@@ -196,6 +196,8 @@ def _pad(values: dict[str, Any]) -> None:
 def _missing(raw: dict[str, Any]) -> Iterator[Fault]:
     """Yield the flags that are required and not given."""
     wanted = {name: (name,) for name in REQUIRED} | ALTERNATIVES
+    if "skip_train" not in raw:
+        wanted |= TRAINING
     for name, names in wanted.items():
         if not any(map(raw.__contains__, names)):
             yield Fault("missing-key", (), {"key": name, "name": name})

@@ -70,15 +70,13 @@ class Loader:
 
 
 def of_earlier_release(title: str, key: str) -> str:
-    """Say that an earlier release has a key, ``""`` if none has.
+    """Return the earlier release that has a key, ``""`` if none has.
 
     ``title`` is the schema's, ``prime-rl 0.8.1 (sft)``. From ``earlier.toml``.
     """
-    version, kind = title.removesuffix(")").split(" (")
     known = _earlier()
-    if key not in known[kind]:
-        return ""
-    return f"release {known['release']} has this key, {version} does not"
+    command = title.removesuffix(")").rpartition(" (")[2]
+    return str(known["release"]) if key in known[command] else ""
 
 
 @cache
@@ -203,8 +201,11 @@ class _Run:
         elif len(self.faults) < HINTS:
             facts["hint"] = self.hints.for_key(path, keys)
             facts |= key_meant(facts["hint"], path, keys)
-        if earlier := of_earlier_release(self.schema.title, dotted(path)):
-            facts["hint"] = f"{earlier}; {facts['hint']}".removesuffix("; ")
+        title = self.schema.title
+        if earlier := of_earlier_release(title, dotted(path)):
+            why = f"release {earlier} has this key, {title.partition(' (')[0]} does not"
+            facts["hint"] = f"{why}; {facts['hint']}".removesuffix("; ")
+            facts["earlier"] = f"release {earlier}"
         table = (
             f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
         )

@@ -55,6 +55,21 @@ def dense_ffn_layers(sizes: dict[str, Any]) -> int:
     return int(sizes.get("dense", sizes["layers"]))
 
 
+def step_warmup_peak(
+    warmup_steps: int, max_steps: int, lr_scheduler_total_steps: int | None = None
+) -> float:
+    """Highest share of the peak learning rate that the warmup reaches, at most 1.
+
+    The warmup is cut to the steps of the schedule, and its step n, from 1, has n parts
+    of it (components/lr_scheduler.py).
+    """
+    longest = (
+        max_steps if lr_scheduler_total_steps is None else lr_scheduler_total_steps
+    )
+    warmup = min(warmup_steps, longest)
+    return min(1.0, max_steps / warmup) if warmup else 1.0
+
+
 def attention_kind(sizes: dict[str, Any]) -> str:
     """How attention is computed: sdpa, or flex or varlen with a mask."""
     return Words(sizes.get("attention", "sdpa"))

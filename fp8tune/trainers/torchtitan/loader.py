@@ -11,11 +11,14 @@ Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -151,7 +154,11 @@ class _Run:
                 self.unknown((*path, key), self.whole, ())
             return
         facts: dict[str, Any] = {"hint": ""}
-        if len(self.faults) < HINTS:
+        if (now := self.earlier.get(dotted(path))) is not None:
+            facts |= {"earlier": "releases before 0.1.0", "now": now}
+            if value is not False or " = " not in now:
+                self.forget(now)
+        elif len(self.faults) < HINTS:
             facts = self.elsewhere(path)
             nested = len(path) > 1 and path[0] not in self.schema.sections
             if not facts["hint"] and not nested:
@@ -160,6 +167,17 @@ class _Run:
         kind = "ignored-key" if self.version == LENIENT else "unknown-key"
         name = dotted(path) if table == self.whole else str(path[-1])
         self.fault(kind, path, name=name, table=table, **facts)
+
+    @cached_property
+    def earlier(self) -> dict[str, str]:
+        """The keys that only releases before 0.1.0 have."""
+        return trainers()["torchtitan"].earlier_keys(self.raw)
+
+    def forget(self, now: str) -> None:
+        """Forget the value of a key that the file sets by an earlier name."""
+        match = re.match(r"`([\w.]+)", now)
+        if match and match[1] not in self.written:
+            self.values.pop(match[1], None)
 
     def elsewhere(self, path: Path) -> dict[str, Any]:
         """Facts for a fix of a key that other releases have."""
@@ -190,6 +208,8 @@ class _Run:
             refused = name in ("model.hf_assets_path", "model.tokenizer_path")
             if refused and not isinstance(raw, (int, bool)):
                 self.refuse("wrong-type", path, type=spec.kind)
+        elif name == REDUCED and raw in DTYPES:
+            pass  # a rule of its own says what follows
         elif spec.allowed and raw not in spec.allowed and name not in LATER:
             hint = self.hints.for_value(spec, raw)
             facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, raw)}
@@ -345,11 +365,15 @@ class _Run:
             self.refuse("wrong-type", ("compile", "components"), type="an array")
 
 
+REDUCED = "training.mixed_precision_reduce"
+"""Key of which the trainer takes more values than its class lists."""
+
 LATER = frozenset(
     (
         "activation_checkpoint.mode",
         "training.dtype",
         "training.mixed_precision_param",
+        "parallelism.fsdp_reshard_after_forward",
         "quantize.linear.float8.recipe_name",
         "float8.recipe_name",
     )

@@ -9,24 +9,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Unknown, Words
-from fp8tune.trainers.torchtitan.gemms import is_small
+from fp8tune.trainers.torchtitan.gemms import ALIGNMENT, is_small
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
 if TYPE_CHECKING:
-    from fp8tune.facts.linears import Gemm
+    from collections.abc import Iterator, Sequence
+
+    from fp8tune.facts.linears import Gemm, Linear
 
 LINEAR = ("quantize.linear.float8", "float8")
 """The converter of linears, since 0.2.0 and before."""
 
+MX = ("quantize.linear.mx", "mx")
+"""The converter of linears to MXFP8, since 0.2.0 and before."""
+
+MX_BLOCK, TRITON_TILE = 32, 128
+"""Values that share one scale in MXFP8, and the tile of Triton's cast to it.
+
+torchao 0.11 to 0.18 asserts both, mx_formats/mx_tensor.py and kernels.py
+(``triton_to_mxfp8_dim1``: "unsupported").
+"""
+
 EXPERTS = "quantize.grouped_mm.float8"
 """The converter of experts, since 0.2.0."""
 
-OTHERS = (
-    "quantize.linear.mx",
-    EXPERTS,
-    "quantize.grouped_mm.mx",
-    "mx",
-)
+OTHERS = (*MX, EXPERTS, "quantize.grouped_mm.mx")
 
 AUTO = "auto_filter_small_kn"
 """A filter that is no text: torchao skips linears that are too small to gain."""
@@ -84,7 +91,7 @@ def compute_dtype(
 
 def mx_linears(model_converters: list[str]) -> bool:
     """Whether linears compute in MXFP8."""
-    return any(name in ("quantize.linear.mx", "mx") for name in model_converters)
+    return any(name in MX for name in model_converters)
 
 
 def mx_converters(model_converters: list[str]) -> bool:
@@ -234,6 +241,158 @@ def fp8_tp_refused() -> bool:
 def fp8_converts_head(float8_linears: bool, fp8_skips: list[str]) -> bool:
     """Whether the output head becomes a Float8Linear: if no filter is in its name."""
     return float8_linears and not any(name in "output" for name in fp8_skips)
+
+
+def mx_filters(
+    quantize_linear_mx_filter_fqns: Any = None, mx_filter_fqns: Any = None
+) -> tuple[str, ...]:
+    """Texts in the names of linears that the converter to MXFP8 leaves in bf16."""
+    return tuple(quantize_linear_mx_filter_fqns or mx_filter_fqns or ())
+
+
+def mx_filter_key(trainer_version: str) -> str:
+    """The key that keeps linears out of MXFP8."""
+    return Words(f"{MX[trainer_version == LENIENT]}.filter_fqns")
+
+
+def fp8_linears(
+    float8_linears: bool,
+    linears: tuple[Linear, ...],
+    fp8_skips: list[str],
+    auto_filter: bool,
+    fp8_recipe: str,
+    layers: int,
+) -> tuple[Linear, ...]:
+    """Kinds of linears that the converter to FP8 takes, of all blocks."""
+    return tuple(
+        one
+        for one in _unfiltered(linears, fp8_skips, layers)
+        if float8_linears
+        if not (auto_filter and is_small(fp8_recipe, one.columns, one.rows))
+    )
+
+
+def mxfp8_linears(
+    mx_linears: bool,
+    linears: tuple[Linear, ...],
+    mx_filters: tuple[str, ...],
+    layers: int,
+) -> tuple[Linear, ...]:
+    """Kinds of linears that the converter to MXFP8 takes, of all blocks."""
+    return tuple(_unfiltered(linears, mx_filters, layers)) if mx_linears else ()
+
+
+def mx_multiple(
+    quantize_linear_mx_mxfp8_dim1_cast_kernel_choice: Any = None,
+    mx_use_fp8_dim1_cast_triton_kernel: Any = False,
+) -> int:
+    """What M, K and N of the linears in MXFP8 must divide by, on each rank."""
+    kernel = quantize_linear_mx_mxfp8_dim1_cast_kernel_choice
+    triton = kernel == "triton" or mx_use_fp8_dim1_cast_triton_kernel
+    return TRITON_TILE if triton else MX_BLOCK
+
+
+def mx_odd_linear(mxfp8_linears: tuple[Linear, ...], mx_multiple: int, tp: int) -> str:
+    """The first linear in MXFP8 with a size that is no such multiple, in words."""
+    from fp8tune.facts.linears import odd
+
+    return Words(odd(mxfp8_linears, mx_multiple, tp)[1])
+
+
+def mx_odd_names(mxfp8_linears: tuple[Linear, ...], mx_multiple: int, tp: int) -> str:
+    """The names of all such linears, as filters know them."""
+    from fp8tune.facts.linears import odd
+
+    names = (odd([one], mx_multiple, tp)[0] for one in mxfp8_linears)
+    return Words(", ".join(name.removeprefix("moe.") for name in names if name))
+
+
+def mx_odd_tokens(
+    mx_linears: bool, fp8_tokens: tuple[int, ...], mx_multiple: int
+) -> int:
+    """M of the linears in MXFP8 if it is no such multiple, else 0 [tokens]."""
+    return fp8_tokens[0] if mx_linears and fp8_tokens[0] % mx_multiple else 0
+
+
+def _unfiltered(
+    linears: tuple[Linear, ...], skips: Sequence[str], layers: int
+) -> Iterator[Linear]:
+    """Yield the linears that no filter keeps in bf16 in every block.
+
+    The converters also leave sizes that 16 does not divide.
+    """
+    numbered = [f"layers.{i}." for i in range(layers)]
+
+    def kept(one: Linear) -> bool:
+        blocks = [""] if one.name == "output" else numbered
+        return all(any(skip in block + one.name for skip in skips) for block in blocks)
+
+    for one in linears:
+        if (one.rows | one.columns) % ALIGNMENT == 0 and not kept(one):
+            yield one
+
+
+def linears(
+    sizes: dict[str, Any],
+    plain_model: bool,
+    trainer_version: str,
+    vocab_size: int = 0,
+) -> tuple[Linear, ...]:
+    """Kinds of linears of the model; routers and shared experts are some.
+
+    Experts are 3-D parameters, and so are shared experts in 0.1.0 (models/moe/moe.py).
+    """
+    found = _linears(sizes, vocab_size, trainer_version) if plain_model else ()
+    return tuple(found)
+
+
+def _linears(sizes: dict[str, Any], vocab: int, version: str) -> Iterator[Linear]:
+    from fp8tune.facts.linears import Linear
+
+    dim, experts = int(sizes["dim"]), int(sizes.get("experts", 0))
+    if "mla" in sizes:
+        yield from _latent_attention(dim, int(sizes["heads"]), sizes["mla"])
+    else:
+        queries, pairs = (
+            int(sizes[name]) * int(sizes["head_dim"]) for name in ("heads", "kv_heads")
+        )
+        yield Linear("attention.wq", queries, dim, "rows")
+        yield Linear("attention.wk", pairs, dim, "rows")
+        yield Linear("attention.wv", pairs, dim, "rows")
+        yield Linear("attention.wo", dim, queries, "columns")
+    dense = int(sizes["ffn"]) if sizes.get("dense", 1) else 0
+    shared = int(sizes.get("shared", 0)) * int(sizes.get("expert", 0))
+    shared *= experts > 0 and version != LENIENT
+    for home, ffn in (("feed_forward", dense), ("moe.shared_experts", shared)):
+        if ffn:
+            yield Linear(f"{home}.w1", ffn, dim, "rows")
+            yield Linear(f"{home}.w2", dim, ffn, "columns")
+            yield Linear(f"{home}.w3", ffn, dim, "rows")
+    if experts:
+        yield Linear("moe.router.gate", experts, dim)
+    if vocab:
+        yield Linear("output", vocab, dim, "rows")
+
+
+def _latent_attention(dim: int, heads: int, mla: dict[str, int]) -> Iterator[Linear]:
+    """The linears of latent attention (models/deepseek_v3/model/model.py)."""
+    from fp8tune.facts.linears import Linear
+
+    low, nope, rope = (
+        mla["q_lora_rank"],
+        mla["qk_nope_head_dim"],
+        mla["qk_rope_head_dim"],
+    )
+    value, pairs = mla["v_head_dim"], mla["kv_lora_rank"]
+    queries = heads * (nope + rope)
+    if low:
+        yield Linear("attention.wq_a", low, dim)
+        yield Linear("attention.wq_b", queries, low, "rows")
+    else:
+        yield Linear("attention.wq", queries, dim, "rows")
+    yield Linear("attention.wkv_a", pairs + rope, dim)
+    yield Linear("attention.wkv_b", heads * (nope + value), pairs, "rows")
+    yield Linear("attention.wo", dim, heads * value, "columns")
 
 
 def linear_names(sizes: dict[str, Any]) -> tuple[str, ...]:

@@ -77,6 +77,12 @@ def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
     return {f"{_float8(job)}.filter_fqns": [*job["fp8_filters"], "output"]}
 
 
+def mx_odd_linear(job: Job, _: str) -> dict[str, Any]:
+    """The names of such linears as filters."""
+    names = job["mx_odd_names"].split(", ")
+    return {job["mx_filter_key"]: [*job["mx_filters"], *names]}
+
+
 def idle_filters(job: Job, _: str) -> dict[str, Any]:
     """Torchtitan's names for filters that are names of Hugging Face models."""
     idle = job["idle_filters"].split(", ")

@@ -103,8 +103,9 @@ def test_cd_moves_the_commands_behind_it():
 
 
 def test_values_do_not_grow_without_bounds():
-    script = "A=xxxxxxxx\n" + "A=$A$A\n" * 60 + "run $A"
-    assert words(script) == [["run", "<is too long>"]]
+    for growth in ("A=$A$A\n" * 60, f"A={'$A' * 9999}\n"):
+        script = f"A=xxxxxxxx\n{growth}run $A"
+        assert words(script) == [["run", "<is too long>"]]
 
 
 @each(
@@ -115,7 +116,8 @@ def test_values_do_not_grow_without_bounds():
         ("run $(a", "1: a \\) is missing"),
         ("run " + "$(" * 100, "1: brackets are nested too deeply"),
         ("A=(" * 100, "1: arrays are nested too deeply"),
-        ("A=" + "x" * 9999 + "\nrun " + "$A" * 9999, "2: .* too long when expanded"),
+        ("A='" + "x " * 9999 + "'\n" + "run $A\n" * 999, ".* too long when expanded"),
+        ("f() { :" + " $A" * 9999 + "; }\n" + "f\n" * 99, ".* too long when expanded"),
     ],
 )
 def test_a_script_that_does_not_end(script, reason):
@@ -339,6 +341,13 @@ def test_a_function_that_another_program_may_call():
 
 def test_a_function_that_nothing_calls_has_no_commands():
     assert words("f() { run 1; }; g() { run 2; }; g") == [["run", "2"]]
+
+
+def test_blocks_in_blocks_are_bounded():
+    inside, outside = "if true; then\n" * 99, "fi\n" * 99
+    assert words(f"{inside}run\n{outside}")[-1] == ["run"]
+    with pytest.raises(BadScript, match="nests too many blocks"):
+        words(f"{inside}{inside}run\n{outside}{outside}")
 
 
 def test_calls_are_bounded():

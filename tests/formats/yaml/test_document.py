@@ -238,7 +238,7 @@ def test_what_a_loader_fills_in(loader, values, unresolved):
     flat = {**found, **{f"r.{key}": value for key, value in found["r"].items()}}
     lost = (key for key, value in flat.items() if isinstance(value, Unresolved))
     assert sorted(lost) == unresolved
-    assert document.read(REFERENCES) == found
+    assert document.read(REFERENCES).values == found
 
 
 def test_without_pyyaml(monkeypatch):

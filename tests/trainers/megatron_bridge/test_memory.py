@@ -127,4 +127,4 @@ def test_fp8_by_the_name_of_a_mixed_precision():
 def test_what_a_recipe_says_is_not_known(fp8tune, project):
     project({"a.yaml": "train: {micro_batch_size: 1}\nmixed_precision: bf16_mixed\n"})
     said = fp8tune("estimate", "a.yaml", "--trainer", "megatron_bridge").out
-    assert "memory: unknown: no estimate covers models whose sizes stand in" in said
+    assert "memory: unknown: only the recipe, which is Python, has the sizes of" in said

@@ -1,0 +1,391 @@
+"""Forks and releases: what users of patched trainers and of other releases met."""
+
+import json
+import re
+import tomllib
+
+from fp8tune.trainers.packages import pinned
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+TITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+seq_len = 8192
+local_batch_size = 2
+steps = 1000
+[compile]
+enable = true
+"""
+SFT = """\
+[deployment]
+num_gpus = 2
+[model]
+name = "Qwen/Qwen3-0.6B"
+[data]
+name = "x"
+seq_len = 1024
+batch_size = 64
+"""
+FORGE = """\
+[model]
+dim = 4096
+n_layers = 32
+n_heads = 32
+n_kv_heads = 8
+vocab_size = 128256
+max_seq_len = 4096
+[train]
+batch_size = 4
+seq_len = 4096
+compile_model = true
+"""
+SCRIPT = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+  --num-layers 16 --hidden-size 2048 --num-attention-heads 16 \\
+  --seq-length 4096 --max-position-embeddings 4096 \\
+  --micro-batch-size 1 --global-batch-size 128 --train-iters 1000 --lr 3e-4 \\
+  --tokenizer-type NullTokenizer --vocab-size 32000 --swiglu --bf16 \\
+  --use-mpi --zloss-coeff 1e-4 --zloss-start 100
+"""
+PRIME = '[project]\nname = "prime-rl"\nversion = "{}"\n'
+LOCK = '[[package]]\nname = "{}"\nversion = "{}"\nsource = {}\n'
+
+
+def found(fp8tune, project, files, *arguments):
+    """Lint the first of some files: its findings, and what the summary says."""
+    pinned.cache_clear()
+    for old in project({}).iterdir():
+        old.unlink()
+    project(files)
+    name = next(iter(files))
+    _, out, err = fp8tune("lint", name, "--output-format", "json", *arguments)
+    diagnostics = json.loads(out)["diagnostics"]
+    whole = fp8tune("lint", name, *arguments)
+    read_as = [line for line in (whole.out + err).splitlines() if "read as" in line]
+    return diagnostics, " ".join(read_as)
+
+
+def keys(diagnostics):
+    return [(d["rule"], d["key"]) for d in diagnostics]
+
+
+@each(
+    ("files", "read_as", "rules"),
+    [
+        (  # a checkout of the trainer, of a release that is not known
+            {"sft.toml": SFT, "pyproject.toml": PRIME.format("0.7.0")},
+            "prime-rl 0.8.1.dev67.sft (pyproject.toml has 0.7.0, which fp8tune does "
+            "not know: what 0.8.1.dev67 refuses is not reported)",
+            [],
+        ),
+        (
+            {"sft.toml": SFT, "uv.lock": LOCK.format("prime-rl", "0.8.0", "{}")},
+            "prime-rl 0.8.1.dev67.sft (uv.lock has 0.8.0, which",
+            [],
+        ),
+        (
+            {"sft.toml": SFT, "pyproject.toml": PRIME.format("0.8.1.dev67")},
+            "prime-rl 0.8.1.dev67.sft (pyproject.toml)",
+            [("unknown-key", "deployment.num_gpus")],
+        ),
+        (
+            {"a.toml": TITAN, "requirements.txt": "torchtitan==0.2.0\n"},
+            "torchtitan 0.2.0 (requirements.txt)",
+            [],
+        ),
+        (
+            {"a.toml": TITAN, "requirements-train.txt": "torchtitan==0.1.0\n"},
+            "torchtitan 0.1.0 (requirements-train.txt)",
+            [
+                ("value-not-allowed", "model.converters[0]"),
+                ("unknown-key-ignored", "compile.enable"),
+            ],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "poetry.lock": LOCK.format("torchtitan", "0.2.1", "{}"),
+            },
+            "torchtitan 0.2.1 (poetry.lock)",
+            [("unknown-key", "training.stepps")],
+        ),
+        (  # a commit: its keys are those of no release
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "uv.lock": LOCK.format("torchtitan", "0.2.2", '{ git = "https://x" }'),
+            },
+            "torchtitan 0.2.2 (uv.lock has 0.2.2 from git, which fp8tune does not know",
+            [],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "requirements.txt": "torchtitan==0.2.2.dev20250901\n",
+            },
+            "torchtitan 0.2.2 (requirements.txt has 0.2.2.dev20250901, which",
+            [],
+        ),
+        (
+            {"a.toml": TITAN, "requirements.txt": "torchtitan==0.3.0\n"},
+            "torchtitan 0.2.2 (requirements.txt has 0.3.0: since 0.3.0 torchtitan has",
+            [],
+        ),
+        (
+            {
+                "a.toml": TITAN,
+                "pyproject.toml": "[project]\nname = 'x'\n"
+                "dependencies = ['torchtitan>=0.2,<0.3']\n",
+            },
+            "torchtitan 0.2.2 (pyproject.toml)",
+            [],
+        ),
+    ],
+)
+def test_the_release_that_files_beside_a_config_say(
+    fp8tune, project, files, read_as, rules
+):
+    diagnostics, said = found(fp8tune, project, files)
+    assert f"read as {read_as}" in said
+    assert [one for one in keys(diagnostics) if "fp8" not in one[0]] == rules
+
+
+FORKS = [
+    (
+        "a.toml",
+        f"{TITAN}[infra]\nbucket = 's3'\n[mup]\nbase = 64\n",
+        ["infra", "mup"],
+        '"infra", "mup"',
+    ),
+    (
+        "a.toml",
+        f"{FORGE}mup_base = 64\nmup_width = 4\n[infra]\nbucket = 's3'\n",
+        ["train.mup_base", "train.mup_width", "infra"],
+        '"train.mup_*", "infra"',
+    ),
+    (
+        "sft.toml",
+        SFT.replace("num_gpus", "type = 'single_node'\nzone")
+        + "[infra]\nbucket = 's3'\n",
+        ["infra", "deployment.zone"],
+        '"infra", "deployment.zone"',
+    ),
+    (
+        "run.sh",
+        SCRIPT,
+        ["use_mpi", "zloss_coeff", "zloss_start"],
+        '"--use-mpi", "--zloss-*"',
+    ),
+    (
+        "lf.yaml",
+        "# fp8tune: trainer=llamafactory==0.9.5\nmodel_name_or_path: x\nstage: sft\n"
+        "do_train: true\noutput_dir: o\nhydra_zone: a\nkraken: 1\n",
+        ["hydra_zone", "kraken"],
+        '"hydra_zone", "kraken"',
+    ),
+    (
+        "axo.yaml",
+        "# fp8tune: trainer=axolotl==0.19.0\nbase_model: x/y\ndatasets:\n"
+        "  - path: a/b\n    type: alpaca\nsequence_len: 4096\nmicro_batch_size: 2\n"
+        "gradient_accumulation_steps: 4\nlearning_rate: 2e-5\nhydra_zone: a\n"
+        "kraken: 1\n",
+        ["hydra_zone", "kraken"],
+        '"hydra_zone", "kraken"',
+    ),
+]
+"""Files of forks, the keys that the releases lack, and patterns for them."""
+
+UNKNOWN = ("unknown-key", "unknown-key-ignored")
+
+
+def unknown(diagnostics):
+    return [d for d in diagnostics if d["rule"] in UNKNOWN]
+
+
+@each(("name", "text", "lacking", "patterns"), FORKS)
+def test_all_keys_of_a_fork_are_one_finding(
+    fp8tune, project, name, text, lacking, patterns
+):
+    (one,) = unknown(found(fp8tune, project, {name: text})[0])
+    assert {label["key"] for label in one["labels"]} == {*lacking}
+    assert f"`extra-keys=[{patterns}]`" in one["help"]
+    assert one["category"] == ("silent" if name == "axo.yaml" else "rejected")
+
+
+@each(("name", "text", "lacking", "patterns"), FORKS)
+def test_extra_keys_are_known(fp8tune, project, name, text, lacking, patterns):
+    settings = f"[tool.fp8tune]\nextra-keys = [{patterns}, 'no.such']\n"
+    files = {name: text, "pyproject.toml": settings}
+    assert unknown(found(fp8tune, project, files)[0]) == []
+    comment = patterns.replace('"', "").replace(", ", ",")
+    files = {name: f"# fp8tune: extra-keys={comment}\n{text}"}
+    assert unknown(found(fp8tune, project, files)[0]) == []
+
+
+@each(
+    ("name", "text", "rule", "key"),
+    [
+        ("a.toml", TITAN.replace("steps", "stepps"), "unknown-key", "training.stepps"),
+        ("a.toml", f"{FORGE}batchsize = 4\n", "unknown-key", "train.batchsize"),
+        (
+            "run.sh",
+            SCRIPT.replace("--swiglu", "--swiglu --no-masked-softmax-fuson"),
+            "unknown-key",
+            "no_masked_softmax_fuson",
+        ),
+    ],
+)
+def test_a_near_miss_is_told_by_itself(fp8tune, project, name, text, rule, key):
+    text = f"{text}[infra]\nx = 1\n" if name == "a.toml" else text
+    diagnostics, _ = found(fp8tune, project, {name: text})
+    near, fork = sorted(unknown(diagnostics), key=lambda d: "extra-keys" in d["help"])
+    assert (near["rule"], near["key"]) == (rule, key)
+    assert near["help"].startswith("did you mean `")
+    assert fork["help"].startswith("if yours is a fork of ")
+
+
+def test_rules_go_on_where_the_keys_are_a_forks(fp8tune, project):
+    text = FORGE.replace("batch_size = 4", 'batch_size = 4\nmixed_precision = "fp8"')
+    text = f"{text}zone = 1\n[distributed]\ntp = 2\n"
+    files = {"a.toml": text}
+    rules = {d["rule"] for d in found(fp8tune, project, files)[0]}
+    assert rules >= {"unknown-key", "fp8-with-tensor-parallel"}
+    files["pyproject.toml"] = '[tool.fp8tune]\nextra-keys = ["train.zone"]\n'
+    assert {d["rule"] for d in found(fp8tune, project, files)[0]} == (
+        rules - {"unknown-key"}
+    )
+
+
+@each(("name", "text"), [("run.sh", SCRIPT), ("a.toml", f"{FORGE}mup_base = 64\n")])
+def test_estimate_goes_on_without_keys_of_a_fork(fp8tune, project, name, text):
+    pinned.cache_clear()
+    target = "--gpu", "h100", "--world-size", "8"
+    flags = "`--use-mpi`, `--zloss-coeff`, `--zloss-start`"
+    left_out = flags if name == "run.sh" else "`train.mup_base`"
+    pattern = "--use-mpi,--zloss-*" if name == "run.sh" else "train.mup_*"
+    project({name: text.partition("  --use-mpi")[0].partition("mup_base")[0]})
+    plain = fp8tune("estimate", name, *target, "--output-format", "json")
+    project({name: text})
+    undeclared = fp8tune("estimate", name, *target, "--output-format", "json").json
+    assert undeclared["memory"] == plain.json["memory"]
+    assert [one["rule"] for one in undeclared["refused"]] == ["unknown-key"]
+    out = " ".join(fp8tune("estimate", name, *target).out.split())
+    assert "left out of this estimate: " in out
+    assert "this cannot run" not in out
+    project({name: f"# fp8tune: extra-keys={pattern}\n{text}"})
+    code, out, _ = fp8tune("estimate", name, *target)
+    said = f"left out of this estimate: {left_out} (extra-keys)"
+    assert said in " ".join(out.split())
+    assert code == plain.code
+
+
+EARLY = """\
+[training]
+batch_size = 1
+seq_len = 8192
+{}
+[model]
+name = "llama3"
+flavor = "8B"
+{}
+"""
+FLOAT8 = "[float8]\nenable_float8_linear = true\nenable_fsdp_float8_all_gather = true\n"
+
+
+@each(
+    ("text", "moved"),
+    [
+        (
+            EARLY.format("warmup_steps = 200", "norm_type = 'rmsnorm'") + FLOAT8,
+            {
+                "training.batch_size": "`training.local_batch_size`",
+                "training.warmup_steps": "`lr_scheduler.warmup_steps`",
+                "model.norm_type": "",
+                "float8.enable_float8_linear": '`model.converters = ["float8"]`',
+            },
+        ),
+        (
+            EARLY.format("data_parallel_degree = -1\nenable_fp8_linear = true", ""),
+            {
+                "training.batch_size": "`training.local_batch_size`",
+                "training.data_parallel_degree": (
+                    "`parallelism.data_parallel_shard_degree`"
+                ),
+                "training.enable_fp8_linear": '`model.converters = ["float8"]`',
+            },
+        ),
+        (
+            EARLY.format("fp8_linear = 'dynamic'", "")
+            + "[experimental]\npipeline_parallel_degree = 2\n"
+            + "[optimizer]\nfused = true\n",
+            {
+                "training.batch_size": "`training.local_batch_size`",
+                "training.fp8_linear": '`model.converters = ["float8"]`',
+                "experimental.pipeline_parallel_degree": (
+                    "`parallelism.pipeline_parallel_degree`"
+                ),
+                "optimizer.fused": '`optimizer.implementation = "fused"`',
+            },
+        ),
+    ],
+)
+def test_a_torchtitan_file_before_0_1_0_has_one_finding(fp8tune, project, text, moved):
+    (one,) = found(fp8tune, project, {"a.toml": text})[0]
+    assert one["rule"] == "unknown-key-ignored"
+    assert "releases before 0.1.0" in one["message"]
+    for key, now in moved.items():
+        said = f"`{key}` is now {now}" if now else f"nothing replaces `{key}`"
+        assert said in one["help"]
+
+
+def test_one_old_key_may_be_a_mistake(fp8tune, project):
+    text = EARLY.format("compile = true", "")
+    (one,) = found(fp8tune, project, {"a.toml": text})[0]
+    assert one["help"] == "did you mean `training.local_batch_size`?"
+
+
+def test_no_release_has_the_earlier_keys():
+    about = trainer("torchtitan").about
+    for id_ in about.ids:
+        schema = trainer(id_).schema
+        names = {*schema.sections, *dict(schema.dotted_keys())}
+        assert names.isdisjoint(about.earlier)
+    first = dict(trainer(about.ids[-1]).schema.dotted_keys())
+    for now in filter(None, about.earlier.values()):
+        assert re.match(r"`([\w.]+)", now)[1] in first
+
+
+@each(("switch", "converters"), [("true", None), ("false", []), ("'dynamic'", None)])
+def test_no_default_stands_for_the_value_of_an_earlier_key(switch, converters):
+    text = EARLY.format(f"fp8_linear = {switch}", "")
+    values = trainer("torchtitan==0.1.0").load(tomllib.loads(text)).values
+    assert "training.local_batch_size" not in values
+    assert values.get("model.converters") == converters
+
+
+@each(
+    ("change", "said"),
+    [
+        (("--hidden-size 2048", "--hidden-size 2047"), "--hidden-size"),
+        (("--seq-length 4096", ""), "`--seq-length` is missing"),
+        (
+            ("--swiglu", "--swiglu --fp8-format e4m4"),
+            "`--fp8-format e4m4` is not allowed",
+        ),
+        (("--swiglu", "--swiglu --no-such"), "`--no-such`"),
+    ],
+)
+def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
+    diagnostics, _ = found(fp8tune, project, {"run.sh": SCRIPT.replace(*change)})
+    texts = [f"{d['message']} {d['help']}" for d in diagnostics]
+    assert any(said in text for text in texts)
+    keys_of = trainer("megatron_lm").schema.top_keys
+    for text in texts:
+        assert not {word.strip("`,;:()") for word in text.split()} & {
+            key for key in keys_of if "_" in key
+        }
+    refused = fp8tune("estimate", "run.sh", "--output-format", "json").json["refused"]
+    assert {f"{one['message']} {one['help']}" for one in refused} <= {*texts}

@@ -1,0 +1,395 @@
+"""Sizes that the ranks of a run must divide, as users met them."""
+
+import json
+
+from tests.each import each
+from tests.sample import DEFAULT_8B
+
+TITAN = """\
+[model]
+name = "{model}"
+flavor = "{flavor}"
+converters = ["quantize.linear.float8"]
+[training]
+local_batch_size = 1
+seq_len = 8192
+[parallelism]
+{parallelism}
+[compile]
+enable = true
+[quantize.linear.float8]
+enable_fsdp_float8_all_gather = {gather}
+precompute_float8_dynamic_scale_for_fsdp = {gather}
+filter_fqns = ["output"{filters}]
+"""
+
+KEMPNER = (
+    DEFAULT_8B
+    + """\
+[train]
+mixed_precision = "{precision}"
+batch_size = 1
+activation_checkpointing = "full"
+seq_len = 4096
+"""
+)
+
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+model:
+  pretrained_model_name_or_path: Qwen/Qwen2.5-7B
+packed_sequence:
+  packed_sequence_size: 8192
+checkpoint:
+  model_save_format: torch_save
+distributed:
+  enable_compile: true
+  {degrees}
+fp8:
+  enabled: true
+  enable_fsdp_float8_all_gather: true
+"""
+
+AXOLOTL = """\
+base_model: NousResearch/Meta-Llama-3-8B
+bf16: true
+fp8: true
+fp8_enable_fsdp_float8_all_gather: {gather}
+torch_compile: true
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+num_epochs: 1
+learning_rate: 0.00001
+optimizer: adamw_torch_fused
+sequence_len: 8192
+sample_packing: true
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+fsdp_version: 2
+fsdp_config:
+  auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  state_dict_type: FULL_STATE_DICT
+  reshard_after_forward: true
+{degrees}
+"""
+
+LAUNCH = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: fp8
+num_machines: 1
+num_processes: {processes}
+fp8_config:
+  backend: AO
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_state_dict_type: FULL_STATE_DICT
+  fsdp_cpu_ram_efficient_loading: false
+{degrees}
+"""
+
+ARGUMENTS = """\
+model_name_or_path: Qwen/Qwen3-8B
+bf16: false
+fp16: false
+max_length: 4096
+per_device_train_batch_size: 1
+torch_compile: true
+packing: true
+dtype: bfloat16
+gradient_checkpointing: true
+learning_rate: 1.0e-5
+max_steps: 100
+"""
+
+
+def titan(parallelism="", *, model="llama3", flavor="8B", gather=True, filters=""):
+    filled = {"model": model, "flavor": flavor, "filters": filters}
+    return TITAN.format(parallelism=parallelism, gather=str(gather).lower(), **filled)
+
+
+def findings(fp8tune, *arguments):
+    out = fp8tune("lint", *arguments, "--output-format", "json").out
+    return {one["rule"]: one for one in json.loads(out)["diagnostics"]}
+
+
+def degrees(shard, replicate=1, tp=1, cp=1):
+    return (
+        f"data_parallel_shard_degree = {shard}\n"
+        f"data_parallel_replicate_degree = {replicate}\n"
+        f"tensor_parallel_degree = {tp}\ncontext_parallel_degree = {cp}"
+    )
+
+
+UNEVEN = "fp8-all-gather-uneven"
+NO_MULTIPLE = "attention.wq has 4096"
+
+
+@each(
+    ("text", "name", "gpus", "ranks"),
+    [
+        (titan(), "a.toml", 6, "2, 4 or 8 ranks, or another number that divides 1024"),
+        (titan(), "a.toml", 12, "4, 8 or 16"),
+        (titan(), "a.toml", 24, "8, 16 or 32"),
+        (titan(degrees(3, 8)), "a.toml", 24, "2 or 4"),
+        (titan(degrees(4, cp=3)), "a.toml", 12, "4, 8 or 16"),
+        (titan(degrees(96, tp=2)), "a.toml", 192, "32, 64 or 128"),
+        (titan(flavor="17bx16e", model="llama4"), "a.toml", 32, "16 ranks"),
+        (KEMPNER.format(precision="fp8"), "a.toml", 24, "8, 16 or 32"),
+        (AUTOMODEL.format(degrees="tp_size: 1"), "a.yaml", 6, "2, 4 or 8"),
+        (AXOLOTL.format(gather="true", degrees=""), "a.yaml", 12, "4, 8 or 16"),
+        (
+            AXOLOTL.format(gather="true", degrees="dp_replicate_size: 2"),
+            "a.yaml",
+            24,
+            "over 12 shards",
+        ),
+        (
+            AXOLOTL.format(
+                gather="true", degrees="dp_shard_size: 4\ncontext_parallel_size: 3"
+            ),
+            "a.yaml",
+            12,
+            "over 12 shards",
+        ),
+    ],
+)
+def test_fp8_all_gather_whose_shards_do_not_divide_the_rows(
+    fp8tune, project, text, name, gpus, ranks
+):
+    project({name: text})
+    found = findings(fp8tune, name, "--world-size", str(gpus))
+    assert found[UNEVEN]["severity"] == "error"
+    shown = fp8tune("lint", name, "--world-size", str(gpus)).out
+    assert ranks in shown
+
+
+@each(
+    ("text", "name", "gpus"),
+    [
+        (titan(), "a.toml", 8),
+        (titan(), "a.toml", 16),
+        (titan(gather=False), "a.toml", 24),
+        (titan(degrees(8, 3)), "a.toml", 24),
+        (titan(degrees(1, 6)), "a.toml", 6),
+        (titan(degrees(64, tp=2)), "a.toml", 128),
+        (
+            titan(flavor="17bx16e", model="llama4", filters=', "router.gate"'),
+            "a.toml",
+            32,
+        ),
+        (KEMPNER.format(precision="fp8"), "a.toml", 16),
+        (KEMPNER.format(precision="bf16"), "a.toml", 24),
+        (AUTOMODEL.format(degrees="dp_replicate_size: 3"), "a.yaml", 12),
+        (AXOLOTL.format(gather="false", degrees=""), "a.yaml", 12),
+        (
+            AXOLOTL.format(
+                gather="true", degrees="dp_shard_size: 8\ndp_replicate_size: 3"
+            ),
+            "a.yaml",
+            24,
+        ),
+        (
+            AXOLOTL.format(gather="true", degrees="tensor_parallel_size: 2"),
+            "a.yaml",
+            12,
+        ),
+    ],
+)
+def test_other_shards_work(fp8tune, project, text, name, gpus):
+    project({name: text})
+    assert UNEVEN not in findings(fp8tune, name, "--world-size", str(gpus))
+
+
+@each(
+    ("processes", "parallel", "uneven"),
+    [
+        (6, {}, True),
+        (8, {}, False),
+        (24, {"dp_replicate": 3, "dp_shard": 8}, False),
+        (24, {"dp_replicate": 4, "dp_shard": 6}, True),
+        (24, {"dp_shard": 12, "tp": 2}, False),
+    ],
+)
+def test_accelerate_gathers_in_fp8_by_default(
+    fp8tune, project, processes, parallel, uneven
+):
+    prefix = "  parallelism_config_"
+    rows = [f"{prefix}{name}_size: {size}" for name, size in parallel.items()]
+    more = "\n".join(["parallelism_config:", *rows] if rows else [])
+    text = LAUNCH.format(processes=processes, degrees=more)
+    project({"launch.yaml": text, "sft.yaml": ARGUMENTS})
+    found = findings(fp8tune, "launch.yaml", "--with", "sft.yaml")
+    assert (UNEVEN in found) == uneven
+
+
+def test_the_samples_of_the_project_on_24_gpus(fp8tune, project):
+    path = project().joinpath("a.toml")
+    path.write_text(KEMPNER.format(precision="fp8"))
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", "--world-size", "24")
+    assert said.code == 1
+    assert "this cannot run: FP8 all-gather over 24 shards fails" in said.out
+    assert "fp8 cannot run: FP8 all-gather over 24 shards fails" in said.out
+
+
+def test_estimate_of_a_trainer_that_can_turn_it_off(fp8tune, project):
+    project({"a.toml": titan()})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", "--world-size", "6")
+    assert said.code == 1
+    assert "this cannot run: FP8 all-gather over 6 shards fails" in said.out
+    assert "does FP8 pay here? no" in said.out
+    assert "fp8 cannot run" in said.out
+
+
+def test_estimate_of_the_bf16_run_says_why_fp8_does_not_pay(fp8tune, project):
+    project({"a.toml": KEMPNER.format(precision="bf16")})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", "--world-size", "24")
+    assert said.code == 0
+    assert "does FP8 pay here? no\n  - FP8 all-gather over 24 shards" in said.out
+
+
+def test_the_fix_turns_the_gather_and_its_scales_off(fp8tune, project):
+    folder = project({"a.toml": titan()})
+    fp8tune("lint", "a.toml", "--world-size", "6", "--unsafe-fixes", "--fix")
+    assert folder.joinpath("a.toml").read_text() == titan(gather=False)
+
+
+def test_search_refuses_at_the_start(fp8tune, project):
+    project({"a.toml": KEMPNER.format(precision="fp8")})
+    options = ("--world-size", "24", "--budget", "5m", "--device", "cpu")
+    said = fp8tune("search", "a.toml", *options)
+    assert said.code == 2
+    assert "FP8 all-gather over 24 shards fails" in said.err
+
+
+MX = """\
+[model]
+name = "{model}"
+flavor = "{flavor}"
+converters = ["quantize.linear.mx"]
+[training]
+local_batch_size = 1
+seq_len = {seq_len}
+[compile]
+enable = true
+[quantize.linear.mx]
+mxfp8_dim1_cast_kernel_choice = "{kernel}"
+filter_fqns = ["output"{filters}]
+"""
+
+
+def mx(model, flavor, kernel="triton", filters="", seq_len=8192):
+    named = {"model": model, "flavor": flavor, "kernel": kernel}
+    return MX.format(filters=filters, seq_len=seq_len, **named)
+
+
+ODD, TOKENS = "mx-size-not-multiple", "mx-tokens-not-multiple"
+ROUTER = ', "router.gate"'
+
+
+@each(
+    ("text", "rules", "said"),
+    [
+        (mx("llama4", "17bx16e"), {ODD}, "moe.router.gate has 16 outputs"),
+        (mx("llama4", "17bx16e", "cuda"), {ODD}, "multiples of 32"),
+        (mx("llama4", "17bx16e", filters=ROUTER), set(), ""),
+        (mx("llama4", "17bx128e"), set(), ""),
+        (mx("deepseek_v3", "16B"), {ODD}, "attention.wkv_a has 576 outputs"),
+        (mx("deepseek_v3", "16B", filters=ROUTER), {ODD}, "attention.wkv_a"),
+        (mx("deepseek_v3", "16B", "cuda"), set(), ""),
+        (mx("llama3", "8B"), set(), ""),
+        (mx("llama3", "8B", seq_len=8208), {TOKENS}, "here they are 8208"),
+        (mx("llama3", "8B", seq_len=8224), {TOKENS}, "a multiple of 128"),
+        (mx("llama3", "8B", "cuda", seq_len=8224), set(), ""),
+    ],
+)
+def test_mxfp8_sizes_that_its_blocks_do_not_divide(fp8tune, project, text, rules, said):
+    project({"a.toml": text})
+    found = findings(fp8tune, "a.toml", "--gpu", "b200", "--world-size", "8")
+    assert found.keys() & {ODD, TOKENS} == rules
+    assert all(said in found[rule]["message"] for rule in rules)
+
+
+def test_torchtitan_0_1_0_has_the_same_router_under_other_keys(fp8tune, project):
+    """Its shared experts are no linears, and its Triton kernel is a switch."""
+    text = """\
+[model]
+name = "llama4"
+flavor = "17bx16e"
+converters = ["mx"]
+[training]
+seq_len = 8192
+compile = true
+[mx]
+use_fp8_dim1_cast_triton_kernel = false
+"""
+    project({"a.toml": text})
+    options = ("--gpu", "b200", "--world-size", "8", "--trainer", "torchtitan==0.1.0")
+    found = findings(fp8tune, "a.toml", *options)
+    assert "multiples of 32" in found[ODD]["message"]
+
+
+def test_the_fix_filters_every_odd_linear(fp8tune, project):
+    folder = project({"a.toml": mx("deepseek_v3", "16B")})
+    options = ("--gpu", "b200", "--world-size", "8", "--unsafe-fixes", "--fix")
+    fp8tune("lint", "a.toml", *options)
+    dense = [f"feed_forward.w{number}" for number in (1, 2, 3)]
+    names = "".join(f', "{name}"' for name in ("attention.wkv_a", *dense))
+    fixed = mx("deepseek_v3", "16B", filters=names + ROUTER)
+    assert folder.joinpath("a.toml").read_text() == fixed
+
+
+BRIDGE = "train: {micro_batch_size: 1}\nmixed_precision: bf16_mixed\n"
+MEGATRON = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+  --num-layers 8 --hidden-size 1024 --num-attention-heads 16 \\
+  --seq-length 1024 --max-position-embeddings 1024 \\
+  --micro-batch-size 1 --global-batch-size 64 --train-iters 100 --lr 0.0003 --bf16
+"""
+FLUX = '[model]\nname = "flux"\nflavor = "flux-dev"\n[training]\nseq_len = 512\n'
+NO_OPTIMIZER = AUTOMODEL.format(degrees="tp_size: 1")
+GPU = "the number is assumed: add --world-size 16"
+
+
+@each(
+    ("files", "options", "said"),
+    [
+        (
+            {"a.yaml": AXOLOTL.format(gather="false", degrees="")},
+            (),
+            [
+                GPU,
+                "memory: unknown: no estimate covers activations of a compiled model",
+                "the speed of Axolotl: too few runs of it are published",
+            ],
+        ),
+        (
+            {"a.yaml": AXOLOTL.format(gather="false", degrees="")},
+            ("--gpu", "h100"),
+            ["GPUs: 8 x h100-sxm", "the largest of these that fits is fp8"],
+        ),
+        ({"a.yaml": NO_OPTIMIZER}, (), [GPU, "the file names no optimizer: add"]),
+        (
+            {"a.yaml": BRIDGE},
+            ("--trainer", "megatron_bridge"),
+            [GPU, "sizes of the model: write them out (`model.num_layers`"],
+        ),
+        ({"a.sh": MEGATRON}, (), ["for it, if it has one (Megatron-LM: `--vocab-size"]),
+        ({"a.toml": FLUX}, (), [GPU, 'does not know `model.flavor = "flux-dev"`']),
+        (
+            {"a.toml": titan("tensor_parallel_degree = 3", gather=False)},
+            (),
+            ["GPUs: 9 of any kind", "assumed"],
+        ),
+    ],
+)
+def test_estimate_names_what_is_missing_and_what_to_type(
+    fp8tune, project, files, options, said
+):
+    project(files)
+    (name,) = files
+    out = " ".join(fp8tune("estimate", name, *options).out.split())
+    assert [text for text in said if text not in out] == []
