@@ -256,7 +256,7 @@ class _Run(Loading):
 
         Of a script that is not known: those that ask for FP8, and misspelt ones.
         """
-        self.values["argument_names"] = [*raw]
+        self.written |= {f"training.{key}" for key in raw}
         if all(key in self.schema.classes["Training"] for key in raw):
             return
         what_reads = reader(self.script)
