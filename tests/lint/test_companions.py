@@ -10,7 +10,7 @@ mixed_precision: fp8
 num_processes: 8
 fp8_config:
   backend: AO
-  amax_history_length: 16
+  pad_inner_dimension: true
 fsdp_config:
   fsdp_version: 2
   fsdp_cpu_ram_efficient_loading: false
@@ -95,9 +95,10 @@ def test_its_label_in_the_other_file(project, fp8tune):
 
 
 def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
-    root = project(BOTH)
+    launch = LAUNCH.replace("pad_inner_dimension: true", "amax_history_length: 16")
+    root = project({**BOTH, "run/launch.yaml": launch})
     fp8tune("lint", "--fix", "run/launch.yaml", "--with", "sft.yaml", *TRAINER)
-    fixed = LAUNCH.replace("amax_history_length", "amax_history_len")
+    fixed = launch.replace("amax_history_length", "amax_history_len")
     assert (root / "run/launch.yaml").read_text() == fixed
     assert (root / "sft.yaml").read_text() == TRAINING
 
