@@ -242,7 +242,7 @@ DUMPS = [
     ("model:\n  fp8: null\nmixed_precision:\n  fp8: null", False),
     ('  "model": {\n    "converters": [\n      "quantize.linear.float8"\n    ]\n  }', True),
     ('  "model": {\n    "converters": [],\n    "name": "llama3"\n  }', False),
-    ("TrainingArguments(\nbf16=True,\nfp16=False,\n)", False),
+    ("TrainingArguments(\nbf16=True,\nfp16=False,\n)", None),  # a script may convert
     ("TrainingArguments(\nbf16=False,\nfp8=True,\nfp8_backend=auto,\n)", True),
     ("fp8:\n  enabled: true\n  recipe_name: tensorwise\ncompile:\n  enabled: false", True),
     ("fp8:\n  enabled: false\ncompile:\n  enabled: true", False),
