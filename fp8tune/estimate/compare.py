@@ -150,7 +150,7 @@ def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
     for name, one in (("a", first), ("b", second)):
         yield f"{name}: {plain(one.config.path)}"
         for refusal in one.predicted.refused:
-            yield f"  cannot run: {plain(refusal.message)} ({refusal.rule})"
+            yield f"  {refusal.lead}: {plain(refusal.message)} ({refusal.rule})"
     parts = (
         ("values that differ", keys, "none"),
         ("predicted", figures, "nothing"),
