@@ -94,8 +94,10 @@ def shown(value: Any) -> str:
 
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
 _KEY = re.compile(
-    r"`([a-z]\w*)(?: = ([^`]*))?`|(?<![\w./=`-])([a-z]\w*_\w+)(?![\w./=`])"
+    r"`([a-z]\w*)(?: = ([^`]*))?`"
+    r"|(?<![\w./=`-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
 )
+"""A key or setting in backticks, or a key with ``_`` and perhaps a value without."""
 
 
 def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
@@ -110,7 +112,7 @@ def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
 
 
 def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
-    name, value = found[1] or found[3], found[2]
+    name, value = found[1] or found[3], found[2] or found[4]
     if name in ABOUT_SCRIPT or not is_key(name):
         return found[0]
     flag = f"--{name.replace('_', '-')}"
