@@ -51,7 +51,7 @@ def side(
     variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(config, loaded))
+        variants = assumed(variants, sizes, titled(config))
     return Side(config, variants, variants.predict({}), findings)
 
 
