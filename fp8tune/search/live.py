@@ -193,10 +193,14 @@ class Board:
             space.value(each, "precision")
             for each in (self._point(trial), self.plan.baseline)
         }
-        own, theirs = speed([trial.record]), speed([t.record for t in baseline])
-        if not own or not theirs or (trial.record.rehearsal and len(precisions) > 1):
+        measured, theirs = speed([trial.record]), speed([t.record for t in baseline])
+        if (
+            not measured
+            or not theirs
+            or (trial.record.rehearsal and len(precisions) > 1)
+        ):
             return Text("")
-        gain = ratio(own, theirs)
+        gain = ratio(measured, theirs)
         likely = verdict(gain, self._history([trial]).noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
@@ -267,8 +271,8 @@ def _gain(gain: Estimate | None, how: str) -> Text:
     """Return the gain of the answer, which takes enough pairs of runs."""
     if gain is None:
         return Text("")
-    is_known = gain.low is not None and how != "inconclusive"
-    return Text(percent(gain.value) if is_known else "inconclusive", COLORS[how])
+    is_enough = gain.low is not None and how != "inconclusive"
+    return Text(percent(gain.value) if is_enough else "inconclusive", COLORS[how])
 
 
 def _memory(record: Record) -> str:
