@@ -246,15 +246,16 @@ class Board:
 
     def _time(self) -> str:
         if self._left is None:
-            return f"waiting; {counted(len(self.study.trials), 'trial')} so far"
+            count = counted(len(self.study.trials), "trial")
+            return f"ended; {count}" if self._has_ended else f"waiting; {count} so far"
         left = max(0.0, self._left - (self._now() - self._heard_at))
         if self._has_ended:
             return f"ended with {show_duration(left)} left"
         if self._note:
             return self._note
-        count = len(self._running)
-        why = f"; {count} trials are running" if count > 1 else ""
-        for event, _ in self._running.values() if count == 1 else ():
+        running = len(self._running)
+        why = f"; {running} trials are running" if running > 1 else ""
+        for event, _ in self._running.values() if running == 1 else ():
             why = f"; trying: {event.proposal.reason}"
         return f"{show_duration(left)} left{why}"
 
