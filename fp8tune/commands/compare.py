@@ -161,7 +161,8 @@ def _compare_configs(
     if output_format == "json":
         click.echo(json.dumps(as_json(*sides), indent=2))
         return
-    for line in text(*sides, width=width_of(sys.stdout)):
+    first, second = sides
+    for line in text(first, second, width_of(sys.stdout)):
         click.echo(line)
 
 

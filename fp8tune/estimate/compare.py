@@ -17,6 +17,8 @@ from fp8tune.lint.wording import aligned, column_widths, plain, shown
 
 TENTHS = 1000
 """Predictions below this have one decimal."""
+NAMES = 32
+"""Columns of a name or a value at most; a longer name has a line of its own."""
 ABSENT = "-"
 """What stands for a value that a side does not have."""
 
@@ -49,7 +51,7 @@ def side(
     variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(config))
+        variants = assumed(variants, sizes, titled(config, loaded))
     return Side(config, variants, variants.predict({}), findings)
 
 
@@ -157,11 +159,15 @@ def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
     tables = [[_cells(row) for row in rows(first, second)] for _, rows, _ in parts]
     heads = [(title, "a", "b") for title, *_ in parts]
     every = [row for table in tables for row in table] + heads
-    widths = column_widths(every, width)
+    short = [[cell * (len(cell) <= NAMES) for cell in row] for row in every]
+    widths = column_widths(short, width)
     for (title, _, nothing), head, table in zip(parts, heads, tables, strict=True):
         yield ""
-        for row in (head, *table) if table else ():
-            yield from aligned(row, widths)
+        for name, *values in (head, *table) if table else ():
+            if len(name) > NAMES:
+                yield name
+                name = ""
+            yield from aligned((name, *values), widths, wraps=bool(width))
         if not table:
             yield f"{title}: {nothing}"
 

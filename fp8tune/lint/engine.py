@@ -160,7 +160,9 @@ def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Rep
     if not other or name == known.name:
         return report
     title = trainers()[name].title
-    words = f"the file looks like a {title} config: --trainer {other} checks it as one"
+    words = (
+        f"the file looks like a config of {title}: --trainer {other} checks it as one"
+    )
     told = unknown._replace(help=f"{words}; {unknown.help}".removesuffix("; "))
     found = [told if d is unknown else d for d in report.diagnostics]
     return report._replace(diagnostics=found)

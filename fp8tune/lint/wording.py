@@ -204,10 +204,10 @@ def column_widths(rows: Sequence[Sequence[str]], width: int = 0) -> list[int]:
     return widths
 
 
-def aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a row of a table, whose cells are wrapped at words."""
+def aligned(row: Sequence[str], widths: Sequence[int], *, wraps: bool) -> Iterator[str]:
+    """Yield the lines of a row of a table: one, unless its cells are wrapped."""
     cells = [
-        [cell] if len(cell) <= width else wrapped(cell, width)
+        wrapped(cell, width) if wraps and len(cell) > width else [cell]
         for cell, width in zip(row, widths, strict=True)
     ]
     for parts in zip_longest(*cells, fillvalue=""):

@@ -34,7 +34,7 @@ def text(result: Comparison, width: int = 0) -> Iterator[str]:
         yield ""
         widths = column_widths(table, width)
         for row in table:
-            yield from aligned(row, widths)
+            yield from aligned(row, widths, wraps=bool(width))
     yield ""
     for finding in others:
         yield from _lines(finding.message, width)

@@ -2,6 +2,7 @@
 # ruff: noqa: E501 - lines of logs stay whole
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,9 @@ WRAPPED = [
      "ValueError: micro-batch of nothing", "unknown-exception", "child-failed"),
     ("torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
      f"{LEVELS}{OOM}", "out-of-memory", "child-failed"),
+    ("triton.compiler.errors.CompilationError: at 1:0:\ndef kernel():\n"
+     "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e5')\")",
+     "gpu-without-fp8", "triton-failed"),
     ("node-2: AssertionError: Device compute capability 8.9 or higher required for FP8 execution.\n"
      "pdsh@login: node-2: ssh exited with exit code 1", "gpu-without-fp8", "child-failed"),
 ]  # fmt: skip
@@ -369,6 +373,10 @@ def test_the_worst_of_several_runs_is_shown_after_a_table(fp8tune, project):
     assert [len(each["causes"]) for each in answer["runs"]] == [0, 1]
     assert answer["causes"] == answer["runs"][1]["causes"]
     assert "runs" not in answer["runs"][0]
+    whole = str(Path("runs/slurm-1.out").resolve())
+    assert fp8tune("verify", whole, "runs/slurm-2.out").out == done.out.replace(
+        "runs/slurm-1.out", whole
+    )
 
 
 def test_a_failure_after_which_another_log_goes_on_is_a_note(tmp_path):

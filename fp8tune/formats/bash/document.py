@@ -118,7 +118,7 @@ class Document:
             done = end
         text = "".join([*parts, self.text[done:]])
         place = text.rfind(str(self.values.get("program", "")))
-        if self.values and place >= 0:
+        if "program" in self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
         for name, value in self.values.get("environment", {}).items():
             quote = "\\\\?[\"']?"
