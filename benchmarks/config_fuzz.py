@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import resource
 import signal
 import sys
 import time
@@ -56,6 +57,9 @@ SHARE = 250
 
 PROGRESS = 10_000
 """A line says how far the run is after so many configs."""
+
+MAX_BYTES = 1 << 31
+"""What a process may allocate [bytes]."""
 
 LIMIT_S = 60
 """A config that takes longer counts as a failure [s of CPU time]."""
@@ -419,6 +423,11 @@ def _shown(report: Report, output_format: str) -> None:
         read_back(out.getvalue())
 
 
+def _bounded() -> None:
+    """Let too large an allocation fail, instead of ending the process unsaid."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+
+
 def _late(*_: object) -> None:
     raise TimeoutError(f"more than {LIMIT_S} s")
 
@@ -469,7 +478,7 @@ def main(arguments: list[str] | None = None) -> int:
     found: Counter[str] = Counter()
     errors: dict[str, list[int]] = {}
     started = time.monotonic()
-    with Pool(options.jobs) as pool:
+    with Pool(options.jobs, initializer=_bounded) as pool:
         work = partial(tried, options.seed)
         every = range(options.count)
         shares = (every[start : start + SHARE] for start in every[::SHARE])

@@ -294,7 +294,7 @@ class Job(dict[str, Any]):
                 raise
             self.bounded.append(missing.args[0])
             value = missing.args[1]
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
             self.lacking[name] = name
             raise Unknown(name) from error
         self[name] = value

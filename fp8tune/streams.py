@@ -13,6 +13,13 @@ GONE = (errno.EPIPE, errno.EIO)
 """Errors of writing when the pipe's reader or the terminal is gone."""
 
 
+def width_of(out: TextIO) -> int:
+    """Return the columns of a terminal, 0 for any other stream."""
+    import shutil  # lint needs no width
+
+    return max(20, shutil.get_terminal_size().columns) if out.isatty() else 0
+
+
 class Lasting:
     """A stream that discards its output once writing fails, instead of raising.
 

@@ -29,5 +29,6 @@ def _words_alike(one: str, other: str) -> bool:
     words, others = one.split("_"), other.split("_")
     left = "_".join(word for word in words if word not in others)
     right = "_".join(word for word in others if word not in words)
-    alike = difflib.SequenceMatcher(None, left, right).ratio() >= CUTOFF
-    return alike or not (left and right)
+    if left.startswith(right) or right.startswith(left):  # len is short for length
+        return True
+    return difflib.SequenceMatcher(None, left, right).ratio() >= CUTOFF

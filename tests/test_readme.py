@@ -70,10 +70,10 @@ def test_sample_configs_are_clean_for_their_target(capsys):
     assert output.splitlines()[0] == "no findings in 6 files"
 
 
-def test_bad_config_shows_eight_problems(capsys):
+def test_bad_config_shows_nine_problems(capsys):
     code, output = run(["lint", "docs/bad.toml"], capsys)
     assert code == 1
-    assert "6 errors, 2 warnings in 1 of 1 file" in output.splitlines()
+    assert "6 errors, 3 warnings in 1 of 1 file" in output.splitlines()
 
 
 def test_rule_of_the_guide_passes_its_own_examples(tmp_path, capsys):

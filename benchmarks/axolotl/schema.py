@@ -1,7 +1,7 @@
 """The schema of Axolotl's configs, generated from its own pydantic classes.
 
 ``TRAINER_PYTHON -m benchmarks.axolotl.schema`` needs a Python with Axolotl and writes
-``fp8tune/trainers/axolotl/schema-VERSION.toml`` for its version. Keys, types, defaults,
+its version into ``fp8tune/trainers/axolotl/schema.toml``. Keys, types, defaults,
 bounds and choices come from the classes, those of each plugin that Axolotl ships too;
 descriptions of the keys that FP8 depends on, their other names and the map to the job
 from ``words.toml`` beside this file. ``--check`` writes nothing and exits with 1 if it
@@ -25,11 +25,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from benchmarks.paths import ROOT
 from benchmarks.prime_rl.schema import _bounds
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml, update
 
-FOLDER = ROOT / "fp8tune" / "trainers" / "axolotl"
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str", Any: "Any"}
 
@@ -53,15 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     release = version("axolotl")
     words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
     classes = Classes(words["keys"])
-    text = "\n".join(classes.lines(release, words["job"])) + "\n"
-    path = FOLDER / f"schema-{release}.toml"
-    if not options.check:
-        path.write_text(text, encoding="utf-8")
-    elif path.read_text(encoding="utf-8") != text:
-        print(f"{path.name}: differs from the installed package")
-        return 1
-    print(f"{path.name}: {sum(map(len, classes.found.values()))} keys")
-    return 0
+    made = {release: classes.lines(release, words["job"])}
+    changed = update("axolotl", made, check=options.check)
+    print(f"{release}: {'differs from' if changed else 'as'} the installed package")
+    return int(changed and options.check)
 
 
 def plugins() -> Iterator[tuple[str, Any]]:

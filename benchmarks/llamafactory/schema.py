@@ -2,7 +2,7 @@
 
 ``TRAINER_PYTHON... -m benchmarks.llamafactory.schema VERSION`` (one or more Pythons,
 one for each release of transformers that the version allows) writes
-``fp8tune/trainers/llamafactory/schema-VERSION.toml``: the union of their keys. With two
+``fp8tune/trainers/llamafactory/schema.toml``: the union of their keys. With two
 Pythons, those that one release of transformers lacks go to ``releases.toml``. Keys,
 types, defaults and choices come from the dataclasses; the map to the job and the
 descriptions of the keys that FP8 depends on from ``words.toml``. ``--check`` writes
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from benchmarks.paths import ROOT
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml, update
 
-FOLDER = ROOT / "fp8tune" / "trainers" / "llamafactory"
+RELEASES = ROOT / "fp8tune" / "trainers" / "llamafactory" / "releases.toml"
 WORDS = Path(__file__).parent / "words.toml"
 PLAIN = {int: "int", float: "float", bool: "bool", str: "str", list: "list"}
 
@@ -48,19 +48,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(installed()))
         return 0
     found = [of_python(python) for python in options.pythons]
-    files = {f"schema-{options.version}.toml": [*schema(options.version, found)]}
+    made = {options.version: schema(options.version, found)}
+    changed = update("llamafactory", made, check=options.check)
     if len(found) > 1:
-        files["releases.toml"] = [*releases(options.version, found)]
-    for name, lines in files.items():
-        path, text = FOLDER / name, "\n".join(lines) + "\n"
+        text = "\n".join(releases(options.version, found)) + "\n"
+        changed |= RELEASES.read_text(encoding="utf-8") != text
         if not options.check:
-            path.write_text(text, encoding="utf-8")
-        elif path.read_text(encoding="utf-8") != text:
-            print(f"{name}: differs from the installed packages")
-            return 1
-    keys = sum("type = " in line for line in next(iter(files.values())))
-    print(f"{options.version}: {keys} keys")
-    return 0
+            RELEASES.write_text(text, encoding="utf-8")
+    words = "differs from" if changed else "as"
+    print(f"{options.version}: {words} the installed packages")
+    return int(changed and options.check)
 
 
 def releases(version: str, found: list[dict[str, Any]]) -> Iterator[str]:

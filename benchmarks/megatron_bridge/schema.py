@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.automodel.schema import spec
 from benchmarks.paths import ROOT
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 
 FOLDER = ROOT / "fp8tune" / "trainers" / "megatron_bridge"
 COMMIT = "067f987df03b8355b03192d88d70f1709fedf51a"

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.megatron_lm.source import COMMIT, earlier, flags
 from benchmarks.paths import ROOT
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 
 FOLDER = ROOT / "fp8tune" / "trainers" / "megatron_lm"
 WORDS = Path(__file__).parent / "words.toml"

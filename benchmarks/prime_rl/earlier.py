@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.prime_rl.schema import FOLDER, Classes
+from benchmarks.paths import ROOT
+from benchmarks.prime_rl.schema import Classes
 from benchmarks.prime_rl.source import KINDS, RELEASE, config_class
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 from fp8tune.trainers.trainer import trainer
 
 HEAD = f"""\
@@ -39,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         gone = list(_gone(classes, classes.root, "", now, tables))
         lines += [f"{kind} = [", *(f"    {toml(name)}," for name in gone), "]"]
         print(f"{kind}: {len(gone)} keys and tables")
-    (FOLDER / "earlier.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path = ROOT / "fp8tune" / "trainers" / "prime_rl" / "earlier.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.prime_rl.source import KINDS, RELEASE
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 from fp8tune.trainers.trainer import trainer
 
 Config = dict[str, Any]

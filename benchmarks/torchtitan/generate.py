@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 
 Config = dict[str, dict[str, Any]]
 Change = Callable[[Config, random.Random, str], None]

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 from benchmarks.torchtitan.verdicts import ENVIRONMENT, difference, judged_by
 from benchmarks.torchtitan.wheels import VERSIONS
 from fp8tune.job import Target

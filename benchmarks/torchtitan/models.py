@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.paths import ROOT
-from benchmarks.torchtitan.schema import toml
+from benchmarks.schema_file import toml
 from benchmarks.torchtitan.wheels import VERSIONS, Wheel
 
 TABLE = ROOT / "fp8tune" / "trainers" / "torchtitan" / "models.toml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from fp8tune.cli import (
     with_option,
     world_size_option,
 )
+from fp8tune.streams import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +161,8 @@ def _compare_configs(
     if output_format == "json":
         click.echo(json.dumps(as_json(*sides), indent=2))
         return
-    for line in text(*sides):
+    first, second = sides
+    for line in text(first, second, width_of(sys.stdout)):
         click.echo(line)
 
 
@@ -195,7 +198,7 @@ def _print_runs(result: Comparison, output_format: str, html: str) -> int:
     if output_format == "json":
         click.echo(json.dumps(as_json(result), indent=2, allow_nan=False))
     else:
-        for line in text(result):
+        for line in text(result, width=width_of(sys.stdout)):
             click.echo(line)
     return EXIT_CODES[result.verdict]
 

@@ -208,7 +208,7 @@ def _one(
         variants.runs = read(calibration)
     except BadCalibration as error:
         raise Failure(str(error)) from None
-    found = estimate(variants, titled(known, loaded))
+    found = estimate(variants, titled(known))
     if found.said.refused:
         refused = placed(found.said.refused, known)
         found = found._replace(said=found.said._replace(refused=refused))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -47,6 +48,7 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
     need("studies", *SEARCH)
     from fp8tune.report.summary import Summary, as_json, summarize_all, text
     from fp8tune.search import CannotSearch
+    from fp8tune.search.say import say
 
     if delete:
         _delete(delete, found, storage)
@@ -62,7 +64,8 @@ def command(folder: str, storage: str, delete: str, output_format: str) -> int:
         click.echo(json.dumps(as_json(summaries), indent=2))
     else:
         for each in summaries:
-            click.echo("\n".join(text(each)))
+            for line in text(each):
+                say(line, sys.stdout)
         if not every:
             click.echo("no studies; fp8tune search CONFIG --budget 2h makes one")
     for line in wrong:

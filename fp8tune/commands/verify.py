@@ -69,6 +69,8 @@ def command(
 ) -> int:
     """Check whether FP8 really ran: PATH is a log, a profiler trace or a run's folder.
 
+    Several runs in a folder get a verdict each; the worst decides.
+
     Exit code 0: verified. 1: not FP8, only partly, or the run failed; the cause is
     named. 3: cannot tell, and what would settle it. 2: nothing could be read.
 

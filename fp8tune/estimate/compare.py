@@ -13,7 +13,7 @@ from fp8tune.facts.runs import Run
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.wording import plain, shown
+from fp8tune.lint.wording import aligned, column_widths, plain, shown
 
 TENTHS = 1000
 """Predictions below this have one decimal."""
@@ -145,8 +145,8 @@ def findings(first: Side, second: Side) -> Iterator[Row]:
             yield Row(name, *(count.get(name) for count in counts))
 
 
-def text(first: Side, second: Side) -> Iterator[str]:
-    """Yield the comparison in lines."""
+def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
+    """Yield the comparison in lines, of at most ``width`` unless that is 0."""
     for name, one in (("a", first), ("b", second)):
         yield f"{name}: {plain(one.config.path)}"
         for refusal in one.predicted.refused:
@@ -159,17 +159,15 @@ def text(first: Side, second: Side) -> Iterator[str]:
     tables = [[_cells(row) for row in rows(first, second)] for _, rows, _ in parts]
     heads = [(title, "a", "b") for title, *_ in parts]
     every = [row for table in tables for row in table] + heads
-    widths = [
-        max(len(row[column]) for row in every if len(row[column]) <= NAMES) + 2
-        for column in (0, 1)
-    ]
+    short = [[cell * (len(cell) <= NAMES) for cell in row] for row in every]
+    widths = column_widths(short, width)
     for (title, _, nothing), head, table in zip(parts, heads, tables, strict=True):
         yield ""
         for name, *values in (head, *table) if table else ():
             if len(name) > NAMES:
                 yield name
                 name = ""
-            yield f"{name:{widths[0]}}{values[0]:{widths[1]}}{values[1]}"
+            yield from aligned((name, *values), widths, wraps=bool(width))
         if not table:
             yield f"{title}: {nothing}"
 

@@ -150,7 +150,12 @@ def _modes(variants: Variants) -> list[str]:
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
-    """Return micro-batches that divide a step's sequences, near the config's own."""
+    """Return micro-batches that divide a step's sequences, near the config's own.
+
+    None for a micro-batch below 1, which no trainer runs.
+    """
+    if batch < 1:
+        return []
     usual = {n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0}
     found = sorted(usual | {batch})
     at = found.index(batch)

@@ -29,9 +29,9 @@ class Refusal(NamedTuple):
 
     ``voids``: there is nothing to estimate, because the reason lies in settings that
     the figures depend on, or because the trainer does not start: not for a key that a
-    fork of it may have. ``line`` and ``column`` are where lint's finding points, 0 for a
-    variant of the file. ``argument`` is the command-line override that sets the value,
-    if one does.
+    fork of it may have. ``line`` and ``column`` are where lint's finding points, 0 for
+    a variant of the file. ``argument`` is the command-line override that sets the
+    value, if one does.
     """
 
     rule: str

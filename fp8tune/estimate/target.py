@@ -15,7 +15,6 @@ from fp8tune.facts.memory.verdict import verdict
 from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
-from fp8tune.trainers.faults import Loaded
 
 SIZES = 8
 """Numbers of GPUs shown where it is not said."""
@@ -24,14 +23,13 @@ ASSUMED = "nobody"
 """Who says how many GPUs there are, where it is assumed."""
 
 
-def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
+def titled(known: Config) -> tuple[int, int]:
     """Return how many GPUs the config's title names, and on which line; 0 if none."""
     if known.job.target.world_size:
         return 0, 0
-    from fp8tune.lint.claims.contradiction import titled_gpus
-    from fp8tune.lint.directive import Directive
+    from fp8tune.lint.title import gpus_of
 
-    return titled_gpus(known.document, known.trainer, loaded, Directive())
+    return gpus_of(known.document)
 
 
 class Placed(NamedTuple):
@@ -47,7 +45,7 @@ def on_its_gpus(known: Config) -> Placed:
     variants = Variants(known.trainer, loaded, known.job.target)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(known, loaded))
+        variants = assumed(variants, sizes, titled(known))
     target = variants.target
     if target.world_size_origin == ASSUMED:
         variants = variants.on(target.world_size, "assumed: add --world-size 16")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Unknown, Words, known
 
 if TYPE_CHECKING:
     from fp8tune.facts.linears import Gemm, Linear
@@ -122,7 +122,8 @@ def sharded_rows(fp8_linears: tuple[Linear, ...], tp: int = 1) -> int:
     rank. torchao gathers the shards without the padding that FSDP2 adds to uneven ones
     (fsdp_utils.py, ``fsdp_pre_all_gather``): ``benchmarks/results/sharded_shapes.md``.
     """
-    return math.gcd(*(int(one.on_rank(tp)[0]) for one in fp8_linears))
+    rows = (int(one.on_rank(tp)[0]) for one in fp8_linears)
+    return known("fp8.linears", math.gcd(*rows) or None)
 
 
 def uneven_weight(fp8_linears: tuple[Linear, ...], shards: int, tp: int = 1) -> str:
@@ -134,7 +135,7 @@ def uneven_weight(fp8_linears: tuple[Linear, ...], shards: int, tp: int = 1) -> 
         rows = one.on_rank(tp)[0]
         if rows % shards:
             part = f" / {tp} TP ranks = {rows:g}" if rows != one.rows else ""
-            return Words(f"{one.name} has {one.rows}{part}")
+            return Words(f"{one.name}: {one.rows}{part}")
     return Words("")
 
 

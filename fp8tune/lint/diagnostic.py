@@ -65,7 +65,10 @@ class Fix(NamedTuple):
 
 
 class Diagnostic(NamedTuple):
-    """One finding; ``labels[0]`` is the primary span, ``page`` where to read more."""
+    """One finding; ``labels[0]`` is the primary span, ``page`` where to read more.
+
+    ``once`` says what has to be fixed first, if the trainer refuses something before.
+    """
 
     path: str
     rule: str
@@ -78,6 +81,7 @@ class Diagnostic(NamedTuple):
     labels: tuple[Label, ...]
     page: str = ""
     fix: Fix | None = None
+    once: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -116,6 +120,8 @@ class Report(NamedTuple):
     - ``told_by``: which packages showed it; empty if the keys did
     - ``beside``: reports on the other files of the job
     - ``notes``: lines of the summary about this file
+    - ``fixable``: how many findings ``--fix`` fixes, and how many more
+      ``--unsafe-fixes``, if that was tried
     - ``bugs``: a line to report for each rule that raised an error
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
@@ -139,4 +145,5 @@ class Report(NamedTuple):
     told_by: str = ""
     beside: tuple["Report", ...] = ()
     notes: tuple[str, ...] = ()
+    fixable: tuple[int, int] | None = None
     bugs: tuple[str, ...] = ()

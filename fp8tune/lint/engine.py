@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import marshal
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from fp8tune.formats.document import (
     Unreadable,
     Unresolved,
 )
+from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Job, Prose, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, directive_of
@@ -32,7 +33,7 @@ from fp8tune.lint.settings import extra_keys_at
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import COMMENTED, UNKNOWN, Fault, Loaded, dotted
+from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, Loaded, dotted
 from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import chosen, may_be_config, reader, recognise
 from fp8tune.trainers.trainer import Trainer
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
-_SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
-"""A comment that may say something about the run."""
+_SAYS = re.compile("#[^\n#]*?[0-9] ?[^\n#]*?(?:GPU|[ABHL][0-9])")
+"""A comment that may name GPUs."""
 
 
 def check(
@@ -159,7 +160,9 @@ def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Rep
     if not other or name == known.name:
         return report
     title = trainers()[name].title
-    words = f"the file looks like a {title} config: --trainer {other} checks it as one"
+    words = (
+        f"the file looks like a config of {title}: --trainer {other} checks it as one"
+    )
     told = unknown._replace(help=f"{words}; {unknown.help}".removesuffix("; "))
     found = [told if d is unknown else d for d in report.diagnostics]
     return report._replace(diagnostics=found)
@@ -192,6 +195,9 @@ def _exactly(value: Any) -> bytes:
         return repr(value).encode(errors="backslashreplace")
 
 
+MAX_ROUNDS = 10
+"""How often fixes of what is refused may show the next thing that is refused."""
+
 MAX_NAMES = 5
 """Values that only a run knows which are named."""
 
@@ -214,6 +220,7 @@ class _Case:
         host: Mapping[str, Any] | None,
         others: Mapping[str, str],
         overrides: tuple[str, ...],
+        rounds: int = MAX_ROUNDS,
     ) -> None:
         self.path = path
         self.others = others
@@ -235,10 +242,17 @@ class _Case:
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
         self.bugs: dict[str, str] = {}
+        self.host = host
+        self.rounds = rounds
+        self.meant: list[tuple[Diagnostic, Fault]] = []
 
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
-        found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
+        found = list(self.findings(sieve.keeps))
+        if any(one.once for one in found):
+            from fp8tune.lint.once import noted
+
+            found = [noted(one) if one.once else one for one in found]
         if sieve.broken or sieve.ignores:
             judged = self._judged(sieve)
             found += self._findings_of(sieve.faults(self.rules.names, judged))
@@ -260,6 +274,57 @@ class _Case:
             gaps=self.gaps,
             bugs=tuple(self.bugs.values()),
         )
+
+    def findings(self, keeps: Callable[[Diagnostic], bool]) -> Iterator[Diagnostic]:
+        """Yield the findings that are kept, and new ones once what is meant stands."""
+        first = [*self._faults(), *self._conditions()]
+        kept = [found for found in first if keeps(found)]
+        yield from kept
+        meant = [pair for pair in self.meant if any(pair[0] is f for f in kept)]
+        if meant and self.rounds:
+            seen = set(map(self._subject, first))
+            for found in self._once_fixed(meant):
+                if self._subject(found) not in seen and keeps(found):
+                    yield found
+
+    def _subject(self, found: Diagnostic) -> tuple[Any, ...]:
+        """Return what a finding is about: whether a run fits is said once."""
+        if found.category == "memory":
+            return found.category, found.region
+        return found.rule, found.key * bool(self.rules.by_name[found.rule].fault)
+
+    def _once_fixed(
+        self, meant: list[tuple[Diagnostic, Fault]]
+    ) -> Iterator[Diagnostic]:
+        """Yield the findings of the text in which stands what was meant."""
+        from fp8tune.lint.once import Corrected
+
+        try:
+            text = Corrected(self.document, meant)
+        except (CannotEdit, InvalidText):
+            return
+        case = _Case(
+            self.path,
+            text.document,
+            self.directive,
+            self.known,
+            self.rules,
+            self.target,
+            self.host,
+            self.others,
+            self.overrides,
+            self.rounds - 1,
+        )
+        words = self.known.vocabulary
+        for found in case.findings(lambda _: True):
+            names = self.rules.by_name[found.rule].names
+            keys = {key for name in names for key in words.origins(name)}
+            found = text.back(found, keys)
+            yield found._replace(once=tuple(map(self._worded, found.once)))
+        self.unjudged = case.unjudged | self.unjudged
+        self.gaps = case.gaps | self.gaps
+        self.compared = case.compared | self.compared
+        self.bugs = case.bugs | self.bugs
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
         """Return the rules whose silence means that there is nothing to ignore.
@@ -314,17 +379,15 @@ class _Case:
             yield Fault("unresolved-values", paths[0], facts)
 
     def _contradictions(self) -> Iterable[Fault]:
-        text = self.document.text
-        if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
+        if TITLED not in self.rules.by_fault or not _SAYS.search(self.document.text):
             return ()
-        from fp8tune.lint.claims.contradiction import contradictions
+        from fp8tune.lint.title import contradiction
 
-        known, loaded, alone = self.known, self.loaded, self.alone
-        if self.overrides:  # a comment is about the file alone
-            loaded, alone = known.load(self.document.values), None
-        return contradictions(
-            self.document, known, loaded, self.directive, self.target, alone
-        )
+        job = self.alone
+        if self.overrides or job is None:  # a title is about the file alone
+            loaded = self.known.load(self.document.values)
+            job = self.known.job(loaded, self.directive.complete(Target()))
+        return contradiction(self.document, job, self.directive, self.target)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -431,7 +494,10 @@ class _Case:
                 title, changes = self._worded(fix.title), self._worded(fix.changes)
                 fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
-        return found._replace(fix=fix)
+        found = found._replace(fix=fix)
+        if fault and fault.path and fix and "meant" in fault.facts:
+            self.meant.append((found, fault))
+        return found
 
     def _worded(self, text: str) -> str:
         """Return a text with keys and settings as the files of the job have them."""

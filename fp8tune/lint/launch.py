@@ -147,6 +147,12 @@ def _values(path: str, data: bytes) -> dict[str, Any]:
         return {}
 
 
+def _has_known_arguments(script: list[Word], known: Trainer) -> bool:
+    """Return whether a script is one of which a trainer knows all arguments."""
+    reads = getattr(known.command_line, "is_known_script", None)
+    return reads is not None and any(reads(word.text) for word in script)
+
+
 def _run_by(known: Trainer, config: str) -> Trainer:
     """Return the trainer that a call runs: that of its config, if it may be any."""
     if not known.about.parts:
@@ -251,7 +257,8 @@ class _Script:
                 behind, script = [], [program, *behind]
             mine, beside, absent = self.files(script, command, known, config)
             script = [word for word in script if word not in mine]
-            behind += script if len(script) > 1 else []
+            if len(script) > 1 or _has_known_arguments(script, known):
+                behind += script
         launcher = words[: call.launcher]
         options = {**self.options, **options_of([word.text for word in launcher])}
         place = f"{self.path}:{line}"

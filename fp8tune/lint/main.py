@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TextIO
 
+from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.run import Result, run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.settings import Options
@@ -19,6 +20,7 @@ _PAST = {"fix": "fixed", "add ignore comments for": "added ignore comments for"}
 def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
     """Check paths, show what is found, return the exit code; raises ``Problem``."""
     try:
+        options = options._replace(count_fixes=style.summed and not options.diff)
         result = run(paths or (".",), options)
         _show(result, options, style)
         sys.stdout.flush()
@@ -67,13 +69,22 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
         yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}: {each}"
     if options.diff:
         return
-    offered = [found.fix.safety for found in result.diagnostics if found.fix]
-    safe, unsafe = offered.count("safe"), offered.count("unsafe")
+    counts = [report.fixable or _offered(report) for report in result.reports]
+    safe, unsafe = (sum(each[index] for each in counts) for index in (0, 1))
+    tried = all(one.fixable or not any(_offered(one)) for one in result.reports)
+    can = "can fix" if tried else "can fix up to"
     if safe and not options.fix:
-        yield f"can fix {count(safe, 'finding')} with --fix"
+        yield f"{can} {count(safe, 'finding')} with --fix"
     if unsafe and not options.unsafe_fixes:
-        found = count(unsafe, "finding")
-        yield f"can fix {found} with --unsafe-fixes, which change the run"
+        more = "more " * bool(safe and not options.fix)
+        found = count(unsafe, f"{more}finding")
+        yield f"{can} {found} with --unsafe-fixes, which change the run"
+
+
+def _offered(report: Report) -> tuple[int, int]:
+    """Return how many findings have safe fixes, and how many unsafe ones."""
+    offered = [found.fix.safety for found in report.diagnostics if found.fix]
+    return offered.count("safe"), offered.count("unsafe")
 
 
 def baseline_lines(result: Result) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
@@ -59,6 +60,8 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
     if not options.add_ignore:
         left = explained(result, look, unsafe=options.unsafe_fixes)
         report = report._replace(diagnostics=left)
+    if options.count_fixes and not options.add_ignore and not options.unsafe_fixes:
+        report = report._replace(fixable=fixable(result.data, look))
     if found.path == "-":
         return report._replace(text=result.data)
     if result.data != data:
@@ -87,6 +90,15 @@ def apply_fixes(data: bytes, look: Look, *, unsafe: bool) -> Rewritten:
         seen.add(after.data)
         now = after
     return start
+
+
+def fixable(data: bytes, look: Look) -> tuple[int, int]:
+    """Return how many findings --fix fixes, and how many more --unsafe-fixes."""
+    look = cache(look)
+    safe, every = (
+        len(apply_fixes(data, look, unsafe=unsafe).fixed) for unsafe in (False, True)
+    )
+    return safe, max(0, every - safe)
 
 
 UNIGNORABLE = frozenset(

@@ -248,9 +248,14 @@ class Rule:
         ``words`` are those of the trainer whose config is checked. With ``shown`` only
         the message counts.
         """
-        names = {*self.message.names, *(() if shown else self._condition_names())}
+        names = self.message.names if shown else self.names
         found = {origin for name in names for origin in words.origins(name)}
         return tuple(name for name in ("gpu", "world_size") if name in found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the message and in the condition."""
+        return (*self.message.names, *self._condition_names())
 
     def _condition_names(self) -> tuple[str, ...]:
         """The names in the condition, from its compiled parts if there are any."""

@@ -37,6 +37,7 @@ class Rules:
         self.rules = rules
         self.selected = frozenset(rule.name for rule in rules)
         self.on_two_files = frozenset(rule.name for rule in rules if rule.same)
+        self.by_name = {rule.name: rule for rule in rules}
         self.names = {rule.name: rule.code for rule in every or rules}
         self.known = frozenset(self.names)
         self.by_fault: dict[str, list[Rule]] = {}

@@ -31,6 +31,9 @@ FIRST = 3
 
 MAX_WORKERS = 8
 
+MAX_COUNTED = 20
+"""Files whose fixes each process tries, to say how many findings they fix."""
+
 MOST_JOINED = 8
 """Files of which some may be one job; in a folder of more, jobs name their files."""
 
@@ -209,6 +212,7 @@ class _Runner:
             raise Problem(str(error)) from None
         if options.trainer and (wrong := misnamed(options.trainer)):
             raise Problem(wrong)
+        self.counted = 0
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._books: dict[str, Book] = {}
@@ -298,7 +302,9 @@ class _Runner:
                 known=rules.known,
                 fail_on=fail_on,
             )
-            beside = (one._replace(fail_on=fail_on) for one in report.beside)
+            beside = (  # their fixes are made when they are checked
+                one._replace(fail_on=fail_on, fixable=(0, 0)) for one in report.beside
+            )
             notes = (*report.notes, *filter(None, [found.note]))
             report = report._replace(beside=tuple(beside), notes=notes)
             return self._held(report) if baseline else report
@@ -308,7 +314,14 @@ class _Runner:
             from fp8tune.lint.rewrite import rewritten
 
             return rewritten(found, data, look, self.options)
-        return look(data)
+        report = look(data)
+        fixes = any(one.fix for one in report.diagnostics)
+        if not (self.options.count_fixes and fixes and self.counted < MAX_COUNTED):
+            return report
+        from fp8tune.lint.rewrite import fixable
+
+        self.counted += 1
+        return report._replace(fixable=fixable(data, look))
 
     def _held(self, report: Report) -> Report:
         """Return the report without the findings that its baseline accepts."""

@@ -25,7 +25,8 @@ class Options(NamedTuple):
     """The options of the command line.
 
     ``overrides`` are the trainer's own arguments, ``script`` the GPUs that a launch
-    script requests, ``beside`` the other files of each config's job.
+    script requests, ``beside`` the other files of each config's job. ``count_fixes``
+    asks how many findings can be fixed.
     """
 
     gpu: str = ""
@@ -48,6 +49,7 @@ class Options(NamedTuple):
     overrides: tuple[str, ...] = ()
     script: Target = Target()
     beside: tuple[str, ...] = ()
+    count_fixes: bool = False
 
 
 class Settings(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from fp8tune.formats import ABOUT_SCRIPT
@@ -93,8 +94,10 @@ def shown(value: Any) -> str:
 
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
 _KEY = re.compile(
-    r"`([a-z]\w*)(?: = ([^`]*))?`|(?<![\w./=`-])([a-z]\w*_\w+)(?![\w./=`])"
+    r"`([a-z]\w*)(?: = ([^`]*))?`"
+    r"|(?<![\w./=`-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
 )
+"""A key or setting in backticks, or a key with ``_`` and perhaps a value without."""
 
 
 def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
@@ -109,7 +112,7 @@ def as_written(text: str, form: str, is_key: Callable[[str], bool]) -> str:
 
 
 def _as_flag(found: re.Match[str], is_key: Callable[[str], bool]) -> str:
-    name, value = found[1] or found[3], found[2]
+    name, value = found[1] or found[3], found[2] or found[4]
     if name in ABOUT_SCRIPT or not is_key(name):
         return found[0]
     flag = f"--{name.replace('_', '-')}"
@@ -159,6 +162,57 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) ")
+"""The space between a number and its unit, or behind the sign of a comment."""
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines that end between words, but never before a unit.
+
+    A word that is longer than ``width`` stays whole. Lines keep the indent of the first
+    one.
+    """
+    import textwrap
+
+    lines = textwrap.wrap(
+        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
+        subsequent_indent=text[: len(text) - len(text.lstrip())],
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+NARROWEST = 12
+"""Narrowest column of a table whose cells are wrapped [characters]."""
+
+
+def column_widths(rows: Sequence[Sequence[str]], width: int = 0) -> list[int]:
+    """Return the widths of columns two spaces apart, if possible within ``width``.
+
+    0 is no limit.
+    """
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    while width and sum(widths) + 2 * (len(widths) - 1) > width:
+        widest = max(widths)
+        if widest <= NARROWEST:
+            break
+        widths[widths.index(widest)] -= 1
+    return widths
+
+
+def aligned(row: Sequence[str], widths: Sequence[int], *, wraps: bool) -> Iterator[str]:
+    """Yield the lines of a row of a table: one, unless its cells are wrapped."""
+    cells = [
+        wrapped(cell, width) if wraps and len(cell) > width else [cell]
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    for parts in zip_longest(*cells, fillvalue=""):
+        padded = (f"{part:{width}}" for part, width in zip(parts, widths, strict=True))
+        yield "  ".join(padded).rstrip()
 
 
 def _text(value: Any, depth: int) -> str:

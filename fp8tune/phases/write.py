@@ -30,12 +30,7 @@ SHORT = {
     "log-interval-longer-than-run",
     "checkpoint-window-after-run",
     "no-checkpoint-before-the-end",
-    "no-checkpoint-in-comment",
     "fp8-table-without-converter",
-    "wrong-value-in-comment",
-    "wrong-precision-in-comment",
-    "wrong-tokens-in-comment",
-    "wrong-memory-in-comment",
 }
 """Rules on what is meant to be so in a part of a run, and wrong in a whole one."""
 

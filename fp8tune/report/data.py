@@ -428,7 +428,8 @@ def sentences(report: Report) -> Iterator[str]:
     outcome, study = report.outcome, report.study
     if report.chosen not in (None, report.plan.baseline):
         yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."
-    findings = [*outcome.findings] if study.trials else []
+    findings = [each for each in outcome.findings if each.code != "rehearsal"]
+    findings = findings if study.trials else []
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
     chosen = report.with_standing("chosen")

@@ -122,7 +122,8 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         headline=headline(report),
         warnings=list(warnings(report)),
         sentences=list(sentences(report)),
-        plots=plots,
+        drawn=[plot for plot in plots if plot.draw],
+        undrawn=[plot for plot in plots if not plot.draw],
         svg=to_svg,
         narrow=NARROW,
         figures=figures_table(report),
@@ -183,7 +184,7 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _diff(report: Report) -> tuple[list[DiffLine], str, str]:
+def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
     """Return the diff of the config and its tuned text, or why there are none."""
     config, study = report.plan.config, report.study
     try:
@@ -191,12 +192,12 @@ def _diff(report: Report) -> tuple[list[DiffLine], str, str]:
             report.plan, report.outcome, study.name, study.about, report.output
         )
     except CannotWrite as error:
-        return [], "", f"It cannot be written: {error}"
+        return [], [], f"It cannot be written: {error}"
     if not after:
-        return [], "", "Nothing: no other values are proposed."
+        return [], [], "Nothing: no other values are proposed."
     text = unified_diff(config.path, config.data, after)
     lines = after.decode(errors="replace").split("\n")
-    return list(_marked(text)), "\n".join(clean(line, MAX_LINE) for line in lines), ""
+    return list(_marked(text)), [clean(line, MAX_LINE) for line in lines], ""
 
 
 def _marked(diff: str) -> Iterator[DiffLine]:

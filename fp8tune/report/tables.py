@@ -12,10 +12,11 @@ from fp8tune.lint.wording import counted
 from fp8tune.report.data import STANDINGS, Report, Setting
 from fp8tune.report.text import interval
 from fp8tune.search.budget import show_duration
+from fp8tune.search.decide import gain_of
 from fp8tune.search.objective import ENERGY, SPEED, show_value
 from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.statistics import speed
-from fp8tune.search.wording import FAILURES, clean, gib, percent, setting_label
+from fp8tune.search.wording import FAILURES, change, clean, gib, percent, setting_label
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
@@ -39,7 +40,6 @@ class Rows(NamedTuple):
 
 def figures_table(report: Report) -> Rows:
     """Return the figures of the answer, one row for each setting with a role in it."""
-    baseline = report.with_standing("baseline")
     settings = [setting for setting in report.settings if setting.standings]
     roles = [*STANDINGS]
     rows = [
@@ -47,7 +47,7 @@ def figures_table(report: Report) -> Rows:
             setting.role_names,
             setting.label,
             interval(setting.value, report.objective),
-            _change(setting, baseline),
+            _change(report, setting),
             gib(setting.peak_gib),
             ", ".join(map(str, _numbers(report, setting.point))),
         )
@@ -65,13 +65,13 @@ def _numbers(report: Report, point: Point) -> tuple[int, ...]:
     return report.history_in_objective.numbers(point, other)
 
 
-def _change(setting: Setting, baseline: Setting | None) -> str:
+def _change(report: Report, setting: Setting) -> str:
     """Return by how much a setting is faster than the user's config, if known."""
-    if baseline is None or baseline == setting:
+    history = report.history_in_objective
+    gain = gain_of(history, setting.point, report.plan.baseline)
+    if gain is None:
         return "-"
-    if not (setting.value and baseline.value):
-        return "-"
-    return percent(setting.value.value / baseline.value.value)
+    return "inconclusive" if gain.low is None else change(gain)
 
 
 def trial_table(report: Report) -> Rows:

@@ -77,6 +77,8 @@ class Board:
         self._heard_at = now()
         self._left: float | None = None
         self._doing = ""
+        self._note = ""
+        self._has_ended = False
         self._drawn: tuple[Sequence[Trial], list[Row], list[Row]] = [], [], []
 
     def take(self, event: Event) -> None:
@@ -87,6 +89,15 @@ class Board:
         else:
             self._running.pop(event.number, None)
         self._doing = ""
+
+    def stop(self, note: str) -> None:
+        """Show that the search was interrupted."""
+        self._note = note
+
+    def end(self) -> None:
+        """Show that the search has ended, with the trials that did."""
+        self._running.clear()
+        self._has_ended = True
 
     def hear(self, line: dict[str, Any]) -> None:
         """Receive a line of output of the running trial's worker."""
@@ -123,7 +134,7 @@ class Board:
         table.add_column(UNITS[self._objective], justify="right", no_wrap=True)
         if not is_narrow:
             table.add_column("peak GiB", justify="right", no_wrap=True)
-        most = 9 if is_narrow else 13
+        most = 12 if is_narrow else 13
         table.add_column("vs baseline", max_width=most, overflow="fold")
         if not is_narrow:
             table.add_column("time", justify="right", no_wrap=True)
@@ -205,11 +216,11 @@ class Board:
             yield self._figures(best, measured.chosen)
             if other is not None:
                 value, _ = history.by(self._objective).speeds(other, plan.baseline)
-                gain = _colored(outcome.runner_up_gain, "inconclusive")
+                gain = _gain(outcome.runner_up_gain, "same")
                 row = Row("next", short_label(plan, other), change=gain)
                 yield self._figures(row, value)
         elif outcome.chosen is not None:
-            gain = _colored(measured.gain, outcome.verdict)
+            gain = _gain(measured.gain, outcome.verdict)
             name = short_label(plan, outcome.chosen)
             best = Row("best", name, memory=peak, change=gain)
             yield self._figures(best, measured.chosen)
@@ -233,6 +244,10 @@ class Board:
         if self._left is None:
             return f"waiting; {counted(len(self.study.trials), 'trial')} so far"
         left = max(0.0, self._left - (self._now() - self._heard_at))
+        if self._has_ended:
+            return f"ended with {show_duration(left)} left"
+        if self._note:
+            return self._note
         count = len(self._running)
         why = f"; {count} trials are running" if count > 1 else ""
         for event, _ in self._running.values() if count == 1 else ():
@@ -248,8 +263,12 @@ def live(board: Board, out: TextIO) -> Live:
     )
 
 
-def _colored(gain: Estimate | None, how: str) -> Text:
-    return Text(percent(gain.value) if gain else "", style=COLORS[how])
+def _gain(gain: Estimate | None, how: str) -> Text:
+    """Return the gain of the answer, which takes enough pairs of runs."""
+    if gain is None:
+        return Text("")
+    is_known = gain.low is not None and how != "inconclusive"
+    return Text(percent(gain.value) if is_known else "inconclusive", COLORS[how])
 
 
 def _memory(record: Record) -> str:

@@ -27,6 +27,7 @@ from fp8tune.search.outcome import (
 from fp8tune.search.plan import Plan
 from fp8tune.search.say import note, say
 from fp8tune.search.stability import findings as stability
+from fp8tune.search.stop import say_at_once
 from fp8tune.search.study import Study
 from fp8tune.search.wording import FAILURES, UNTIED, describe, gib, mark, message
 from fp8tune.trials.record import process_names
@@ -36,12 +37,14 @@ from fp8tune.trials.trial import Trial
 class Watch(NamedTuple):
     """A listener to a search: to its events, and to the output of the running trial.
 
-    ``trial`` gets the trials that another process planned.
+    ``trial`` gets the trials that another process planned, ``stopping`` the note that
+    the search was interrupted.
     """
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
     trial: Callable[[Trial], None]
+    stopping: Callable[[str], None]
 
 
 @contextmanager
@@ -60,7 +63,7 @@ def display(
         def printed_trial(trial: Trial) -> None:
             say(planned_elsewhere(trial, plan), out)
 
-        yield Watch(printed, lambda _line: None, printed_trial)
+        yield Watch(printed, lambda _line: None, printed_trial, say_at_once)
         return
     from fp8tune.search.live import live
 
@@ -69,8 +72,10 @@ def display(
         notes(event)
 
     with live(board, out):
-        # the table shows every trial of the study
-        yield Watch(drawn, board.hear, lambda _trial: None)
+        try:  # the table shows every trial of the study
+            yield Watch(drawn, board.hear, lambda _trial: None, board.stop)
+        finally:
+            board.end()
 
 
 def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:

@@ -14,9 +14,9 @@ from fp8tune.facts.gaps import MEANT
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.formats import TITLES, parse
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.claims.contradiction import titled_gpus
-from fp8tune.lint.directive import Directive, directive_of
+from fp8tune.lint.directive import directive_of
 from fp8tune.lint.settings import settings_for
+from fp8tune.lint.title import gpus_of
 from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
@@ -366,8 +366,7 @@ def world_size_warning(config: TrainConfig) -> str:
     target = config.job.target
     if target.world_size_origin:
         return ""
-    document = parse(config.data, config.path)
-    gpus, line = titled_gpus(document, config.trainer, config.loaded, Directive())
+    gpus, line = gpus_of(parse(config.data, config.path))
     if gpus <= target.world_size:
         return ""
     return (

@@ -188,6 +188,7 @@ def _search(
     for line in _opening_lines(prepared, options):
         say(line, out)
     with display(plan, study, out, options.objective) as watch:
+        stop.show = watch.stopping
         if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
         outcome = _run(

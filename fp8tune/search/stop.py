@@ -20,13 +20,14 @@ class Stop:
     lost terminal may signal twice; that counts once, and not at all under nohup. After
     ``searching`` the first signal only prints a note, because writing the answer is
     quick. While another process coordinates the search, this one ``waits``: a signal
-    ends only this one.
+    ends only this one. ``show`` prints the note on the first signal.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self.searching = True
         self.waits: Callable[[], bool] = lambda: False
+        self.show: Callable[[str], None] = say_at_once
 
     @property
     def leaves(self) -> bool:
@@ -50,19 +51,19 @@ class Stop:
         if self.asked and number == signal.SIGHUP:
             return
         if self.asked:
-            _say_at_once("stopped")
+            say_at_once("stopped")
             raise SystemExit(STOPPED)
         self.asked = True
         if self.searching:
             best = "stopping with the best so far"
             does = "the search goes on, this command ends" if self.waits() else best
-            _say_at_once(f"{does}; Ctrl-C again stops now")
+            self.show(f"{does}; Ctrl-C again stops now")
             raise KeyboardInterrupt
         ended = "the search has ended and its result is being written"
-        _say_at_once(f"{ended}; Ctrl-C again stops now")
+        say_at_once(f"{ended}; Ctrl-C again stops now")
 
 
-def _say_at_once(text: str) -> None:
+def say_at_once(text: str) -> None:
     """Print a line to stderr without Python's buffers, which a signal may interrupt."""
     with contextlib.suppress(OSError):
         os.write(2, f"fp8tune: {text}\n".encode())

@@ -18,9 +18,8 @@ from fp8tune.formats.toml.document import comments, parse
 from fp8tune.formats.toml.edit import remove_key
 from fp8tune.formats.toml.literal import key_text, literal, quote_of
 from fp8tune.lint.mark import SEARCH
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import plain, wrapped
 from fp8tune.search import CannotSearch
-from fp8tune.search.say import wrapped
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

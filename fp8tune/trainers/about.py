@@ -1,7 +1,6 @@
 """What each trainer says of itself: the ``trainer.toml`` of its folder.
 
-A folder of this package that holds that file is a trainer; nothing lists them. A
-trainer has one ``schema.toml``, or a ``schema-VERSION.toml`` for each of its versions.
+A folder of this package that holds that file is a trainer; nothing lists them.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ class CallAbout:
 class About:
     """A trainer before its schema is read; the fields are explained in docs/guides.
 
-    ``versions`` are those that have a schema, the oldest first; a trainer with one
-    ``schema.toml`` has the version ``""``. ``ids`` names them, the newest first:
+    ``versions`` are those that its ``schema.toml`` covers, the oldest first; a trainer
+    without releases has the version ``""``. ``ids`` names them, the newest first:
     ``torchtitan==0.2.2``. ``package`` has its own modules: a trainer without ``words``
     has none. ``formats`` are those of its configs, ``reads`` is what reads them where
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
@@ -136,7 +135,7 @@ class About:
         self.counts: str = data.get("counts", "")
         self.packages: list[str] = data.get("packages", [])
         self.distribution: str = data.get("package", "")
-        self.versions: list[str] = data["versions"]
+        self.versions: list[str] = data.get("versions", [""])
         self.unlisted: str = data.get("unlisted", "")
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
@@ -212,7 +211,7 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 data = tomllib.load(file)
-            yield name, {"versions": _versions(name), **data}
+            yield name, data
 
 
 def add(about: About) -> None:
@@ -227,13 +226,6 @@ def path_of(*names: str) -> str:
     """The path of a trainer's file, or where it would be."""
     paths = [os.path.join(folder, *names) for folder in package.__path__]
     return next(filter(os.path.exists, paths), paths[0])
-
-
-def _versions(name: str) -> list[str]:
-    """The versions of a trainer that have a schema, the oldest first."""
-    files = os.listdir(path_of(name))
-    found = (re.fullmatch(r"schema(?:-(\d[\w.]*))?\.toml", file) for file in files)
-    return sorted((match[1] or "" for match in found if match), key=order)
 
 
 def order(version: str) -> list[tuple[int, str]]:

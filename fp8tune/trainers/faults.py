@@ -15,18 +15,8 @@ from fp8tune.trainers.about import trainers
 if TYPE_CHECKING:
     from fp8tune.formats.edits import Edit
 
-COMMENTED: dict[str, tuple[str, ...]] = {
-    "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
-    "wrong-tokens-in-comment": ("said", "key", "value", "working", "basis"),
-    "wrong-gpus-in-comment": ("said", "key", "value", "working"),
-    "wrong-ac-in-comment": ("said", "key", "value"),
-    "wrong-precision-in-comment": ("said", "key", "value"),
-    "wrong-size-in-comment": ("said", "key", "value", "least"),
-    "wrong-value-in-comment": ("said", "key", "value"),
-    "wrong-memory-in-comment": ("said", "key", "value", "basis", "least"),
-    "no-checkpoint-in-comment": ("said", "key", "value"),
-}
-"""The kinds of faults of comments that contradict the file."""
+TITLED = "wrong-gpus-in-comment"
+"""The kind of a title that names another number of GPUs than the file has."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason", "hint"),
@@ -65,7 +55,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
     "ignored-argument": ("name", "key", "hint"),
-    **COMMENTED,
+    TITLED: ("said", "key", "value", "working"),
 }
 """The kinds of faults that any trainer may have, and the facts of each for a message.
 

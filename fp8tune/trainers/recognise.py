@@ -361,7 +361,8 @@ def _chosen(
     values: dict[str, Any], form: str, names: Iterable[str], *, explicit: bool
 ) -> Kind:
     name = next(filter(None, names), "")
-    if not name or (not explicit and describes_trainer(values)):
+    is_none = form == "bash" and "obstacle" in values
+    if not name or is_none or (not explicit and describes_trainer(values)):
         return recognise(values, explicit=explicit, form=form)
     about = trainers()[name.partition("==")[0]]
     if form not in about.formats:

@@ -1,11 +1,12 @@
 """The keys of a trainer's config, read from the schema of its version."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fp8tune.trainers.about import module_of, path_of
+from fp8tune.trainers.about import COMMAND, module_of, order, path_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -169,13 +170,70 @@ class Schema(NamedTuple):
 
 
 def parsed(trainer: str) -> dict[str, Any]:
-    """What the schema of a trainer's version says: ``torchtitan==0.2.2``."""
+    """What the schema of a trainer says of one version: ``torchtitan==0.2.2``."""
     import tomllib
 
     name, _, version = trainer.partition("==")
-    file = f"schema-{version}.toml" if version else "schema.toml"
-    with open(path_of(name, file), "rb") as schema:
-        return tomllib.load(schema)
+    with open(path_of(name, "schema.toml"), "rb") as schema:
+        return of_release(tomllib.load(schema), version)
+
+
+def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
+    """Return what a schema file says of one version, ``0.2.2`` or ``0.8.1.sft``.
+
+    Where versions differ, an entry is a table with the releases ``since`` and ``until``
+    which it is so (both included), and the commands ``of`` whose files it is in; or a
+    list of such tables. ``value`` is that of an entry which is no table. A command has
+    only the classes that its keys reach.
+    """
+    if not version:
+        return data
+    release, command = release_of(version)
+    place = order(release)
+
+    def table(entries: dict[str, Any]) -> dict[str, Any]:
+        chosen = {}
+        for name, entry in entries.items():
+            for each in entry if isinstance(entry, list) else [entry]:
+                if not (isinstance(each, dict) and BOUNDS & each.keys()):
+                    chosen[name] = each
+                elif (
+                    order(each.get("since", release)) <= place
+                    and place <= order(each.get("until", release))
+                    and command in each.get("of", [command])
+                ):
+                    rest = {k: v for k, v in each.items() if k not in BOUNDS}
+                    chosen[name] = rest.get("value", rest)
+        return chosen
+
+    head = table({name: data[name] for name in FIXED if name in data})
+    for name in ("title", "source"):
+        head[name] = head[name].replace("{release}", release)
+    said = head | {name: table(data[name]) for name in ("sections", "job", "variants")}
+    tables = {name: (table(keys), keys) for name, keys in data["classes"].items()}
+    classes = {name: keys for name, (keys, all_) in tables.items() if keys or not all_}
+    return said | {"classes": _reached(said, classes) if command else classes}
+
+
+def release_of(version: str) -> tuple[str, str]:
+    """Return the release of a version, and the command whose files it is about."""
+    release = re.sub(COMMAND, "", version)
+    return release, version[len(release) + 1 :]
+
+
+def _reached(
+    said: dict[str, Any], classes: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the classes that the root, the sections and their keys name."""
+    left = [said.get("root", ""), *said["sections"].values()]
+    names: set[str] = set()
+    while left:
+        for name in re.findall(r"\w+", left.pop()):
+            if name in classes and name not in names:
+                names.add(name)
+                left += [key["type"] for key in classes[name].values()]
+                left += said["variants"].get(name, {}).get("classes", {}).values()
+    return {name: keys for name, keys in classes.items() if name in names}
 
 
 def read(trainer: str) -> Schema:
@@ -205,6 +263,11 @@ def schema_of(data: dict[str, Any], version: str = "") -> Schema:
     said = {name: data[name] for name in OPTIONAL if name in data}
     return Schema(*head, variants, classes, required, data["job"], version, **said)
 
+
+FIXED = ("title", "source", "root", "unknown_keys", "quoted_values")
+"""Entries of a schema above its tables."""
+BOUNDS = frozenset({"since", "until", "of"})
+"""What an entry says of the versions that have it."""
 
 OPTIONAL = ("root", "unknown_keys", "quoted_values")
 """Fields of a schema that few have.

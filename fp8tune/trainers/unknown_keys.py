@@ -7,6 +7,7 @@ release.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -19,8 +20,9 @@ from fp8tune.trainers.faults import UNKNOWN, Fault, Loaded
 if TYPE_CHECKING:
     from fp8tune.trainers.trainer import Trainer
 
-SHOWN = 5
-"""Keys that a finding names and marks, and patterns that its help suggests."""
+SHOWN, LENGTH = 5, 80
+"""Keys that a finding names and marks, and patterns that its help suggests; how much of
+each [characters]."""
 
 
 def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
@@ -34,7 +36,7 @@ def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
     extra: list[str] = []
     faults: list[Fault] = []
     for fault in loaded.faults:
-        if fault.kind not in UNKNOWN:
+        if fault.kind not in (*UNKNOWN, "unknown-argument"):
             faults.append(fault)
         elif _is_extra(fault.path, trainer):
             extra.append(as_typed(fault.path, trainer))
@@ -44,23 +46,18 @@ def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
 
 
 def _is_extra(path: Path, trainer: Trainer) -> bool:
-    """Whether a pattern is of a key, or of a table that it stands in.
-
-    A key of another file of the job may be named as it stands there, too.
-    """
-    parts = trainer.about.parts
-    places = [path, path[1:]] if path[0] in parts else [path]
-    names = [
-        as_typed(place[:end], trainer)
-        for place in places
-        for end in range(1, len(place) + 1)
-    ]
+    """Whether a pattern is of a key, or of a table that it stands in."""
+    names = [as_typed(path[:end], trainer) for end in range(1, len(path) + 1)]
     return any(fnmatchcase(name, each) for name in names for each in trainer.extra_keys)
 
 
 def as_typed(path: Path, trainer: Trainer) -> str:
-    """Return a key as a user types it: ``training.lr``, or the flag ``--lr``."""
-    name = ".".join(part for part in path if isinstance(part, str))
+    """Return a key as a user types it: ``training.lr``, or the flag ``--lr``.
+
+    A key of another file of the job is as it stands there.
+    """
+    inner = path[1:] if path[0] in trainer.about.parts else path
+    name = ".".join(part for part in inner or path if isinstance(part, str))
     if trainer.about.formats != ["bash"] or name.startswith("--"):
         return name
     return f"--{name.replace('_', '-')}"
@@ -71,18 +68,18 @@ def joined(faults: Iterable[Fault], trainer: Trainer) -> Iterator[Fault]:
 
     Each that is of a key says in ``lacks`` what the trainer has not: ``key `tp```.
     """
-    groups: dict[tuple[str, str], list[Fault]] = {}
+    groups: dict[tuple[str, str, str], list[Fault]] = {}
     for fault in faults:
-        earlier = str(fault.facts.get("earlier", ""))
+        earlier, title = (str(fault.facts.get(n, "")) for n in ("earlier", "title"))
         if fault.kind not in UNKNOWN:
             yield fault
-        elif fault.argument or (fault.facts["hint"] and not earlier):
+        elif fault.argument or (fault.facts.get("hint") and not earlier):
             yield _with(fault, lacks=_lacks([fault], trainer))
         else:
-            groups.setdefault((fault.kind, earlier), []).append(fault)
-    for (_, earlier), group in groups.items():
+            groups.setdefault((fault.kind, earlier, title), []).append(fault)
+    for (_, earlier, _), group in groups.items():
         facts: dict[str, Any] = {"lacks": _lacks(group, trainer)}
-        if len(group) > 1:
+        if len({fault.facts["table"] for fault in group}) > 1:
             facts["table"] = trainer.schema.title
         if not earlier:
             facts |= {"hint": _of_fork(group, trainer), "fork": True}
@@ -106,7 +103,7 @@ def _lacks(group: list[Fault], trainer: Trainer) -> Prose:
         names = [as_typed(fault.path, trainer) for fault in group]
     elif what == "flag":
         names = [as_typed(group[0].path, trainer)]
-    shown = ", ".join(f"`{name}`" for name in names[:SHOWN])
+    shown = ", ".join(f"`{name[:LENGTH]}`" for name in names[:SHOWN])
     more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
     return Prose(f"{what}{'s' * (len(group) > 1)} {shown}{more}")
 
@@ -116,12 +113,11 @@ def _of_fork(group: list[Fault], trainer: Trainer) -> Prose:
     names = dict.fromkeys(as_typed(fault.path, trainer) for fault in group)
     patterns = list(_patterns(names, trainer))
     more = ", ..." if len(patterns) > SHOWN else ""
-    listed = ", ".join(f'"{pattern}"' for pattern in patterns[:SHOWN])
+    listed = ", ".join(f'"{pattern[:LENGTH]}"' for pattern in patterns[:SHOWN])
     has = f"has {'them' if len(group) > 1 else 'it'}"
     setting = f"`extra-keys=[{listed}{more}]` to [tool.fp8tune] in pyproject.toml"
-    return Prose(
-        f"if yours is a fork of {trainer.about.title} that {has}, add {setting}"
-    )
+    title = group[0].facts.get("title", trainer.about.title)
+    return Prose(f"if yours is a fork of {title} that {has}, add {setting}")
 
 
 def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:
@@ -130,7 +126,7 @@ def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:
     mine = {_start(as_typed((name,), trainer)) for name, _ in keys}
     starts = Counter(map(_start, names))
     alike = (
-        f"{start}*" if starts[start] > 1 and start not in mine else name
+        f"{start}*" if start and starts[start] > 1 and start not in mine else name
         for name in names
         for start in [_start(name)]
     )
@@ -138,11 +134,9 @@ def _patterns(names: Iterable[str], trainer: Trainer) -> Iterator[str]:
 
 
 def _start(name: str) -> str:
-    """Return a name up to the end of the first word of its last part."""
-    place, dot, last = name.rpartition(".")
-    if last.startswith("--"):
-        return f"--{last[2:].partition('-')[0]}-"
-    return f"{place}{dot}{last.partition('_')[0]}_"
+    """Return a name up to its second word, ``""`` for one word."""
+    match = re.match(r"(--[^-]+-|([^.]*\.)*[^._]+_)[^.]", name)
+    return match[1] if match else ""
 
 
 def _of_earlier(group: list[Fault], earlier: str) -> Prose:

@@ -12,6 +12,7 @@ from fp8tune.verify import diagnosis, patterns
 from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
+from fp8tune.verify.grouping import folder_of
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
 
 HEADLINES = {
@@ -103,13 +104,13 @@ def _table(answers: Sequence[Answer]) -> Iterator[str]:
     """A line for each run: its first log, the verdict, and why."""
     shown = _ranked(answers)[:MOST_RUNS]
     shown = [answer for answer in answers if any(answer is each for each in shown)]
-    folder = os.path.commonpath([os.path.dirname(answer.path) for answer in shown])
-    names = [os.path.relpath(answer.path, folder or ".") for answer in shown]
+    folder = os.path.commonpath([folder_of(answer.path) for answer in shown])
+    names = [os.path.relpath(answer.path, folder) for answer in shown]
     width = max(map(len, names))
     yield f"{len(answers)} runs"
     for name, answer in zip(names, shown, strict=True):
         more = len(answer.logs) + len(answer.traces) - 1
-        files = f", {counted(more + 1, 'file')}" if more else ""
+        files = f"  ({counted(more + 1, 'file')})" if more else ""
         why = answer.failed and f"  failed: {answer.error}"
         word = HEADLINES[answer.verdict.word]
         yield plain(f"  {name:{width}}  {word}{why or ''}{files}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import aligned, column_widths, plain, wrapped
 from fp8tune.verify.gap import Comparison, Interval, Verdict, speed_ratio
 from fp8tune.verify.gap_findings import amount, between, findings, percent, relative
 from fp8tune.verify.runs import Run
@@ -22,18 +22,26 @@ ABSENT = "-"
 Row = tuple[str, str, str, str]
 
 
-def text(result: Comparison) -> Iterator[str]:
-    """Yield the comparison in lines."""
+def text(result: Comparison, width: int = 0) -> Iterator[str]:
+    """Yield the comparison in lines, of at most ``width`` unless that is 0."""
     first, *others = findings(result)
     yield f"verdict: {result.verdict}"
-    yield first.message
-    yield ""
-    yield from _columns([("", "source", "steps", "tokens"), *run_rows(result)])
-    yield ""
-    yield from _columns([("at the end", "FP8", "bf16", "FP8 / bf16"), *figures(result)])
+    yield from _lines(first.message, width)
+    for table in (
+        [("", "source", "steps", "tokens"), *run_rows(result)],
+        [("at the end", "FP8", "bf16", "FP8 / bf16"), *figures(result)],
+    ):
+        yield ""
+        widths = column_widths(table, width)
+        for row in table:
+            yield from aligned(row, widths, wraps=bool(width))
     yield ""
     for finding in others:
-        yield finding.message
+        yield from _lines(finding.message, width)
+
+
+def _lines(message: str, width: int) -> list[str]:
+    return wrapped(message, width) if width else [message]
 
 
 def figures(result: Comparison) -> list[Row]:
@@ -88,13 +96,6 @@ def _run(named: tuple[str, Run]) -> Row:
     size = run.tokens_per_step
     tokens = amount(run.curve.step[-1] * size) if size else "unknown"
     return f"{name}: {plain(run.path)}", run.source, steps, tokens
-
-
-def _columns(rows: list[Row]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(4)]
-    for row in rows:
-        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
-        yield "".join(cells).rstrip()
 
 
 def as_json(result: Comparison) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fp8tune.verify.cause import causes
@@ -22,8 +22,7 @@ from fp8tune.verify.evidence import Curve, Log, Trace
 SUFFIX = re.compile(r"(?:\.(?:gz|log|out|err|txt|jsonl))+$")
 STREAM = re.compile(r"(?:^|[._-])(?:std)?(?:out|err)$")
 RANK = re.compile(
-    r"(rank|node|worker|proc|process|task|local|host|gpu|attempt|restart|retry)"
-    r"s?[._-]?\d+",
+    r"(rank|node|worker|proc|process|task|host|attempt|restart|retry)[._-]?\d+",
     re.IGNORECASE,
 )
 OF_ATTEMPT = re.compile(r"(attempt)/\d+")
@@ -47,7 +46,7 @@ class Run:
     @property
     def folders(self) -> set[str]:
         """The folders of its logs."""
-        return {os.path.dirname(log.path) for log in self.logs}
+        return {folder_of(log.path) for log in self.logs}
 
 
 def runs_of(
@@ -61,18 +60,23 @@ def runs_of(
     runs = _runs(list(jobs.values())) if jobs else []
     if len(runs) < 2:
         return [Run("", list(logs), list(traces))], []
-    lost = []
+    lost, owners = [], _owners(runs)
     for trace in traces:
-        if near := _nearest(trace.path, runs):
+        if near := _nearest(trace.path, owners):
             near.traces.append(trace)
         else:
             lost.append(trace.path)
     return runs, lost
 
 
+def folder_of(path: str) -> str:
+    """Return the folder of a file, however its path was written."""
+    return os.path.dirname(os.path.abspath(path))
+
+
 def job_of(path: str) -> str:
     """Return a log's path without what tells files of one job apart."""
-    folder, name = os.path.split(path)
+    folder, name = folder_of(path), os.path.basename(path)
     stem = STREAM.sub("", SUFFIX.sub("", name))
     return OF_ATTEMPT.sub(r"\1", RANK.sub(r"\1", f"{folder}/{stem}"))
 
@@ -86,16 +90,45 @@ def _runs(jobs: list[Run]) -> list[Run]:
     leading = max(families.values(), key=lambda each: sum(map(_tells, each)))
     runs = _restarted(_of_ranks(leading))
     runs = [run for run in runs if _tells(run)] or runs[:1]
-    for job in jobs:
-        if job in leading:
-            continue
-        near = runs[0] if len(runs) == 1 else _nearest(job.logs[0].path, runs)
-        if near is None or _differ(near, job):
-            if _tells(job):
-                runs.append(job)
-        else:
+    owners = _owners(runs)
+    for job in (
+        job for each in families.values() if each is not leading for job in each
+    ):
+        near = runs[0] if len(runs) == 1 else _nearest(job.logs[0].path, owners)
+        if near and not _differ(near, job):
             near.logs += job.logs
+        elif _tells(job):
+            runs.append(job)
+            owners = _owners([job], owners)
     return runs
+
+
+def _owners(
+    runs: Iterable[Run], owners: dict[str, Run | None] | None = None
+) -> dict[str, Run | None]:
+    """Return whose each folder is, with those above; None for one of several runs."""
+    owners = {} if owners is None else owners
+    for run in runs:
+        for folder in run.folders:
+            for each in _upwards(folder):
+                owners[each] = run if owners.get(each, run) is run else None
+    return owners
+
+
+def _nearest(path: str, owners: dict[str, Run | None]) -> Run | None:
+    """Return whose the nearest folder around a file is that has logs at all."""
+    return next(
+        (owners[each] for each in _upwards(folder_of(path)) if each in owners),
+        None,
+    )
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """Yield a folder and those above it."""
+    yield folder
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        yield folder
 
 
 def _of_ranks(jobs: list[Run]) -> list[Run]:
@@ -144,38 +177,34 @@ def _goes_on(before: Run, now: Run) -> bool:
 
 
 def _says(run: Run) -> set[tuple[str, str]]:
-    """Return what the logs of a run say of FP8."""
-    return {(log.trainer, one.name) for log in run.logs for one in log.mentions}
+    """Return what the logs of a run say of FP8 and of its precision."""
+    said = {(log.trainer, one.name) for log in run.logs for one in log.mentions}
+    return said | {("", log.settings.get("precision", "")) for log in run.logs}
 
 
 def _differ(run: Run, job: Run) -> bool:
-    """Whether two logs have other losses at the same steps."""
-    losses = [
-        dict(zip(curve.step[:LOSSES], curve.loss[:LOSSES], strict=True))
-        for curve in (_curve([run]), _curve([job]))
-        if curve
+    """Whether two logs are of two trainers, or of the same steps with other losses.
+
+    Or, if both show how their run begins, with other lines on FP8.
+    """
+    trainers = [
+        {log.trainer for log in each.logs if log.trainer and log.starts}
+        for each in (run, job)
     ]
-    if len(losses) < 2:
+    if all(trainers) and not trainers[0] & trainers[1]:
+        return True
+    curves = [curve for curve in (_curve([run]), _curve([job])) if curve]
+    first, second = (
+        dict(zip(curve.step[:LOSSES], curve.loss[:LOSSES], strict=True))
+        for curve in (curves if len(curves) == 2 else (Curve(), Curve()))
+    )
+    both = first.keys() & second.keys()
+    if not both:
         return False
-    both = losses[0].keys() & losses[1].keys()
-    pairs = [(losses[0][step], losses[1][step]) for step in both]
-    return any(abs(a - b) > ROUNDING * abs(a) for a, b in pairs)
-
-
-def _nearest(path: str, runs: Iterable[Run]) -> Run | None:
-    """Return the one run in the nearest folder around a file; None if several are."""
-    folder = os.path.dirname(path)
-    while True:
-        inside = f"{folder}/" if folder else ""
-        here = [
-            run
-            for run in runs
-            if any(f"{each}/".startswith(inside) for each in run.folders)
-        ]
-        above = os.path.dirname(folder)
-        if here or above == folder:
-            return here[0] if len(here) == 1 else None
-        folder = above
+    if any(abs(first[n] - second[n]) > ROUNDING * abs(first[n]) for n in both):
+        return True
+    began = all(any(log.began for log in each.logs) for each in (run, job))
+    return began and _says(run) != _says(job)
 
 
 def _curve(runs: Iterable[Run]) -> Curve | None:

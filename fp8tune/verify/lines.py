@@ -168,7 +168,7 @@ class Cutter:
 
 
 def clean(line: bytes) -> tuple[str, int | None]:
-    """Return a line without colours, control characters and what launchers put before.
+    """Return a line without colours, padding and what launchers put before it.
 
     Beside it stands the rank that such a prefix names, None if none does.
     """
@@ -182,7 +182,7 @@ def clean(line: bytes) -> tuple[str, int | None]:
         if match.lastindex:
             rank = int(match[match.lastindex])
         text = text[match.end() :]
-    return text, rank
+    return text.rstrip(), rank
 
 
 def messages(text: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from fp8tune.verify.causes import diagnose, diff, fixed, write
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.figures import VERSIONS
-from fp8tune.verify.grouping import runs_of
+from fp8tune.verify.grouping import folder_of, runs_of
 from fp8tune.verify.inputs import NoRun, inputs
 from fp8tune.verify.measured import calibration, other_settings
 from fp8tune.verify.verdict import judge
@@ -112,13 +112,13 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
         _add_versions(read, found.packages)
         return Evidence(config or _only(found.configs), read, traces).answer()
     for path in lost:
-        text = f"of which of the {len(runs)} runs it is cannot be told; skipped"
+        text = f"skipped: of one of {len(runs)} runs; name its log and the trace"
         print(f"fp8tune: {path}: {text}", file=sys.stderr)
     shared = Counter(folder for run in runs for folder in run.folders)
     answers = []
     for run in runs:
         alone = {folder for folder in run.folders if shared[folder] == 1}
-        configs = [path for path in found.configs if os.path.dirname(path) in alone]
+        configs = [path for path in found.configs if folder_of(path) in alone]
         evidence = Evidence(config or _only(configs), run.logs, run.traces)
         answers.append(evidence.answer())
     return worst_of(answers)

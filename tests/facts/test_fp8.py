@@ -3,6 +3,8 @@
 import pytest
 
 from fp8tune.facts import fp8
+from fp8tune.facts.linears import of_block
+from fp8tune.job import Unknown
 from tests.each import each
 
 
@@ -90,3 +92,31 @@ def test_what_stands_in_the_way_is_what_lint_finds(job, lint, change, gpu, word)
 )
 def test_too_narrow(hidden, gain, narrow):
     assert fp8.too_narrow(hidden, gain) is narrow
+
+
+@each(
+    ("rows", "shards", "degrees"),
+    [
+        (1024, 6, "2, 4 or 8"),
+        (256, 24, "8, 16 or 32"),
+        (256, 512, "256"),
+        (7, 3, "7"),
+        (16, 5, "4 or 8"),
+        (5, 4, "5"),
+        (1, 4, "1"),
+    ],
+)
+def test_shard_degrees_near_the_one_asked_for(rows, shards, degrees):
+    assert fp8.shard_degrees(rows, shards) == degrees
+
+
+def test_what_shards_divide_with_tensor_parallelism():
+    linears = of_block(4096, 4096, 1024, 14336, 0)
+    assert fp8.sharded_rows(linears) == 1024
+    assert fp8.sharded_rows(linears, 8) == 128
+    assert fp8.uneven_weight(linears, 128, 8) == ""
+    assert fp8.uneven_weight(linears, 256, 8) == "k_proj: 1024 / 8 TP ranks = 128"
+    assert fp8.uneven_weight(linears, 3) == "q_proj: 4096"
+    assert fp8.uneven_weight((), 3) == ""
+    with pytest.raises(Unknown):
+        fp8.sharded_rows(())

@@ -2,7 +2,15 @@
 
 import pytest
 
-from fp8tune.facts.linears import BLOCK, Decoder, Gemm, of_decoder
+from fp8tune.facts.linears import (
+    BLOCK,
+    Decoder,
+    Gemm,
+    Linear,
+    odd,
+    of_block,
+    of_decoder,
+)
 
 LLAMA_8B = Decoder(32, 4096, 32, 8, 128, 14336, 3, 128256, 32)
 
@@ -49,3 +57,25 @@ def test_ungated_ffn_has_no_gate():
 
 def test_flops_count_every_pass():
     assert Gemm("x", 2, 3, 5, 7, True, 4).flops == 2 * 2 * 3 * 5 * 7 * 4
+
+
+def test_parts_of_a_weight_on_one_tensor_parallel_rank():
+    whole = Linear("q_proj", 4096, 2048, "rows")
+    assert whole.on_rank(8) == (512, 2048)
+    assert whole._replace(split="columns").on_rank(8) == (4096, 256)
+    assert whole._replace(split="").on_rank(8) == (4096, 2048)
+
+
+def test_linears_of_width_0_are_left_out():
+    names = [one.name for one in of_block(1024, 1024, 256, 0, 0)]
+    assert names == ["q_proj", "k_proj", "v_proj", "o_proj"]
+
+
+def test_the_first_size_that_is_no_multiple():
+    linears = of_block(1024, 1024, 80, 2816, 32016)
+    assert odd(linears, 16) == ("", "")
+    assert odd(linears, 32) == ("k_proj", "k_proj has 80 outputs")
+    at_two = ("head", "head has 32016 outputs / 2 TP ranks = 16008")
+    assert odd(linears[-1:], 16, 2) == at_two
+    down = ("down_proj", "down_proj has 2816 inputs / 32 TP ranks = 88")
+    assert odd(linears[-2:-1], 16, 32) == down

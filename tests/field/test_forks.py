@@ -156,9 +156,10 @@ def test_the_release_that_files_beside_a_config_say(
 FORKS = [
     (
         "a.toml",
-        f"{TITAN}[infra]\nbucket = 's3'\n[mup]\nbase = 64\n",
-        ["infra", "mup"],
-        '"infra", "mup"',
+        TITAN.replace("steps", "zloss_at = 1\nzloss = 1e-4\nsteps")
+        + "[infra]\nbucket = 's3'\n[mup]\nbase = 64\n",
+        ["training.zloss_at", "training.zloss", "infra", "mup"],
+        '"training.zloss_at", "training.zloss", "infra", "mup"',
     ),
     (
         "a.toml",
@@ -245,6 +246,18 @@ def test_a_near_miss_is_told_by_itself(fp8tune, project, name, text, rule, key):
     assert (near["rule"], near["key"]) == (rule, key)
     assert near["help"].startswith("did you mean `")
     assert fork["help"].startswith("if yours is a fork of ")
+
+
+def test_extra_keys_are_those_of_training_arguments_too(fp8tune, project):
+    """The names are as they stand in their own file; a near miss may be a fork's."""
+    launch = "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"
+    arguments = "output_dir: o\nbf16: true\ngradient_accumulation_step: 2\n"
+    files = {"launch.yaml": launch, "sft.yaml": arguments}
+    rules = [d["rule"] for d in found(fp8tune, project, files, "--with", "sft.yaml")[0]]
+    assert rules == ["unknown-argument"]
+    settings = '[tool.fp8tune]\nextra-keys = ["gradient_accumulation_*"]\n'
+    files["pyproject.toml"] = settings
+    assert found(fp8tune, project, files, "--with", "sft.yaml")[0] == []
 
 
 def test_rules_go_on_where_the_keys_are_a_forks(fp8tune, project):

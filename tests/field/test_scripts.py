@@ -72,6 +72,12 @@ def test_megatron_asserts_its_schedule(fp8tune, project, flags, key):
     assert found == [("refused-settings", key)] * bool(key)
 
 
+def test_missing_flags_end_no_estimate(fp8tune, project):
+    project({"run.sh": "torchrun pretrain_gpt.py --tensor-model-parallel-size 2\n"})
+    said = fp8tune("estimate", "run.sh", "--gpu", "h100")
+    assert "this cannot run: `--micro-batch-size` is missing" in said.out
+
+
 @each("given", ["--train-iters 100", "--train-samples 6400", "--skip-train", ""])
 def test_a_run_needs_its_length(fp8tune, project, given):
     found = findings(fp8tune, project, {"run.sh": f"{RUN} --bf16 {given}\n"})
@@ -145,6 +151,21 @@ def test_exported_variables_are_facts(fp8tune, project, before, command):
     expected = [("fp32-scales-on-blackwell", SCALES)]
     assert findings(fp8tune, project, files, "--gpu", "b200") == expected
     assert findings(fp8tune, project, files, "--gpu", "h100") == []
+
+
+def test_a_fact_needs_no_flags_of_other_files(fp8tune, project):
+    """Scripts of slime and miles source the sizes of the model."""
+    flags = "--transformer-impl transformer_engine --fp8-format e4m3"
+    script = f"""source models/8b.sh
+J='{{"env_vars": {{"{SCALES}": "1"}}}}'
+ray job submit --runtime-env-json="$J" -- python3 train.py ${{MODEL_ARGS[@]}} \\
+  --global-batch-size 64 --tensor-model-parallel-size 2 {flags} --fp8-recipe blockwise
+"""
+    found = findings(fp8tune, project, {"run.sh": script}, "--gpu", "b200")
+    assert [rule for rule, _ in found] == [
+        "fp32-scales-on-blackwell",
+        "unresolved-flags",
+    ]
 
 
 @each(
@@ -230,7 +251,7 @@ def test_gpus_of_a_submitted_text(fp8tune, project):
 @each(
     ("script", "reason"),
     [
-        ("make data\n", "it starts no Python program with flags"),
+        ("make data\n", "it starts no Python program with flags or a config"),
         (
             f"torchrun $PROGRAM {FLAGS}\n",
             "what line 1 starts is not known before the run: `$PROGRAM` is not set in "
@@ -257,6 +278,13 @@ def test_a_refusal_is_one_sentence_for_both_commands(fp8tune, project, script, r
         assert (said.code, said.out) == (2, "")
         assert reason in said.err
         assert "--script" not in said.err
+
+
+def test_a_script_without_a_run_is_none_of_a_named_trainer(fp8tune, project):
+    project({"run.sh": "make data\n"})
+    said = fp8tune("lint", "run.sh", "--trainer", "megatron_lm")
+    assert said.code == 2
+    assert "it starts no Python program with flags or a config" in said.err
 
 
 def test_a_script_is_its_own_config_for_both_commands(fp8tune, project):

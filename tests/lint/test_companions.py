@@ -10,7 +10,7 @@ mixed_precision: fp8
 num_processes: 8
 fp8_config:
   backend: AO
-  amax_history_length: 16
+  pad_inner_dimension: true
 fsdp_config:
   fsdp_version: 2
   fsdp_cpu_ram_efficient_loading: false
@@ -49,13 +49,14 @@ BOTH = {"run/launch.yaml": LAUNCH, "sft.yaml": TRAINING}
 
 def test_files_are_alone_unless_something_joins_them(findings):
     expected = [("run/launch.yaml", 6, UNREAD)]
-    assert findings(BOTH, "run/launch.yaml", "sft.yaml") == expected
+    assert findings(BOTH, "run/launch.yaml") == expected
 
 
 @pytest.mark.parametrize(
     ("comment", "arguments"),
     [
         pytest.param("", ["--with", "sft.yaml"], id="option"),
+        pytest.param("", ["sft.yaml"], id="named"),
         pytest.param("# fp8tune: with=../sft.yaml\n", [], id="comment"),
     ],
 )
@@ -94,9 +95,10 @@ def test_its_label_in_the_other_file(project, fp8tune):
 
 
 def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
-    root = project(BOTH)
+    launch = LAUNCH.replace("pad_inner_dimension: true", "amax_history_length: 16")
+    root = project({**BOTH, "run/launch.yaml": launch})
     fp8tune("lint", "--fix", "run/launch.yaml", "--with", "sft.yaml", *TRAINER)
-    fixed = LAUNCH.replace("amax_history_length", "amax_history_len")
+    fixed = launch.replace("amax_history_length", "amax_history_len")
     assert (root / "run/launch.yaml").read_text() == fixed
     assert (root / "sft.yaml").read_text() == TRAINING
 
@@ -265,7 +267,7 @@ SCRIPT = "accelerate launch --config_file launch.yaml src/train.py train.yaml"
         pytest.param(("with=train.yaml", "with=launch.yaml"), ".", True, id="both"),
         pytest.param(("", ""), "--script run.sh", True, id="script"),
         pytest.param(("", ""), "--script off.sh", False, id="argument"),
-        pytest.param(("", ""), "train.yaml launch.yaml", False, id="apart"),
+        pytest.param(("", ""), "train.yaml launch.yaml", True, id="named"),
         pytest.param(
             ("", "with=launch.yaml"), "train.yaml -- bf16=false", False, id="arguments"
         ),

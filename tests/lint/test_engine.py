@@ -28,6 +28,7 @@ def test_a_finding_whole(lint):
         (),
         "",
         None,
+        (),
     )
     assert labels(found) == [
         ("distributed.tp", 4, 6, 4, 7, "splits every linear over 4 GPUs"),

@@ -149,7 +149,10 @@ ACCELERATE = "accelerate launch --config_file l.yaml"
         ),
         ("accelerate launch -m axolotl.cli.train ax.yaml", "ax.yaml"),
         ("accelerate launch train.py --config t.yaml", "t.yaml"),
-        ("trl sft --config t.yaml --accelerate_config l.yaml", "t.yaml --with l.yaml"),
+        (
+            "trl sft --config t.yaml --accelerate_config l.yaml",
+            "t.yaml --with l.yaml sft",
+        ),
         ("axolotl train ax.yaml", "ax.yaml"),
         (
             "axolotl train ax.yaml --learning-rate $LR --nproc_per_node 8",

@@ -24,6 +24,7 @@ def lines(*reports, **options):
 
 SAFE, UNSAFE = found("safe"), found("unsafe")
 OFFERED = Report("a", [SAFE, UNSAFE, UNSAFE, found()])
+TRIED = OFFERED._replace(fixable=(2, 1))
 FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
 
 
@@ -32,13 +33,22 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
     [
         ([], {}, []),
         ([Report("a", [found()])], {}, []),
-        ([Report("a", [SAFE])], {}, ["can fix 1 finding with --fix"]),
+        ([Report("a", [SAFE])], {}, ["can fix up to 1 finding with --fix"]),
         (
             [OFFERED, OFFERED],
             {},
             [
-                "can fix 2 findings with --fix",
-                "can fix 4 findings with --unsafe-fixes, which change the run",
+                "can fix up to 2 findings with --fix",
+                "can fix up to 4 more findings with --unsafe-fixes, which change "
+                "the run",
+            ],
+        ),
+        (
+            [TRIED, TRIED],
+            {},
+            [
+                "can fix 4 findings with --fix",
+                "can fix 2 more findings with --unsafe-fixes, which change the run",
             ],
         ),
         (
@@ -46,7 +56,7 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
             {"fix": True},
             [
                 "fixed 2 findings in 1 file: r x 2",
-                "can fix 3 findings with --unsafe-fixes, which change the run",
+                "can fix up to 3 findings with --unsafe-fixes, which change the run",
             ],
         ),
         (

@@ -30,15 +30,6 @@ def test_the_file_is_checked_before_the_overrides(rules):
     assert found(rules, text, "--model.dim=100") == {(rule, 2, None)}
 
 
-def test_comments_speak_of_the_file_alone(rules):
-    text = "# Llama on 16 GPUs.\n[train]\nmax_steps = 9000\nbatch_size = {}  # {}\n"
-    said = "an effective batch size of 64"
-    right, wrong = text.format(4, said), text.format(2, said)
-    assert found(rules, right, "--train.batch_size=2") == set()
-    rule = "wrong-batch-in-comment"
-    assert found(rules, wrong, "--train.batch_size=4") == {(rule, 4, None)}
-
-
 def test_an_ignore_comment_is_not_unused_because_of_an_override(rules):
     text = TP.replace("4", "4  # fp8tune: ignore[fp8-with-tensor-parallel]")
     assert ("unused-ignore", 4, None) in found(rules, text.replace("4 ", "1 "))

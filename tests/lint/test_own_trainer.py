@@ -738,7 +738,7 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
         (
             ("lint", "--script", "run.sh"),
             2,
-            "no call of a trainer (python, torchrun or",
+            "it starts no Python program with flags",
         ),
         (("lint", "fixed.toml", "--", "--a=1"), 2, "the command line of Ours is not"),
         (

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from tests.each import each
-
 
 @pytest.mark.parametrize(
     ("window", "found"),
@@ -132,13 +130,6 @@ def test_what_lacks_its_header_is_not_taken_for_the_default(fired):
     assert fired(text) == ["missing-header"]
 
 
-def test_a_comment_is_about_the_keys_without_their_header(lint):
-    text = "# 8 experts: ~4B total params\nn_layers = 24\nnum_experts = 8\ndim = 2048\n"
-    found = {d.rule: d.message for d in lint(text).diagnostics}
-    assert set(found) == {"missing-header", "wrong-size-in-comment"}
-    assert "7,177,996,288" in found["wrong-size-in-comment"]
-
-
 @pytest.mark.parametrize(
     ("steps", "advice"), [(1, "= 0`"), (5, "= 1`"), (2000, "= 400`")]
 )
@@ -194,30 +185,6 @@ def test_a_fragment_of_a_model_is_no_run(fired, gpu):
     text = "[model]\ndim = 8192\nn_layers = 80\nn_heads = 64\nn_kv_heads = 8\n"
     assert fired(text, gpu=gpu, world_size=4) == []
     assert fired(f"{text}[train]\nmax_steps = 100\n", gpu=gpu, world_size=4) != []
-
-
-@each(
-    "comment",
-    [
-        "Memory: 20 GB",
-        "GPU memory: 20 / 140 GB",
-        "Peak memory: 20-30 GB",
-        "Peak memory 20 GB with full AC",
-        "Peak memory 20 GB in bf16",
-        "Peak memory 200 GB",
-        "Peak memory would be 20 GB",
-        "Peak host memory: 20 GB",
-    ],
-)
-def test_memory_of_something_else(fired, comment):
-    text = (
-        f"# 16 GPUs.\n#\n# {comment}\n[model]\nn_kv_heads = 8\nvocab_size = 128256\n"
-        "ffn_dim_multiplier = 1.3\nmax_seq_len = 4096\n"
-        '[train]\nseq_len = 4096\nactivation_checkpointing = "full"\n'
-    )
-    assert fired(text) == []
-    said = text.replace(comment, "Peak memory: 20 GB")
-    assert fired(said) == ["wrong-memory-in-comment"]
 
 
 OUT_OF_MEMORY = """

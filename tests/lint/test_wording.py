@@ -185,7 +185,29 @@ def test_plain_escapes_what_acts_on_a_terminal(text, safe):
     ],
 )
 def test_settings_as_the_file_has_them(text, written):
-    assert [as_written(text, form) for form in ("toml", "yaml")] == [text, written]
+    forms = ("toml", "yaml")
+    assert [as_written(text, form, bool) for form in forms] == [text, written]
+
+
+@each(
+    ("text", "written"),
+    [
+        ("`seq_length` is missing", "`--seq-length` is missing"),
+        ("`seq_length = 8` is", "`--seq-length 8` is"),
+        ('`fp8_format = "e4m3"`', "`--fp8-format e4m3`"),
+        ("`bf16 = true` and `lr = unset`", "`--bf16` and no `--lr`"),
+        (
+            "seq_length (8), fp8_format='e4m3'.",
+            "--seq-length (8), --fp8-format e4m3.",
+        ),
+        ("`--seq-length`, lr and bf16", "`--seq-length`, lr and bf16"),
+        ("core/seq_length.py, a.seq_length", "core/seq_length.py, a.seq_length"),
+        ("`environment`, `no_key`, no_key", "`environment`, `no_key`, no_key"),
+    ],
+)
+def test_keys_are_flags_in_a_script(text, written):
+    keys = {"seq_length", "fp8_format", "bf16", "lr", "environment"}
+    assert as_written(text, "bash", keys.__contains__) == written
 
 
 @each(

@@ -2,8 +2,6 @@
 
 import sys
 
-from fp8tune.formats import parse
-from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.run import run
 from fp8tune.lint.settings import Options
 from tests.each import each
@@ -80,16 +78,6 @@ def test_a_config_and_its_comments(project):
     assert (first.key, first.region) == ("optim.lrr", (5, 3, 5, 6))
     assert (second.key, second.region) == ("note", (6, 1, 6, 5))
     assert first.fix.edits[0].text == "lr"
-
-
-def test_a_comment_contradicts_and_text_does_not(project):
-    said = "max_steps: 50  # 500 steps\n"
-    project({"a.yaml": f"{said}model:\n  name: Qwen/Qwen3-8B\noptim:\n  lr: 1.0\n"})
-    found = run((".",), Options(select=("hygiene",)))
-    assert names(found) == [("a.yaml", "wrong-value-in-comment")]
-    text = b"a: 1  # 2 GPUs\nb: |\n  # 3 GPUs\nc: x#4 GPUs\n# 5 GPUs\n"
-    lines = Comments(parse(text, "a.yaml")).lines()
-    assert [line.text for line in lines] == [" 2 GPUs", " 5 GPUs"]
 
 
 def test_fixes_and_ignores_keep_every_other_byte(project):

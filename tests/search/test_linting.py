@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import aftermath, check_config, refusals
-from fp8tune.search.plan import keys_to_free, read_config
+from fp8tune.search.plan import keys_to_free, plan_for_trials, read_config
 from fp8tune.search.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED
@@ -42,28 +42,9 @@ def test_nothing_becomes_wrong(project):
     assert notes(project, ("train.grad_accum_steps", 2)) == []
 
 
-def test_a_comment_that_is_no_longer_true_is_pointed_out(project):
-    said = notes(project, ("train.activation_checkpointing", "selective"))
-    assert said == [
-        "a.toml:1: the comment says `full AC`, but the run's mode is "
-        "selective (`train.activation_checkpointing`) [wrong-ac-in-comment]"
-    ]
-
-
-def test_what_was_wrong_before_is_not_our_doing(project):
-    config = CONFIG.replace("# 7B on 8 GPUs, full AC", "# 7B, selective AC")
-    assert notes(project, ("train.batch_size", 2), config=config) == []
-
-
 def test_a_finding_on_the_changed_line_is_not_new(project):
     config = CONFIG.replace("= 4\nmixed", "= 4  # 8 micro-batches\nmixed")
     assert notes(project, ("train.grad_accum_steps", 2), config=config) == []
-
-
-def test_what_the_project_ignores_is_not_told(project):
-    settings = '[tool.fp8tune]\nignore = ["wrong-ac-in-comment"]\n'
-    change = ("train.activation_checkpointing", "selective")
-    assert notes(project, change, files={"pyproject.toml": settings}) == []
 
 
 def test_an_ignore_that_is_not_needed_any_more(project):
@@ -119,6 +100,17 @@ def test_what_the_trainer_runs(text):
     assert found(text) == []
 
 
+def test_keys_of_a_fork_are_kept_and_told(project):
+    text = f"{FINE}[mup]\nbase = 64\n"
+    (line,) = refusals(read_config("a.toml", text.encode(), Target()), ())
+    assert "`mup` [unknown-key]" in line
+    project({"pyproject.toml": "[tool.fp8tune]\nextra-keys = ['mup']\n"})
+    config = read_config("a.toml", text.encode(), Target())
+    assert not list(refusals(config, ()))
+    plan = plan_for_trials(config, (), "cuda")
+    assert [note for note in plan.notes if note.startswith("`mup` (extra-keys)")]
+
+
 def test_what_the_search_changes_is_left_to_it():
     (line,) = refusals(read_config("a.toml", ODD.encode(), Target()), ())
     assert "[fp8-tokens-not-16]; KempnerForge crashes on this config" in line
@@ -156,7 +148,7 @@ def test_a_model_that_the_trainer_cannot_build_whole():
 
 
 def test_the_first_is_said_and_how_many_more():
-    config = read_config("a.toml", f"{LONG}foo = 1\nbar = 2\n".encode(), Target())
+    config = read_config("a.toml", f"{LONG}foo = 1\nbatchsize = 2\n".encode(), Target())
     with pytest.raises(CannotSearch, match="fix that and 2 more first, see: fp8tune"):
         check_config(config, ())
 

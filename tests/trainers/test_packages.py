@@ -93,11 +93,19 @@ def test_what_is_installed_is_read_without_importing_it(environment):
         (
             {"uv.lock": '[[package]]\nname = "accelerate"\nversion = "1.12.3"\n'},
             (),
-            "1.12.0 (the newest known before 1.12.3, uv.lock)",
+            "1.12.0 (uv.lock has 1.12.3, which fp8tune does not know)",
         ),
         ({"requirements.txt": "accelerate<1.13"}, (), "1.12.0 (requirements.txt)"),
-        ({"requirements.txt": "accelerate==1.20"}, (), "1.15.0 (the newest known"),
-        ({"requirements.txt": "accelerate==0.34"}, (), BY_KEYS),
+        (
+            {"requirements.txt": "accelerate==1.20"},
+            (),
+            "1.15.0 (requirements.txt has 1.20, which fp8tune does not know: keys that",
+        ),
+        (
+            {"requirements.txt": "accelerate==0.34"},
+            (),
+            "1.8.1 (requirements.txt has 0.34, which fp8tune does not know: what 1.8.1",
+        ),
         ({}, ("--installed",), "1.10.1 (installed)"),
         (
             {"requirements.txt": "accelerate==1.13.0"},

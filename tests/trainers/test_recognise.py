@@ -125,13 +125,13 @@ def test_misspelt_tables_of_a_file_that_was_named(text, kind):
         (
             "torchtitan",
             "[train]\nbatch_size = 4\n[distributed]\ntp = 1\n",
-            "the file looks like a KempnerForge config: --trainer kempnerforge "
+            "the file looks like a config of KempnerForge: --trainer kempnerforge "
             "checks it as one",
         ),
         (
             "kempnerforge",
             "[training]\nlocal_batch_size = 4\ncompile = true\n",
-            "the file looks like a torchtitan config: --trainer torchtitan==0.1.0 "
+            "the file looks like a config of torchtitan: --trainer torchtitan==0.1.0 "
             "checks it as one",
         ),
     ],

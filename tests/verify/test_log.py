@@ -5,11 +5,11 @@ import math
 import re
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
 from fp8tune.verify import steps as steps_module
+from fp8tune.verify.cause import Text
 from fp8tune.verify.evidence import Event, Mention, Sign
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Follower, Reader, read
@@ -17,10 +17,10 @@ from tests.each import each
 from tests.verify.test_lines import STEP
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
-OUT_OF_MEMORY = SimpleNamespace(
-    name="out-of-memory",
-    triggers=(b"OutOfMemoryError",),
-    pattern=re.compile(r"OutOfMemoryError: .*allocate (?P<gib>[\d.]+) GiB"),
+OUT_OF_MEMORY = Text(
+    "out-of-memory",
+    re.compile(r"OutOfMemoryError: .*allocate (?P<gib>[\d.]+) GiB"),
+    (b"OutOfMemoryError",),
 )
 
 LAST_LINE = "\r 75%|# | 9/80 [0:01<0:01, 9it/s]\n{'train_runtime': '1', 'epoch': '4'}"

@@ -119,7 +119,7 @@ class Document:
             done = end
         text = "".join([*parts, self.text[done:]])
         place = text.rfind(str(self.values.get("program", "")))
-        if self.values and place >= 0:
+        if "program" in self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
         environment = self.values.get("environment", {})
         for match in _ASSIGNED.finditer(text) if environment else ():
@@ -261,7 +261,11 @@ def _call(text: str) -> _Call | str:
     if len(large) > 1:
         runs = " and ".join(f"{call.program} on line {call.line}" for call in large[:3])
         raise Unreadable(f"the script starts several runs ({runs}): give each its own")
-    return large[0] if large else obstacle or "it starts no Python program with flags"
+    return (
+        large[0]
+        if large
+        else obstacle or "it starts no Python program with flags or a config"
+    )
 
 
 def _obstacle(command: Command) -> str:

@@ -95,8 +95,8 @@ def _differ_by_a_letter(word: str, meant: str) -> bool:
 
     blocks = SequenceMatcher(None, word, meant).get_matching_blocks()
     wrong = max(len(word), len(meant)) - sum(block.size for block in blocks)
-    long = len(meant) > SHORT or (len(meant) == SHORT and len(word) < SHORT)
-    return wrong == 1 and long and word[:1] == meant[:1] and word.isalpha()
+    same_start = word[:1] == meant[:1]
+    return wrong == 1 and len(meant) > SHORT and same_start and word.isalpha()
 
 
 def why_missing(name: str, trl: str, transformers: str) -> str:
@@ -104,25 +104,29 @@ def why_missing(name: str, trl: str, transformers: str) -> str:
 
     ``trl`` and ``transformers`` are releases, ``""`` for one that is not known. Of such
     a one, and of one that is newer than the names here, every argument may be there.
+    Names of other classes than those of training are names that scripts have too.
     """
-    texts = []
+    texts: list[str] = []
+    if any(_spans(_data()["trl"]["other"], name)):
+        return ""
     for package, release in (("trl", trl), ("transformers", transformers)):
         tables = _data()[package].values()
         spans = [span for table in tables for span in _spans(table, name)]
         newer = order(release) > order(_data()["newest"][package])
         if spans and (not release or newer or any(_within(release, s) for s in spans)):
             return ""
-        texts += [_lacks(package, release, spans)] if spans else []
-    return "; ".join(texts)
+        if spans:
+            texts.append(_lacks(package, release, name, spans))
+    return " and ".join(texts)
 
 
-def _lacks(package: str, release: str, spans: list[str]) -> str:
+def _lacks(package: str, release: str, name: str, spans: list[str]) -> str:
     """Say that a release lacks a name, and which ones have it."""
     title = "TRL" if package == "trl" else package
     begin, end = spans[-1].split("..")
     later = begin and order(release) < order(begin)
-    since = f"{title} {begin} is the first with it" if later else f"gone since {end}"
-    return f"{title} {release} has no such argument: {since}"
+    since = f"{begin} is the first with it" if later else f"it is gone since {end}"
+    return f"{title} {release} has no `{name}` ({since})"
 
 
 def _within(release: str, span: str) -> bool:

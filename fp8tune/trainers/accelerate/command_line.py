@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.formats.document import HOLE, Unreadable, Unresolved
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.accelerate.arguments import reader
 from fp8tune.trainers.accelerate.launch import WORDS_OF_TRUTH
 from fp8tune.trainers.accelerate.launch import arguments as arguments_of
 from fp8tune.trainers.accelerate.llamafactory import is_llamafactory
@@ -103,6 +104,11 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             loaded.values.pop(f"{PART}.{name}", None)
     faults = [_typed(fault, arguments.get(fault.path)) for fault in loaded.faults]
     return loaded._replace(faults=faults, arguments=arguments)
+
+
+def is_known_script(word: str) -> bool:
+    """Whether it is known which arguments a script, or a command of ``trl``, has."""
+    return bool(reader(word).command)
 
 
 def _typed(fault: Fault, argument: Argument | None) -> Fault:

@@ -77,26 +77,33 @@ def forced_by(training_fp16: Any = None) -> str:
 
 
 def missing_argument(
-    argument_names: Any = None, trl_version: str = "", transformers_version: str = ""
+    job: Job,
+    trl_arguments: bool = False,
+    trl_version: str = "",
+    transformers_version: str = "",
 ) -> str:
     """The first training argument that the pinned releases lack, ``""`` for none.
 
-    Other releases have it; only exact pins count.
+    Other releases have it; only exact pins count, and TRL's where a key shows TRL.
     """
     if not (trl_version or transformers_version):
         return Words("")
-    pins = (trl_version, transformers_version)
-    lacking = (name for name in argument_names or () if why_missing(name, *pins))
-    name = next(lacking, "")
-    return Words(name and f"training.{name}")
+    pins = (trl_version * bool(trl_arguments), transformers_version)
+    keys = sorted(key for key in job.written if key.startswith("training."))
+    return Words(next((k for k in keys if why_missing(_name(k), *pins)), ""))
 
 
 def missing_argument_reason(
     missing_argument: str, trl_version: str = "", transformers_version: str = ""
 ) -> str:
     """Which release lacks that argument, and which ones have it."""
-    name = missing_argument.partition(".")[2]
-    return Words(why_missing(name, trl_version, transformers_version))
+    pins = (trl_version, transformers_version)
+    return Words(why_missing(_name(missing_argument), *pins))
+
+
+def _name(key: str) -> str:
+    """A training argument's own name."""
+    return key.removeprefix("training.")
 
 
 def _quoted_false(value: Any) -> bool:

@@ -256,7 +256,7 @@ class _Run(Loading):
 
         Of a script that is not known: those that ask for FP8, and misspelt ones.
         """
-        self.values["argument_names"] = [*raw]
+        self.written |= {f"training.{key}" for key in raw}
         if all(key in self.schema.classes["Training"] for key in raw):
             return
         what_reads = reader(self.script)
@@ -272,7 +272,8 @@ class _Run(Loading):
             facts = {"name": key, "hint": hint, **key_meant(hint, path, [meant])}
             if what_reads.command:
                 kind = "unknown-key" if what_reads.refuses else "ignored-key"
-                self.fault(kind, path, table=what_reads.title, **facts)
+                table = what_reads.title
+                self.fault(kind, path, table=table, title="TRL", **facts)
             elif meant:
                 self.fault("unknown-argument", path, **facts)
 

@@ -30,15 +30,17 @@ BF16_LAYERS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
 def precision(
     fp8_format: Any,
     transformer_impl: str,
-    bf16: bool,
-    fp16: bool,
+    bf16: bool | None = None,
+    fp16: bool | None = None,
     all_layers_in_bf16: bool | None = None,
 ) -> str:
     """Precision of the linears: FP8 only with layers of Transformer Engine."""
     own = transformer_impl != "transformer_engine"
     if fp8_format and not own and not all_layers_in_bf16:
         return Words("fp8")
-    return Words("bf16" if bf16 else "fp16" if fp16 else "fp32")
+    if known("bf16", bf16):
+        return Words("bf16")
+    return Words("fp16" if known("fp16", fp16) else "fp32")
 
 
 def te_format(fp8_format: Any) -> str:

@@ -100,7 +100,7 @@ class Loader:
         written = given.keys() & keys.keys()
         unset = {name: spec.default for name, spec in keys.items() if name not in raw}
         if not hidden:
-            values |= {n: d for n, d in unset.items() if not keys[n].required}
+            values |= {n: d for n, d in unset.items() if n not in REQUIRED}
             faults += _missing(raw) if own else ()
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}

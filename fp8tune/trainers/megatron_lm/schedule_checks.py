@@ -85,6 +85,7 @@ SCHEDULE = (
         "--lr-warmup-iters {lr_warmup_iters} must be below the steps of the decay, "
         "which are --lr-decay-iters, else --train-iters ({train_iters}): "
         "lr_warmup_steps < lr_decay_steps is asserted",
+        "shorten the warmup",
     ),
     Check(
         "lr_warmup_samples",
@@ -92,6 +93,7 @@ SCHEDULE = (
         "--lr-warmup-samples {lr_warmup_samples} must be below the samples of the "
         "decay, which are --lr-decay-samples, else --train-samples ({train_samples}): "
         "lr_warmup_steps < lr_decay_steps is asserted",
+        "shorten the warmup",
     ),
     Check(
         "lr_warmup_fraction",

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.job import Words
+from fp8tune.job import Prose, Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
@@ -204,8 +204,9 @@ class _Run:
         title = self.schema.title
         if earlier := of_earlier_release(title, dotted(path)):
             why = f"release {earlier} has this key, {title.partition(' (')[0]} does not"
-            facts["hint"] = f"{why}; {facts['hint']}".removesuffix("; ")
-            facts["earlier"] = f"release {earlier}"
+            same = f"; {facts['hint']}" if "home" in facts or instead in keys else ""
+            facts |= {"hint": Prose(why + same), "earlier": f"release {earlier}"}
+            facts.pop("meant", None)  # a key that is like it is another one
         table = (
             f"[{dotted(path[:-1])}]" if path[1:] else f"a {self.schema.title} config"
         )

@@ -125,7 +125,7 @@ def test_one_run_by_two_launchers():
 
 def test_no_run_and_several_runs():
     nothing = parse(b"echo hello\n", "run.sh").values
-    assert nothing == {"obstacle": "it starts no Python program with flags"}
+    assert nothing == {"obstacle": "it starts no Python program with flags or a config"}
     two = "python a.py --x 1 --y 2\npython b.py --x 1 --y 3\n"
     with pytest.raises(Unreadable, match="several runs"):
         parse(two.encode(), "run.sh")

@@ -34,7 +34,7 @@ def test_a_prefix_makes_no_difference(load, key):
 
 def test_of_a_file_that_is_not_known_nothing_has_a_value(load):
     values = load("training:\n  bf16: true\n").values
-    names = {"training", "trl_arguments", "arguments_known", "argument_names"}
+    names = {"training", "trl_arguments", "arguments_known"}
     assert {name.partition(".")[0] for name in values} == names
     assert not any(name.startswith("training") for name in load(FILE).values)
 
