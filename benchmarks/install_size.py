@@ -31,9 +31,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="install_size", description=__doc__)
     parser.add_argument("--output", type=Path, default=RESULTS / "install_size.json")
     options = parser.parse_args()
-    measured = {name: measure(wanted) for name, wanted in VARIANTS.items()}
-    for name, figures in measured.items():
-        print(name, figures)
+    measured = {}
+    for name, wanted in VARIANTS.items():
+        measured[name] = measure(wanted)
+        print(name, measured[name], flush=True)
     data = {"machine": machine.describe(), "installs": measured}
     options.output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

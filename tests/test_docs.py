@@ -3,7 +3,6 @@
 `.ci/run` builds the site, where a link that leads nowhere is an error.
 """
 
-import html
 import re
 from pathlib import Path
 
@@ -96,19 +95,6 @@ def test_pages_that_are_gone_are_removed(generate, tmp_path):
     assert not (docs / "rules" / "gone.md").exists()
     assert (docs / "own.md").read_text() == "kept"
     assert (docs / "keys.md").exists()
-
-
-def test_picture_shows_what_lint_prints(fp8tune, monkeypatch):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "docs")
-        import picture
-
-    svg = picture.PICTURE.read_text(encoding="utf-8")
-    shown = html.unescape("".join(re.findall(r"<text[^>]*>(.*?)</text>", svg)))
-    printed = f"fp8tune $ fp8tune {' '.join(picture.COMMAND)} "
-    monkeypatch.chdir(ROOT)
-    printed += fp8tune(*picture.COMMAND)[1]
-    assert "".join(shown.split()) == "".join(printed.split())
 
 
 WORDS = re.compile(

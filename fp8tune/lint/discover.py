@@ -107,15 +107,16 @@ def read(path: str) -> bytes:
 
 
 def _meant(path: str) -> str:
-    """Return ``; did you mean ...?`` if the folder has a file of such a name."""
+    """Return ``; did you mean ...?`` if a config or folder has almost this name."""
     from fp8tune.suggest import closest
 
     folder, name = os.path.split(path)
     try:
-        files = [file for file in os.listdir(folder or ".") if file.endswith(_ENDINGS)]
+        entries = list(os.scandir(folder or "."))
     except OSError:
         return ""
-    near = closest(name, files)
+    configs = (e.name for e in entries if e.name.endswith(_ENDINGS) or e.is_dir())
+    near = closest(name, configs)
     return f"; did you mean `{os.path.join(folder, near)}`?" if near else ""
 
 

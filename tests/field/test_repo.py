@@ -58,6 +58,7 @@ def test_a_link_to_a_file_adds_no_findings(fp8tune, project, name, text):
     [
         (("lint", "trian.toml"), "; did you mean `train.toml`?\n"),
         (("lint", "configs/sft.yml"), "; did you mean `configs/sft.yaml`?\n"),
+        (("lint", "confgs"), "; did you mean `configs`?\n"),
         (("estimate", "trian.toml"), "; did you mean `train.toml`?\n"),
         (("lint", "runs/trian.toml"), "No such file or directory\n"),
         (("lint", "trainn.toml"), "; did you mean `train.toml`?\n"),

@@ -40,6 +40,7 @@ from fp8tune.formats.edits import CannotEdit, Edit
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
 
+_ASSIGNED = re.compile(r"\b(\w++)\\?[\"']? *[:=] *\\?[\"']?")
 _WRITTEN = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 _VALUE = re.compile(r"(?:=|(?:[ \t]|\\\n|\n)+)([\"']?)((?!--[A-Za-z])[^\s\"'()\\]+)\1")
 _QUOTED = re.compile(r"--[A-Za-z][\w.-]* ")
@@ -120,11 +121,13 @@ class Document:
         place = text.rfind(str(self.values.get("program", "")))
         if "program" in self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
-        for name, value in self.values.get("environment", {}).items():
-            quote = "\\\\?[\"']?"
-            written = rf"\b{name}{quote} *[:=] *{quote}({re.escape(value)})(?!\w)"
-            for found in re.finditer(written, text):
-                spans.values[name,] = found.span(1)
+        environment = self.values.get("environment", {})
+        for match in _ASSIGNED.finditer(text) if environment else ():
+            name, start = match[1], match.end()
+            end = start + len(environment.get(name, ""))
+            ends = not re.match(r"\w", text[end : end + 1])
+            if name in environment and text[start:end] == environment[name] and ends:
+                spans.values[name,] = (start, end)
         for found in _WRITTEN.finditer(text):
             path: Path = (_key(found[0]),)
             if path[0] not in self.values:
