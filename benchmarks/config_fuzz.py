@@ -55,7 +55,7 @@ from fp8tune.trainers.trainer import trainer
 SHARE = 250
 """Configs that one process takes at a time."""
 
-PROGRESS = 10_000
+PROGRESS = 1000
 """A line says how far the run is after so many configs."""
 
 MAX_BYTES = 1 << 31

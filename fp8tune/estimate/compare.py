@@ -51,7 +51,7 @@ def side(
     variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled(config, loaded))
+        variants = assumed(variants, sizes, titled(config))
     return Side(config, variants, variants.predict({}), findings)
 
 
@@ -150,7 +150,7 @@ def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
     for name, one in (("a", first), ("b", second)):
         yield f"{name}: {plain(one.config.path)}"
         for refusal in one.predicted.refused:
-            yield f"  cannot run: {plain(refusal.message)} ({refusal.rule})"
+            yield f"  {refusal.lead}: {plain(refusal.message)} ({refusal.rule})"
     parts = (
         ("values that differ", keys, "none"),
         ("predicted", figures, "nothing"),

@@ -75,7 +75,7 @@ def _path(line: Line) -> str:
 def _reasons(group: list[Line]) -> Iterator[str]:
     for line in group:
         for one in line.side.predicted.refused:
-            yield f"cannot run: {one.message} ({one.rule})"
+            yield f"{one.lead}: {one.message} ({one.rule})"
         for one in line.side.variants.fp8_off:
             yield f"FP8 is off: {one.message} ({one.rule})"
 

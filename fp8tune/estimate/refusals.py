@@ -22,6 +22,7 @@ from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault
 
 FATAL = ("rejected", "crash")
+LEFT_OUT = "left out of this estimate"
 
 
 class Refusal(NamedTuple):
@@ -41,6 +42,12 @@ class Refusal(NamedTuple):
     line: int = 0
     column: int = 0
     argument: str = ""
+
+    @property
+    def lead(self) -> str:
+        """What it means for an estimate, to stand before the message."""
+        fork = self.rule == "unknown-key" and not self.voids
+        return LEFT_OUT if fork else "cannot run"
 
 
 def placed(refused: list[Refusal], config: Config) -> list[Refusal]:

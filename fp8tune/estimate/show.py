@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fp8tune.estimate.grid import Cell, Saving
 from fp8tune.estimate.predict import Prediction
-from fp8tune.estimate.refusals import Refusal
+from fp8tune.estimate.refusals import LEFT_OUT, Refusal
 from fp8tune.estimate.table import TINY, figure, gib_mark, grid_lines, small, wrapped
 from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
@@ -32,11 +32,6 @@ MOMENTS = {
     "optimizer step": "in the optimizer step",
 }
 """The moment of the peak in words; others are called ``at the NAME``."""
-
-
-LEFT_OUT = "left out of this estimate"
-FAILS = {"unknown-key": LEFT_OUT}
-"""How refusals are told that leave an estimate possible, by their rule."""
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
@@ -88,8 +83,9 @@ def _target(found: Estimate) -> Iterator[str]:
 
 def _refused(path: str, said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
-        fails = FAILS.get(refusal.rule, "this run fails, whatever memory it needs")
-        fails = "this cannot run" if refusal.voids else fails
+        fails = "this run fails, whatever memory it needs"
+        if refusal.voids or refusal.lead == LEFT_OUT:
+            fails = "this " * refusal.voids + refusal.lead
         yield from _failure(path, refusal, fails)
 
 

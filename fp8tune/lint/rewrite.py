@@ -117,11 +117,15 @@ NO_COMMENTS = (
 
 
 def ignore(data: bytes, look: Look, words: str) -> Rewritten:
-    """Add an ignore comment above each finding; ``words`` follow the rule's name."""
+    """Add an ignore comment above each finding; ``words`` follow the rule's name.
+
+    What holds only once another finding is fixed needs none if that one is ignored.
+    """
     from fp8tune.lint.ignores import with_ignores
 
     report = look(data)
-    chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
+    shown = (found for found in report.diagnostics if not found.once)
+    chosen = [found for found in shown if found.rule not in UNIGNORABLE]
     if not chosen:
         return Rewritten(data, report)
     document = parse(data, report.path)

@@ -131,23 +131,25 @@ def _measured(history: History, chosen: Point | None) -> Measured:
     )
 
 
-def _beside(one: Speed | None, other: Speed | None, gap: Speed | None) -> Speed | None:
-    """Return a speed as it stands beside ``one``, which is faster by ``gap``.
+def _beside(
+    chosen: Speed | None, other: Speed | None, gap: Speed | None
+) -> Speed | None:
+    """Return a speed as it stands beside ``chosen``, which is faster by ``gap``.
 
     The gap is from pairs of runs, so the middles of the runs do not have it exactly.
     """
-    if one is None or other is None or gap is None:
+    if chosen is None or other is None or gap is None:
         return other
-    factor = one.value / gap.value / other.value
+    factor = chosen.value / gap.value / other.value
     return Speed(*(factor * end for end in other))
 
 
-def _record(own: Runs) -> Record | None:
+def _record(runs: Runs) -> Record | None:
     """Return the record of the last trial that succeeded, with the peak of all."""
-    if not own.ran:
+    if not runs.ran:
         return None
-    records = [trial.record for trial in own]
-    return own.succeeded[-1]._replace(
+    records = [trial.record for trial in runs]
+    return runs.succeeded[-1]._replace(
         peak_gib=max(record.peak_gib for record in records),
         reserved_gib=max(record.reserved_gib for record in records),
     )

@@ -193,10 +193,14 @@ class Board:
             space.value(each, "precision")
             for each in (self._point(trial), self.plan.baseline)
         }
-        own, theirs = speed([trial.record]), speed([t.record for t in baseline])
-        if not own or not theirs or (trial.record.rehearsal and len(precisions) > 1):
+        measured, theirs = speed([trial.record]), speed([t.record for t in baseline])
+        if (
+            not measured
+            or not theirs
+            or (trial.record.rehearsal and len(precisions) > 1)
+        ):
             return Text("")
-        gain = ratio(own, theirs)
+        gain = ratio(measured, theirs)
         likely = verdict(gain, self._history([trial]).noise.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
@@ -242,15 +246,16 @@ class Board:
 
     def _time(self) -> str:
         if self._left is None:
-            return f"waiting; {counted(len(self.study.trials), 'trial')} so far"
+            count = counted(len(self.study.trials), "trial")
+            return f"ended; {count}" if self._has_ended else f"waiting; {count} so far"
         left = max(0.0, self._left - (self._now() - self._heard_at))
         if self._has_ended:
             return f"ended with {show_duration(left)} left"
         if self._note:
             return self._note
-        count = len(self._running)
-        why = f"; {count} trials are running" if count > 1 else ""
-        for event, _ in self._running.values() if count == 1 else ():
+        running = len(self._running)
+        why = f"; {running} trials are running" if running > 1 else ""
+        for event, _ in self._running.values() if running == 1 else ():
             why = f"; trying: {event.proposal.reason}"
         return f"{show_duration(left)} left{why}"
 
@@ -267,8 +272,8 @@ def _gain(gain: Estimate | None, how: str) -> Text:
     """Return the gain of the answer, which takes enough pairs of runs."""
     if gain is None:
         return Text("")
-    is_known = gain.low is not None and how != "inconclusive"
-    return Text(percent(gain.value) if is_known else "inconclusive", COLORS[how])
+    is_enough = gain.low is not None and how != "inconclusive"
+    return Text(percent(gain.value) if is_enough else "inconclusive", COLORS[how])
 
 
 def _memory(record: Record) -> str:

@@ -22,7 +22,7 @@ from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.settings import BadSettings
-from fp8tune.lint.wording import counted, plain
+from fp8tune.lint.wording import counted
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
@@ -69,7 +69,7 @@ from fp8tune.search.real_trials import (
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study
-from fp8tune.search.say import note, say
+from fp8tune.search.say import note, say, say_next
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -249,7 +249,7 @@ def _finish(
         if odd := keep(options.studies, plan.config.job, records):
             note(odd)
     for command in commands:
-        print(plain(f"next: {command}"), file=out)  # whole, so that it can be copied
+        say_next(command, out)
     if unwritten:
         raise CannotSearch(f"the tuned config was not written: {unwritten}")
     return output

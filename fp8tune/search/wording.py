@@ -207,11 +207,9 @@ def _mark(facts: Facts) -> str:
 
 
 def _next(facts: Facts, does: str = "should settle it") -> str:
-    """Return what to type to find more; ``""`` if nothing would."""
+    """Return which budget would find more; ``""`` if none would."""
     if seconds := facts.get("budget_s"):
-        spent = facts.get("spent_s", 0.0)
-        known = f"; the study continues, {show_duration(spent)} of it are spent"
-        return f"; --budget {typed(seconds)} {does}{known if spent else ''}"
+        return f"; --budget {typed(seconds)} {does}"
     if facts.get("next_step") == LARGER_BUDGET:
         return f"; a larger --budget {does}"
     goes_on = facts.get("next_step") == SAME_COMMAND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import Path
@@ -110,11 +111,16 @@ class Hints:
         return meant or self._homes(name) or self._called(name, "")
 
     def _section_keys(self, section: str) -> list[str]:
-        prefix = f"{section}."
-        names = (
-            name for name, _ in self.schema.dotted_keys() if name.startswith(prefix)
-        )
-        return [name.removeprefix(prefix) for name in names]
+        return self._by_section.get(section, [])
+
+    @cached_property
+    def _by_section(self) -> dict[str, list[str]]:
+        keys: dict[str, list[str]] = {}
+        for name, _ in self.schema.dotted_keys():
+            section, dot, key = name.partition(".")
+            if dot:
+                keys.setdefault(section, []).append(key)
+        return keys
 
     def _called(self, name: str, prefix: str) -> str:
         """The key below ``prefix`` that other trainers call ``name``."""

@@ -11,6 +11,7 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.directive import directive_of
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, name_of, plain_config
+from fp8tune.lint.rewrite import ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
@@ -441,6 +442,12 @@ def test_an_ignored_finding_is_ignored_once_the_value_is_fixed():
     )
     names = rules_of(lint(text))
     assert names.isdisjoint({"fp8-with-tensor-parallel", "unused-ignore"})
+
+
+def test_ignored_typing_errors_show_nothing_more():
+    done = ignore(FORGE_TYPO.encode(), lambda data: lint(data.decode()), "")
+    assert done.report.diagnostics == []
+    assert b"fp8-with-tensor-parallel" not in done.data
 
 
 ANNOUNCED = {

@@ -153,6 +153,14 @@ def test_the_release_that_files_beside_a_config_say(
     assert [one for one in keys(diagnostics) if "fp8" not in one[0]] == rules
 
 
+def test_a_switch_of_an_earlier_release_is_what_it_is_now(fp8tune, project):
+    text = SFT.replace("num_gpus = 2", "").replace("[model]", "[model]\nfp8 = true")
+    pinned.cache_clear()
+    project({"sft.toml": text, "pyproject.toml": PRIME.format("0.7.0")})
+    pays = fp8tune("estimate", "sft.toml", "--output-format", "json").json
+    assert pays["precision"] == "fp8"
+
+
 FORKS = [
     (
         "a.toml",

@@ -4,6 +4,7 @@ import html
 import io
 import json
 import re
+import shlex
 
 import pytest
 
@@ -17,7 +18,7 @@ from fp8tune.search.live import Board
 from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.saved_study import load_study
-from fp8tune.search.say import say
+from fp8tune.search.say import say, say_next
 from fp8tune.search.stop import Stop
 from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
@@ -188,6 +189,23 @@ def test_lines_are_wrapped_at_words_on_a_terminal_alone(monkeypatch, columns):
     assert " ".join(lines) == text
     assert not any(line.startswith("%") for line in lines)
     assert all(len(line) <= columns or " " not in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_next_command_is_wrapped_as_a_shell_joins_it(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    command = (
+        "fp8tune search configs/a.toml --budget 2h --device cpu --workers 2  "
+        "# continues: 2 min of it are spent"
+    )
+    terminal, pipe = Terminal(), io.StringIO()
+    say_next(command, terminal)
+    say_next(command, pipe)
+    assert pipe.getvalue() == f"next: {command}\n"
+    assert max(map(len, terminal.getvalue().splitlines())) <= columns
+    joined = terminal.getvalue().replace("\\\n", "").removeprefix("next: ")
+    assert shlex.split(joined, comments=True) == shlex.split(command, comments=True)
+    assert "# continues: 2 min of it" in terminal.getvalue()
 
 
 def test_an_interrupt_is_shown_in_the_table(monkeypatch):

@@ -101,6 +101,10 @@ WRAPPED = [
      "ValueError: micro-batch of nothing", "unknown-exception", "child-failed"),
     ("torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
      f"{LEVELS}{OOM}", "out-of-memory", "child-failed"),
+    ("Fatal Python error: Aborted\n\n[rank2]:[E1123 18:52:48.159000 14831 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: "
+     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.", "nccl-timeout", "aborted"),
+    ("(TaskRunner pid=1) ray.exceptions.RayTaskError(OutOfMemoryError): ray::f() (pid=2)\n"
+     "(TaskRunner pid=1) ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "host-out-of-memory", "child-failed"),
     ("triton.compiler.errors.CompilationError: at 1:0:\ndef kernel():\n"
      "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e5')\")",
      "gpu-without-fp8", "triton-failed"),
@@ -238,7 +242,7 @@ DUMPS = [
     ("model:\n  fp8: null\nmixed_precision:\n  fp8: null", False),
     ('  "model": {\n    "converters": [\n      "quantize.linear.float8"\n    ]\n  }', True),
     ('  "model": {\n    "converters": [],\n    "name": "llama3"\n  }', False),
-    ("TrainingArguments(\nbf16=True,\nfp16=False,\n)", False),
+    ("TrainingArguments(\nbf16=True,\nfp16=False,\n)", None),  # a script may convert
     ("TrainingArguments(\nbf16=False,\nfp8=True,\nfp8_backend=auto,\n)", True),
     ("fp8:\n  enabled: true\n  recipe_name: tensorwise\ncompile:\n  enabled: false", True),
     ("fp8:\n  enabled: false\ncompile:\n  enabled: true", False),

@@ -411,7 +411,7 @@ def test_the_next_command_has_the_one_budget_that_is_enough(tmp_path):
     lines = [*sentences(report), *commands(report)]
     assert [line for line in lines if "--budget" in line] == [
         "A verdict takes 2 pairs of neighbouring confirmation runs; --budget 30m "
-        "should settle it; the study continues, 3 min of it are spent.",
+        "should settle it.",
         "Stability not checked: no time; --budget 30m is enough for it.",
         "fp8tune search a.toml --budget 30m  # continues: 3 min of it are spent",
     ]

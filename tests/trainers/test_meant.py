@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Words
-from fp8tune.trainers.meant import key_meant, same_word, value_meant
+from fp8tune.trainers.meant import is_clear, key_meant, same_word, value_meant
 from tests.each import each
 
 KEYS = frozenset({"batch_size", "seq_len"})
@@ -16,17 +16,17 @@ KEYS = frozenset({"batch_size", "seq_len"})
         (
             "did you mean `batch_size`?",
             ("train", "batchsize"),
-            {"meant": "batch_size", "sure": True},
+            {"meant": "batch_size", "sure": True, "clear": True},
         ),
         (
             "did you mean `batch_size`?",
             ("train", "batch_sze"),
-            {"meant": "batch_size", "sure": False},
+            {"meant": "batch_size", "sure": False, "clear": True},
         ),
         (
             "did you mean `train.batch_size`?",
             ("train", "bs"),
-            {"meant": "batch_size", "sure": False},
+            {"meant": "batch_size", "sure": False, "clear": True},
         ),
         ("did you mean `other`?", ("train", "othr"), {}),
         (
@@ -45,15 +45,23 @@ KEYS = frozenset({"batch_size", "seq_len"})
             ("batch_size",),
             {"home": "train.batch_size"},
         ),
-        ("did you mean [train]?", ("trian",), {"meant": "train", "sure": False}),
-        ("did you mean [train]?", ("Train",), {"meant": "train", "sure": True}),
+        (
+            "did you mean [train]?",
+            ("trian",),
+            {"meant": "train", "sure": False, "clear": True},
+        ),
+        (
+            "did you mean [train]?",
+            ("Train",),
+            {"meant": "train", "sure": True, "clear": True},
+        ),
         ("did you mean `a.x` or `b.x`?", ("train", "x"), {}),
         ("did you mean [tp], a separate section?", ("train", "tp"), {}),
         ('did you mean `arch = "mot"`, which has it?', ("vlm", "x"), {}),
         (
             "did you mean `seq_len`?",
             ("data", "datasets", 0, "seqlen"),
-            {"meant": "seq_len", "sure": True},
+            {"meant": "seq_len", "sure": True, "clear": True},
         ),
     ],
 )
@@ -106,3 +114,18 @@ def test_a_key_finds_home_but_into_no_section_that_makes_another_run(load, text,
     (fault,) = load(text).faults
     assert fault.kind == "unknown-key"
     assert fault.facts.get("home") == home
+
+
+@each(
+    ("word", "meant", "clear"),
+    [
+        ("FP8", "fp8", True),
+        ("fp81", "fp8", True),
+        ("e4m3", "fp8", True),  # by what it stands for, not by its letters
+        ("bf16_with_fp8_mixed", "bf16_with_mxfp8_mixed", False),
+        ("dp_shards", "dp_shard", True),
+    ],
+)
+def test_is_clear(word, meant, clear):
+    names = ("fp8", "bf16_with_mxfp8_mixed", "bf16_with_fp8_x_mixed", "dp_shard", "tp")
+    assert is_clear(word, meant, names) is clear

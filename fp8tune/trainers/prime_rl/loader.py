@@ -150,6 +150,7 @@ class _Run:
         for key in raw:
             if key not in keys and name not in OPEN:
                 self.unknown((*path, key), keys, raw)
+        raw = _as_now(raw, keys)
         for key, spec in keys.items():
             value = self.held(spec, raw, (*path, key))
             if value is not NOTHING:
@@ -285,6 +286,16 @@ class _Run:
             self.fault("entry-not-a-table", path, value=raw, table=table)
             return NOTHING
         return self.value(spec, raw, path) if raw != NONE else text_of(raw)
+
+
+def _as_now(raw: dict[str, Any], keys: dict[str, Key]) -> dict[str, Any]:
+    """Return a table with what switches of earlier releases are now."""
+    now = {
+        instead: becomes
+        for old, (instead, becomes, _) in REPLACED.items()
+        if raw.get(old) is True and instead in keys and instead not in raw
+    }
+    return raw | now
 
 
 def _paths(raw: dict[str, Any], path: Path) -> Iterator[Path]:
