@@ -31,4 +31,6 @@ def _words_alike(one: str, other: str) -> bool:
     right = "_".join(word for word in others if word not in words)
     if left.startswith(right) or right.startswith(left):  # len is short for length
         return True
+    if left.count("_") != right.count("_"):  # `mup_scale` is not `mscale`
+        return left.replace("_", "") == right.replace("_", "")
     return difflib.SequenceMatcher(None, left, right).ratio() >= CUTOFF

@@ -37,3 +37,16 @@ def test_without_candidates():
 
 def test_candidates_may_come_from_an_iterator():
     assert closest("batchsize", iter(NAMES)) == "batch_size"
+
+
+@each(
+    ("word", "name", "meant"),
+    [
+        ("mup_scale", "mscale", ""),
+        ("use_mpi", "use_mup", ""),
+        ("microbatch_size", "micro_batch_size", "micro_batch_size"),
+        ("max_seq_length", "max_seq_len", "max_seq_len"),
+    ],
+)
+def test_names_of_other_words_are_no_slips(word, name, meant):
+    assert closest(word, [name]) == meant

@@ -180,7 +180,7 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name == "with":
         return found._replace(beside=(*found.beside, value))
     if name == "extra-keys":
-        more = filter(None, value.split(","))
+        more = filter(None, re.split(r"[\[\],\"']+", value))  # or as in pyproject.toml
         return found._replace(extra_keys=(*found.extra_keys, *more))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
