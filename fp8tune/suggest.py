@@ -29,6 +29,8 @@ def _words_alike(one: str, other: str) -> bool:
     words, others = one.split("_"), other.split("_")
     left = "_".join(word for word in words if word not in others)
     right = "_".join(word for word in others if word not in words)
+    if not left or not right:  # `log_params` may be short for a longer name
+        return one == other or other.startswith(f"{one}_") or left == right
     if left.startswith(right) or right.startswith(left):  # len is short for length
         return True
     if left.count("_") != right.count("_"):  # `mup_scale` is not `mscale`

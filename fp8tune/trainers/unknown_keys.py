@@ -20,6 +20,8 @@ from fp8tune.trainers.faults import UNKNOWN, Fault, Loaded
 if TYPE_CHECKING:
     from fp8tune.trainers.trainer import Trainer
 
+_FLAG = re.compile(r"(?<=`)([a-z][a-z0-9_]*)(?=`)")
+
 SHOWN, LENGTH = 5, 80
 """Keys that a finding names and marks, and patterns that its help suggests; how much of
 each [characters]."""
@@ -74,7 +76,11 @@ def joined(faults: Iterable[Fault], trainer: Trainer) -> Iterator[Fault]:
         if fault.kind not in UNKNOWN:
             yield fault
         elif fault.argument or (fault.facts.get("hint") and not earlier):
-            yield _with(fault, lacks=_lacks([fault], trainer))
+            hint = fault.facts.get("hint", "")
+            if trainer.about.formats == ["bash"] and not fault.facts.get("sure"):
+                flag = _FLAG.sub(lambda name: as_typed((name[1],), trainer), hint)
+                hint = Prose(f"{flag} Or, {_of_fork([fault], trainer)}")
+            yield _with(fault, lacks=_lacks([fault], trainer), hint=hint)
         else:
             groups.setdefault((fault.kind, earlier, title), []).append(fault)
     for (_, earlier, _), group in groups.items():
