@@ -163,3 +163,13 @@ VARIABLES: dict[str, str] = {
     "TORCHDYNAMO_DISABLE": "torch.compile does nothing, if 1",
 }
 """Variables of the environment that rules ask for; a launch script may export them."""
+
+COUNTS = frozenset(
+    (
+        *("micro_batch", "seq_len", "grad_accum", "max_steps", "warmup_steps"),
+        *("hidden_size", "layers", "heads", "kv_heads", "head_dim", "ffn_size"),
+        *("vocab_size", "max_seq_len", "experts", "expert_size", "world_size"),
+        *("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate"),
+    )
+)
+"""Fields that are numbers, or unknown where a config has text or a list there."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from fp8tune.fields import FIELDS, VARIABLES
+from fp8tune.fields import COUNTS, FIELDS, VARIABLES
 
 T = TypeVar("T")
 
@@ -281,6 +281,11 @@ class Job(dict[str, Any]):
         if target.gpus_per_node:
             self["gpus_per_node"] = target.gpus_per_node
         self.update(target.environment)
+        for name in COUNTS:  # as text, which a product would repeat, it is unknown
+            key = words.renamed.get(name, name)
+            if isinstance(values.get(key), (str, list)):
+                del self[key]
+                self.lacking |= {name: name, key: name}
 
     def __missing__(self, name: str) -> Any:
         if name in self.lacking:

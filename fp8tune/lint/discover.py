@@ -99,14 +99,14 @@ def read(path: str) -> bytes:
         with open(path, "rb", buffering=0) as file:
             return file.read(MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1)
     except FileNotFoundError as error:
-        raise CannotRead(f"{path}: {error.strerror}{_meant(path)}") from None
+        raise CannotRead(f"{path}: {error.strerror}{meant(path)}") from None
     except OSError as error:
         raise CannotRead(f"{path}: {error.strerror or error}") from None
     except ValueError:
         raise CannotRead(f"{path!r}: not a file name") from None
 
 
-def _meant(path: str) -> str:
+def meant(path: str) -> str:
     """Return ``; did you mean ...?`` if a config or folder has almost this name."""
     from fp8tune.suggest import closest
 

@@ -6,6 +6,7 @@ ask for.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
+from fp8tune.lint.discover import meant
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import counted
 from fp8tune.runners.builtin.runner import Builtin
@@ -413,7 +415,9 @@ def _read_config(
         with open(options.config, "rb") as file:
             data = file.read(MAX_BYTES)
     except OSError as error:
-        raise CannotSearch(f"{options.config}: {error.strerror}") from None
+        there = error.errno != errno.ENOENT
+        hint = "" if there else meant(options.config)
+        raise CannotSearch(f"{options.config}: {error.strerror}{hint}") from None
     asked = "--world-size" if options.world_size else ""
     target = Target(gpu, options.world_size, origin, asked)
     path, name, overrides = options.config, options.trainer, options.overrides

@@ -51,7 +51,7 @@ def inputs(paths: tuple[str, ...]) -> Inputs:
             found.logs.append(path)
         elif os.path.isdir(path):
             _add_folder(path, found)
-        elif path.endswith(_CONFIGS):
+        elif path.endswith(_CONFIGS) and os.path.exists(path):
             raise NoRun(f"{path}: a config, no log; write --config {path}")
         else:
             kind = kind_of(path)
