@@ -279,13 +279,21 @@ class _Case:
         """Yield the findings that are kept, and new ones once what is meant stands."""
         first = [*self._faults(), *self._conditions()]
         kept = [found for found in first if keeps(found)]
-        yield from kept
         meant = [pair for pair in self.meant if any(pair[0] is f for f in kept)]
-        if meant and self.rounds:
-            seen = set(map(self._subject, first))
-            for found in self._once_fixed(meant):
-                if self._subject(found) not in seen and keeps(found):
-                    yield found
+        later = self._once_fixed(meant) if meant and self.rounds else None
+        if later is None:
+            yield from kept
+            return
+        seen, holding = (set(map(self._subject, each)) for each in (first, later))
+        refused = all(found.category == "rejected" for found, _ in meant)
+        for found in kept:
+            # from the default of a key that was meant to be set: no such run starts
+            moot = refused and not self.rules.by_name[found.rule].fault
+            if not moot or self._subject(found) in holding:
+                yield found
+        for found in later:
+            if self._subject(found) not in seen and keeps(found):
+                yield found
 
     def _subject(self, found: Diagnostic) -> tuple[Any, ...]:
         """Return what a finding is about: whether a run fits is said once."""
@@ -295,14 +303,14 @@ class _Case:
 
     def _once_fixed(
         self, meant: list[tuple[Diagnostic, Fault]]
-    ) -> Iterator[Diagnostic]:
-        """Yield the findings of the text in which stands what was meant."""
+    ) -> list[Diagnostic] | None:
+        """Return the findings of the text in which stands what was meant, if any."""
         from fp8tune.lint.once import Corrected
 
         try:
             text = Corrected(self.document, meant)
         except (CannotEdit, InvalidText):
-            return
+            return None
         case = _Case(
             self.path,
             text.document,
@@ -315,16 +323,17 @@ class _Case:
             self.overrides,
             self.rounds - 1,
         )
-        words = self.known.vocabulary
+        words, later = self.known.vocabulary, []
         for found in case.findings(lambda _: True):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
             found = text.back(found, keys)
-            yield found._replace(once=tuple(map(self._worded, found.once)))
+            later.append(found._replace(once=tuple(map(self._worded, found.once))))
         self.unjudged = case.unjudged | self.unjudged
         self.gaps = case.gaps | self.gaps
         self.compared = case.compared | self.compared
         self.bugs = case.bugs | self.bugs
+        return later
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
         """Return the rules whose silence means that there is nothing to ignore.

@@ -479,3 +479,55 @@ def _fixed(ended):
 
 def _number(line):
     return int(next(word for word in line.split() if word.isdigit()))
+
+
+FLOAT8 = """[compile]
+enable = true
+[quantize.linear.float8]
+enable_fsdp_float8_all_gather = true
+"""
+MOOT = [
+    (
+        "a.toml",
+        f"{TITAN}{FLOAT8}PRECOMPUTE_FLOAT8_DYNAMIC_SCALE_FOR_FSDP = true\n",
+        {"unknown-key", "fp8-head-not-compiled"},
+    ),
+    (
+        "a.toml",
+        "[model]\ndim = 512\nMAX_SEQ_LEN = 8192\n[train]\nseq_len = 8192\n",
+        {"unknown-key"},
+    ),
+    (
+        "a.yaml",
+        "model_name_or_path: Qwen/Qwen3-8B\nstage: SFT\nfinetuning_type: full\n"
+        "dataset: d\ntemplate: qwen3\noutput_dir: o\nfp8: true\n",
+        {"value-not-listed", "fp8-lost-on-transformers-5"},
+    ),
+]
+
+
+@each(("name", "text", "rules"), MOOT)
+def test_nothing_is_said_of_the_default_of_a_misspelt_key(name, text, rules):
+    """No such run starts: the meant key has a value, and that one is judged."""
+    assert rules_of(lint(text, name)) == rules
+
+
+def test_a_safe_fix_removes_nothing_because_of_a_slip_elsewhere(project, fp8tune):
+    folder = project({"a.yaml": MOOT[2][1]})
+    fp8tune("lint", "a.yaml", "--fix")
+    assert (folder / "a.yaml").read_text() == MOOT[2][1].replace("SFT", "sft")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["per_device_train_batch_size: two", "gradient_accumulation_steps: [4]"],
+)
+def test_text_in_place_of_a_number_is_unknown(text):
+    launch = parse(b"distributed_type: MULTI_GPU\nmixed_precision: fp8\n", "l.yaml")
+    known = trainer("accelerate")
+    key, _, value = text.partition(": ")
+    values = {**launch.values, "training": {key: "two" if value == "two" else [4]}}
+    job = known.job(known.load(values), Target())
+    field = "micro_batch" if value == "two" else "grad_accum"
+    with pytest.raises(Unknown):
+        job[field]

@@ -17,6 +17,8 @@ from fp8tune.job import Job, Unknown, Words, known
 
 READERS = ("sft", "pt")
 """The stages whose trainer reads ``fp8``."""
+STAGES = (*READERS, "rm", "ppo", "dpo", "kto")
+"""Stages that it knows."""
 
 
 def is_run(do_train: Any) -> bool:
@@ -58,6 +60,8 @@ def fp8_read(fp8_asked: bool, stage: Any, trainer_version: str) -> bool:
     There it is one of the arguments of the model, which train/*/workflow.py does not
     hand to the trainers (https://github.com/hiyouga/LLaMA-Factory/pull/9705).
     """
+    if stage not in STAGES:  # tuner.py ends with "Unknown task"
+        raise Unknown("fp8_read")
     return fp8_asked and stage in READERS and trainer_version != "0.9.4"
 
 
