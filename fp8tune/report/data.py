@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.text import capital
+from fp8tune.report.text import capital, interval
 from fp8tune.search.budget import MAX_S
-from fp8tune.search.decide import decide, gain_of, with_config
+from fp8tune.search.decide import decide, estimate, gain_of, with_config
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -31,9 +31,11 @@ from fp8tune.search.sampler import Expected
 from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
+from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import is_searched
 from fp8tune.search.wording import (
     FAILURES,
+    change,
     clean,
     describe,
     gib,
@@ -74,10 +76,10 @@ class Setting:
     ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
     ``standings`` are keys of ``STANDINGS``. ``outcome`` is ``ok`` if one run succeeded,
     else how the last one failed. ``why_not`` says why a setting that ran may not be
-    chosen. ``value`` is its objective, on the scale of the chosen setting's figure in
-    the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all
-    its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen
-    is better and needs no more memory.
+    chosen. ``value`` is its objective, ``speed`` the same in tokens/s; ``scaled`` says
+    whether it is below what its runs measured (see ``_figures``). ``peak_gib`` is the
+    highest of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that
+    may be chosen is better and needs no more memory.
     """
 
     point: Point
@@ -91,6 +93,7 @@ class Setting:
     why_not: str
     value: Estimate | None
     speed: Estimate | None
+    scaled: bool
     peak_gib: float
     expected: Expected
     on_frontier: bool = False
@@ -191,6 +194,19 @@ class Report:
         """Return the chosen setting's objective relative to another one's."""
         return gain_of(self.history_in_objective, self.chosen, other)
 
+    def vs_chosen(self, point: Point) -> str:
+        """Return how much faster than the chosen one a setting is, by pairs of runs."""
+        history = self.history_in_objective
+        gain = gain_of(history, point, self.chosen)
+        if gain is None or not history.pairs(point, self.chosen):
+            return "-"
+        return "inconclusive" if gain.low is None else change(gain)
+
+    def figure(self, setting: Setting) -> str:
+        """Return the objective of a setting with its interval, and if it is scaled."""
+        scaled = ", scaled down" * setting.scaled
+        return f"{interval(setting.value, self.objective)}{scaled}"
+
 
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
@@ -242,11 +258,11 @@ def _budget(seconds: Any) -> float:
 def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
     standings = _standings(plan, history, outcome)
-    speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
-    values = speeds
+    speeds = _figures(history, outcome.chosen, _decided(plan, outcome, SPEED))
+    values, wanted = speeds, history.by(objective)
     if objective != SPEED:
         decided = _decided(plan, outcome, objective)
-        values = _on_one_scale(history.by(objective), outcome.chosen, decided)
+        values = _figures(wanted, outcome.chosen, decided)
     expected = prior_of_job(space, plan.config.job)
     free = set(history.eligible)
     varied = {
@@ -270,6 +286,7 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
             or _why_not(plan, outcome, point, own, free),
             value=values.get(point),
             speed=speeds.get(point),
+            scaled=_is_scaled(wanted, outcome.chosen, point, values.get(point)),
             peak_gib=max(trial.record.peak_gib for trial in own),
             expected=expected(point),
         )
@@ -311,25 +328,37 @@ def _decided(
     return {point: figure for point, figure in figures.items() if point and figure}
 
 
-def _on_one_scale(
+def _figures(
     history: History, chosen: Point | None, decided: Mapping[Point, Estimate]
 ) -> dict[Point, Estimate]:
-    """Return how fast each setting is, so that all compare with the chosen one.
+    """Return how fast each setting is by its own runs.
 
-    The machine may have changed between the search and the confirmation. A setting's
-    speed is therefore the chosen one's, times the gap between the two by runs of one
-    time: plots show the ratios that the outcome states.
+    The runs are those that compare with the chosen setting. If there are none in the
+    confirmation and the chosen setting became slower there, the machine may have: the
+    figure is scaled down by as much. A figure is never above all its runs.
     """
     mine = decided.get(chosen) if chosen else None
-    speeds = dict(decided)
+    figures = dict(decided)
     for point in history.settings:
-        measured = history.speed(point)
-        if point in speeds or measured is None:
+        measured, beside = history.speeds(point, chosen)
+        if point in figures or measured is None:
             continue
-        gap = history.gap(point, chosen)
-        factor = mine.value * gap.value / measured.value if mine and gap else 1.0
-        speeds[point] = Estimate(*(factor * end for end in measured))
-    return speeds
+        before = history.gap(point, chosen) and not history.pairs(point, chosen)
+        if mine and beside and before:
+            factor = min(1.0, mine.value / beside.value)
+            measured = Speed(*(factor * end for end in measured))
+        if figure := estimate(measured, len(history.counted_runs(point, chosen))):
+            figures[point] = figure
+    return figures
+
+
+def _is_scaled(
+    history: History, chosen: Point | None, point: Point, figure: Estimate | None
+) -> bool:
+    """Return whether a figure is below all runs that give it."""
+    runs = history.counted_runs(point, history.baseline if point == chosen else chosen)
+    speeds = [trial.record.tokens_per_second for trial in runs]
+    return figure is not None and figure.value < min(speeds, default=0.0) * (1 - 1e-9)
 
 
 def _outcome(own: Runs) -> str:

@@ -183,13 +183,16 @@ def _chosen_change(
         return None
     others = {at: value for at, value in line.values.items() if at != mine}
     other = baseline if baseline in others else max(others, key=others.__getitem__)
-    gain = Estimate(line.values[mine] / others[other])
+    gain, is_open = Estimate(line.values[mine] / others[other]), False
     if line.is_chosen:
         same_rest = *report.chosen[:place], other, *report.chosen[place + 1 :]
-        gain = report.gain_over(same_rest) or gain
+        by_runs = report.gain_over(same_rest)
+        is_open = report.vs_chosen(same_rest) == "inconclusive"
+        gain = gain if is_open else by_runs or gain
     oom = [labels[at] for at, how in line.failed.items() if how == "oom"]
     sentence = (
         f"{labels[mine]} against {labels[other]}: {change(gain)}"
+        f"{' (inconclusive)' if is_open else ''}"
         f"{'' if line.is_chosen else ' (other settings)'}"
         f"{f'; {chr(44).join(oom)} out of memory' if oom else ''}"
     )

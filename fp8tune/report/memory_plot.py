@@ -15,7 +15,6 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import interval
 from fp8tune.search.objective import show_value
 from fp8tune.search.wording import gib
 
@@ -36,7 +35,8 @@ def memory_plot(report: Report) -> Plot:
             s.role_names,
             f"{s.outcome}, may not be chosen: {s.why_not}" if s.why_not else s.outcome,
             str(s.runs),
-            interval(s.value, report.objective),
+            report.figure(s),
+            report.vs_chosen(s.point),
             gib(s.peak_gib),
             "yes" if s.on_frontier else "",
         )
@@ -48,7 +48,10 @@ def memory_plot(report: Report) -> Plot:
         _title(report, placed),
         _scale_note(report),
         f"{report.unit} against peak memory of {counted(len(placed), 'setting')}.",
-        ("setting", "role", "outcome", "runs", report.unit, "peak GiB", "frontier"),
+        (
+            *("setting", "role", "outcome", "runs", report.unit, "vs chosen"),
+            *("peak GiB", "frontier"),
+        ),
         rows,
         lambda style: _draw(report, placed, style),
     )
@@ -72,13 +75,12 @@ def _title(report: Report, placed: list[Setting]) -> str:
 
 
 def _scale_note(report: Report) -> str:
-    """Return how settings compare if some were not measured in the confirmation."""
-    repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
-    if not any(repeated) or all(repeated):
+    """Return which figures are scaled, and why."""
+    if not any(setting.scaled for setting in report.settings):
         return ""
     return (
-        "Settings that were not measured again in the confirmation are scaled by how "
-        "the chosen one changed since; the table of trials has what each one measured."
+        "Settings that were not measured again beside the chosen one are scaled down "
+        "by how much slower that became; the table of trials has what each measured."
     )
 
 

@@ -41,13 +41,14 @@ class Rows(NamedTuple):
 def figures_table(report: Report) -> Rows:
     """Return the figures of the answer, one row for each setting with a role in it."""
     settings = [setting for setting in report.settings if setting.standings]
-    roles = [*STANDINGS]
+    roles, is_baseline = [*STANDINGS], report.chosen == report.plan.baseline
     rows = [
         (
             setting.role_names,
             setting.label,
-            interval(setting.value, report.objective),
+            report.figure(setting),
             _change(report, setting),
+            *([] if is_baseline else [report.vs_chosen(setting.point)]),
             gib(setting.peak_gib),
             ", ".join(map(str, _numbers(report, setting.point))),
         )
@@ -55,7 +56,8 @@ def figures_table(report: Report) -> Rows:
         if report.chosen is not None
     ]
     unit = report.unit
-    head = ("role", "setting", unit, "vs your config", "peak GiB", "trials")
+    vs = ("vs your config",) if is_baseline else ("vs your config", "vs chosen")
+    head = ("role", "setting", unit, *vs, "peak GiB", "trials")
     return Rows(head, rows)
 
 

@@ -91,7 +91,7 @@ def with_config(
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _estimate(value: Speed | None, runs: int) -> Estimate | None:
+def estimate(value: Speed | None, runs: int) -> Estimate | None:
     """Return a value, with its interval if there are enough runs for one."""
     if value is None or not is_enough(value, runs):
         return value and Estimate(value.value)
@@ -103,13 +103,14 @@ def gain_of(
 ) -> Estimate | None:
     """Return how much faster one setting is than another, with the interval to show."""
     found = history.gap(one, other)
-    return found and _estimate(shown(found), len(history.pairs(one, other)))
+    return found and estimate(shown(found), len(history.pairs(one, other)))
 
 
 def _measured(history: History, chosen: Point | None) -> Measured:
     baseline = history.baseline
     mine, theirs = history.speeds(chosen, baseline)
-    theirs = _beside(mine, theirs, history.gap(chosen, baseline))
+    runs = history.counted_runs(baseline, chosen)
+    theirs = _beside(mine, theirs, history.gap(chosen, baseline), runs)
     pairs = len(history.pairs(chosen, baseline))
     rehearsal = history.is_rehearsal
     fp8 = Fp8Comparison() if rehearsal else compare_fp8(history, chosen)
@@ -117,14 +118,15 @@ def _measured(history: History, chosen: Point | None) -> Measured:
     if fp8.pair and fp8.pair.bf16 in shown_speeds:
         bf16 = shown_speeds[fp8.pair.bf16]
     elif fp8.pair:
-        bf16 = _beside(shown_speeds.get(fp8.pair.fp8), fp8.bf16, fp8.gain)
+        runs = history.counted_runs(fp8.pair.bf16, fp8.pair.fp8)
+        bf16 = _beside(shown_speeds.get(fp8.pair.fp8), fp8.bf16, fp8.gain, runs)
     fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
     return Measured(
-        _estimate(mine, pairs or _count(history, chosen)),
-        _estimate(theirs, pairs or _count(history, baseline)),
+        estimate(mine, pairs or _count(history, chosen)),
+        estimate(theirs, pairs or _count(history, baseline)),
         gain_of(history, chosen, baseline),
-        _estimate(bf16, fp8_pairs),
-        fp8.gain and _estimate(fp8.gain, fp8_pairs),
+        estimate(bf16, fp8_pairs),
+        fp8.gain and estimate(fp8.gain, fp8_pairs),
         _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
         fp8_pairs,
         fp8.pair,
@@ -132,15 +134,20 @@ def _measured(history: History, chosen: Point | None) -> Measured:
 
 
 def _beside(
-    chosen: Speed | None, other: Speed | None, gap: Speed | None
+    chosen: Speed | None,
+    other: Speed | None,
+    gap: Speed | None,
+    runs: Sequence[Trial],
 ) -> Speed | None:
     """Return a speed as it stands beside ``chosen``, which is faster by ``gap``.
 
     The gap is from pairs of runs, so the middles of the runs do not have it exactly.
+    The speed is never above all ``runs``, which measured it.
     """
     if chosen is None or other is None or gap is None:
         return other
-    factor = chosen.value / gap.value / other.value
+    fastest = max(trial.record.tokens_per_second for trial in runs)
+    factor = min(chosen.value / gap.value, fastest) / other.value
     return Speed(*(factor * end for end in other))
 
 

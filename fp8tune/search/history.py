@@ -234,12 +234,15 @@ class History:
 
     def numbers(self, one: Point | None, other: Point | None) -> tuple[int, ...]:
         """Return the numbers of the trials that give the first of ``speeds``."""
+        return tuple(sorted(trial.number for trial in self.counted_runs(one, other)))
+
+    def counted_runs(self, one: Point | None, other: Point | None) -> list[Trial]:
+        """Return the trials that give the first of ``speeds``, without outliers."""
         ran = [t for t in self._runs_of_one_time(one, other)[0] if t.record.ok]
         if not ran:
-            return ()
+            return []
         logs = [math.log(trial.record.tokens_per_second) for trial in ran]
-        kept = itertools.compress(ran, in_line(logs, self.deviation))
-        return tuple(sorted(trial.number for trial in kept))
+        return list(itertools.compress(ran, in_line(logs, self.deviation)))
 
     def _runs_of_one_time(
         self, one: Point | None, other: Point | None

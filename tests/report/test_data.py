@@ -7,7 +7,7 @@ import pytest
 from fp8tune.report.data import frontier, headline, read_report, sentences, warnings
 from fp8tune.report.html import commands, draw_plots
 from fp8tune.report.summary import summarize
-from fp8tune.report.tables import environment, trial_table
+from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search.members import Members
 from fp8tune.search.outcome import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.saved_study import load_study
@@ -56,11 +56,12 @@ SLOWED = [
 
 @pytest.mark.parametrize("rehearsal", [False, True])
 def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal):
-    """What was measured only before it is scaled as the chosen setting changed."""
+    """What was measured only before it is scaled down as the chosen setting was."""
     trials = [(stage, but(r, rehearsal=rehearsal)) for stage, r in SLOWED]
     report = report_of(tmp_path / "s", trials)
     values, scale = {s.point: round(s.key_value, 1) for s in report.settings}, 130 / 152
-    assert "are scaled by" in draw_plots(report)[0].note
+    assert "are scaled down" in draw_plots(report)[0].note
+    assert {s.point for s in report.settings if s.scaled} == {BF16, OTHER}
     assert values == {
         GIVEN: 88.0,
         BF16: round(90 * scale, 1),
@@ -69,6 +70,45 @@ def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal):
         LARGER: 0.0,
         BEST_BF16: 100.0,
     }
+
+
+def test_no_figure_is_above_all_runs_of_its_setting(tmp_path):
+    """The runner-up ran beside a slow run of the chosen setting."""
+    trials = [
+        ("baseline", told(GIVEN, 1852)),
+        ("search", told(BEST, 3600)),
+        ("search", told(OTHER, 2842)),
+        ("search", told(LARGER, 2032)),
+        ("confirm", told(BEST, 3786)),
+        ("confirm", told(GIVEN, 1722)),
+        ("confirm", told(OTHER, 3427)),
+        ("confirm", told(BEST, 2182)),
+    ]
+    report = report_of(tmp_path / "s", trials)
+    values = {s.point: round(s.key_value) for s in report.settings}
+    assert values == {BEST: 3786, GIVEN: 1722, OTHER: 3427, LARGER: 2032}
+    assert not any(s.scaled for s in report.settings)
+    assert report.with_standing("chosen").on_frontier
+    assert report.outcome.runner_up_gain.value == pytest.approx(3427 / 2182)
+    memory, *_ = draw_plots(report)
+    shown = [(row[1], *row[4:6]) for row in memory.rows]
+    assert shown == [
+        ("chosen", "3,786", "-"),
+        ("runner-up", "3,427", "inconclusive"),
+        ("", "2,032", "-"),
+        ("your config", "1,722", "inconclusive"),
+    ]
+    figures = {row[0]: row[2:5] for row in figures_table(report).rows}
+    assert figures["runner-up"] == ("3,427", "inconclusive", "inconclusive")
+
+
+def test_a_pair_says_how_a_setting_compares_with_the_chosen_one(whole):
+    figures = figures_table(whole)
+    (at,) = (i for i, name in enumerate(figures.head) if name == "vs chosen")
+    column = {row[0]: row[at] for row in figures.rows}
+    assert column["chosen"] == column["runner-up"] == "-"
+    assert column["your config"].startswith("-33.3 % (")
+    assert column["bf16 baseline"].startswith("-20.0 % (")
 
 
 def test_terminal_config_and_page_name_one_speed(replay, tmp_path):

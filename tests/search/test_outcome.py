@@ -210,6 +210,22 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
     )
 
 
+def test_bf16_s_figure_is_not_above_all_its_runs():
+    """FP8's slow run is the neighbour of bf16's; the gain is by these two."""
+    best = SPACE.with_precision(BEST, "bf16")
+    noisy = (
+        ("baseline", ran(GIVEN, 100)),
+        ("search", ran(BEST, 220)),
+        ("confirm", ran(BEST, 220)),
+        ("confirm", ran(GIVEN, 100)),
+        ("confirm", ran(best, 150)),
+        ("confirm", ran(BEST, 120)),
+    )
+    speed = decide(history(*noisy), 1.0).speed
+    assert (speed.chosen.value, speed.bf16_baseline.value) == (220, 150)
+    assert speed.fp8_gain.value == pytest.approx(120 / 150)
+
+
 def test_fp8_is_held_against_bf16_of_the_same_stage():
     """The GPU became slower before the baseline ran again, and not in bf16.
 
