@@ -163,6 +163,9 @@ def why_unknown(fact: str, config: Config) -> str:
     """Return why a fact has no value in a config; empty if it has one."""
     about, job = config.trainer.about, config.job
     name = _lacking(job, fact)
+    if name and (reason := uncovered(config.trainer)):
+        return reason
+    name = _asked(job, {fact: name})[fact] if name else ""
     words = {name: _word(name, job, about)} if name else {}
     return why({fact: name}, fact, job.target.gpu, words).removeprefix(": ")
 

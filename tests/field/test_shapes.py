@@ -498,6 +498,8 @@ def test_a_reason_stands_once(fp8tune, project):
     assert out.count("`--num-layers` comes from") == 1
     assert "speed: unknown, for the same reason" in out
     assert "--num-layers` comes from `$NL`" in fp8tune("lint", "a.sh").out
+    explained = fp8tune("explain", "speed.tokens_per_second", "a.sh").out
+    assert "unknown: `--num-layers` comes from `$NL`" in explained
     project({"a.sh": OPEN.replace("$NL", "${NL:-8}")})
     assert "comes from" not in fp8tune("lint", "a.sh").out
 
