@@ -139,7 +139,7 @@ def command(
 
     Every figure has the range that measured runs justify. `fp8tune explain
     memory.peak_gib CONFIG` derives one. Exit code 1: CONFIG cannot run, or does not
-    fit.
+    fit; of a table, no row can run and fit.
 
     \b
     Examples:
@@ -253,7 +253,8 @@ def _table(
     else:
         for line in text(lines):
             click.echo(line)
-    return 0
+    said = [line.side.predicted for line in lines]
+    return int(all(one.refused or one.too_much for one in said))
 
 
 def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run]:

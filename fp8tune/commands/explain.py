@@ -23,6 +23,7 @@ from fp8tune.cli import (
 )
 
 if TYPE_CHECKING:
+    from fp8tune.lint.config import Config
     from fp8tune.lint.explain import Page
 
 
@@ -91,7 +92,9 @@ def command(
         from fp8tune.facts.stored import read
 
         try:
-            page = explain(name, known, on_its_gpus, read(calibration), whole=whole)
+            page = _with_reason(
+                explain(name, known, on_its_gpus, read(calibration), whole=whole), known
+            )
         except BadCalibration as error:
             raise Failure(str(error)) from None
     if page is None and _explains_cause(name, output_format):
@@ -108,6 +111,20 @@ def command(
         click.echo(data(page))
         return
     _print(page, whole=whole)
+
+
+def _with_reason(page: Page | None, config: Config) -> Page | None:
+    """Add to the page of a fact without a value the reason that estimate gives."""
+    from fp8tune.estimate.target import on_its_gpus
+    from fp8tune.estimate.whole import why_unknown
+    from fp8tune.facts import FACTS
+    from fp8tune.lint.explain.fact import FactPage
+
+    if not isinstance(page, FactPage) or page.name not in FACTS:
+        return page
+    if page.derivation is None or page.derivation.known:
+        return page
+    return page._replace(unknown=why_unknown(page.name, on_its_gpus(config).config))
 
 
 def _usual() -> str:

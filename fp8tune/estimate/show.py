@@ -33,6 +33,9 @@ MOMENTS = {
 }
 """The moment of the peak in words; others are called ``at the NAME``."""
 
+EXAMPLE = 16
+"""Number of GPUs that messages give as an example."""
+
 
 def text(path: str, found: Estimate) -> Iterator[str]:
     """Yield the lines of an estimate."""
@@ -75,7 +78,12 @@ def _target(found: Estimate) -> Iterator[str]:
         return
     words = f"GPUs: {size or 'any number'}{f' x {gpu}' if gpu else ' of any kind'}"
     if by_size == ASSUMED:
-        words += "; the number is assumed: add --world-size 16"
+        other = found.world_sizes.get(EXAMPLE)
+        tried = found.world_sizes and (other is None or other.impossible)
+        fails = tried or EXAMPLE % size
+        another = "--world-size N names another"
+        advice = another if fails or size == EXAMPLE else f"add --world-size {EXAMPLE}"
+        words += f"; the number is assumed: {advice}"
     elif by := " and ".join(dict.fromkeys(filter(None, (by_size, by_gpu)))):
         words += f", by {by}"
     yield from wrapped(plain(words))
@@ -137,7 +145,7 @@ def _why_fit(found: Estimate) -> str:
     """Return the basis of a verdict, in brackets."""
     said = found.said
     if said.fit == "unknown":
-        return why(said.missing, "memory.fit", found.target.gpu, found.words)
+        return _reason(found, "memory.fit", "memory.peak_gib")
     if said.gpu_gib is None:
         return ""
     has = f"the GPU has {said.gpu_gib:.0f} GiB"
@@ -180,12 +188,19 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
         yield from wrapped(said, "  ", "    ")
 
 
+def _reason(found: Estimate, fact: str, before: str) -> str:
+    """Return why a fact is unknown, in short if the line before said so of another."""
+    missing, gpu = found.said.missing, found.target.gpu
+    reason, said = (why(missing, name, gpu, found.words) for name in (fact, before))
+    again = reason == said and not reason.startswith(": add ")
+    return ", for the same reason" if reason and again else reason
+
+
 def _speed(found: Estimate) -> Iterator[str]:
-    said, gpu = found.said, found.target.gpu
-    speed = said.speed
+    said, speed = found.said, found.said.speed
     if speed is None:
-        reason = why(said.missing, "speed.tokens_per_second", gpu, found.words)
-        yield from wrapped(f"speed: unknown{reason}")
+        facts = "speed.tokens_per_second", "memory.peak_gib"
+        yield from wrapped(f"speed: unknown{_reason(found, *facts)}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
@@ -195,7 +210,7 @@ def _speed(found: Estimate) -> Iterator[str]:
 
 
 def _pays(found: Estimate) -> Iterator[str]:
-    said, gpu = found.said, found.target.gpu
+    said = found.said
     gain = ": it is off in this run" if found.fp8_off else ""
     if said.fp8_gain is not None and said.pays != "no":
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
@@ -204,7 +219,7 @@ def _pays(found: Estimate) -> Iterator[str]:
             best = f"{said.best_published:.2f}"
             gain += f"; the best published gain at this hidden size is {best}"
     elif said.pays == "unknown":
-        gain = why(said.missing, "speed.fp8_gain", gpu, found.words)
+        gain = _reason(found, "speed.fp8_gain", "speed.tokens_per_second")
     if said.impossible and said.pays == "unknown":
         return
     yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
@@ -286,9 +301,9 @@ def _no_start(found: Estimate) -> str:
     missing = next((said.missing for said in cells if fact in said.missing), {})
     reason = why(missing, fact, found.target.gpu, found.words)
     if not known:
-        return (
-            f"no starting point, because the memory of all settings is unknown{reason}"
-        )
+        said = why(found.said.missing, fact, found.target.gpu, found.words)
+        what = "no starting point, because the memory of all settings is unknown"
+        return what + reason * (reason != said)
     return f"no starting point, because none of these is known to fit{reason}"
 
 

@@ -18,10 +18,11 @@ from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.estimate.refusals import Refusal, as_typed
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
-from fp8tune.facts.gaps import TOO_MUCH, of_trainer
+from fp8tune.facts.gaps import TOO_MUCH, of_trainer, open_value, why
 from fp8tune.facts.gpus import find, largest
 from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
+from fp8tune.lint.config import Config
 from fp8tune.lint.wording import shown
 from fp8tune.trainers.about import About, trainers
 from fp8tune.trainers.trainer import Trainer
@@ -149,23 +150,42 @@ def _instead(job: Job, said: Prediction) -> str:
 
 def _words(variants: Variants, predicted: list[Prediction]) -> dict[str, str]:
     """Return what to say of unknown facts: the trainer's words, or the key to set."""
-    about, job = variants.trainer.about, variants.job
-    found = {}
-    for name in {name for said in predicted for name in said.missing.values()}:
-        gap = of_trainer(name, about.title)
-        told = about.missing.get(name) or gap or _key(name, job, about)
-        found[name] = as_typed(told, job)
-    return found
+    names = {name for said in predicted for name in said.missing.values()}
+    return {name: _word(name, variants.job, variants.trainer.about) for name in names}
+
+
+def _word(name: str, job: Job, about: About) -> str:
+    gap = of_trainer(name, about.title, about.advice)
+    return as_typed(about.missing.get(name) or gap or _key(name, job, about), job)
+
+
+def why_unknown(fact: str, config: Config) -> str:
+    """Return why a fact has no value in a config; empty if it has one."""
+    about, job = config.trainer.about, config.job
+    name = _lacking(job, fact)
+    if name and (reason := uncovered(config.trainer)):
+        return reason
+    name = _asked(job, {fact: name})[fact] if name else ""
+    words = {name: _word(name, job, about)} if name else {}
+    return why({fact: name}, fact, job.target.gpu, words).removeprefix(": ")
 
 
 def _key(name: str, job: Job, about: About) -> str:
     """Return which key to set, or whose value is not known; empty if it is none."""
     key = job.key(name)
     part, _, inner = key.partition(".")
-    written = inner if part in about.parts else key
+    section = part if part in about.parts else ""
+    written = inner if section else key
     if key in job.written:
+        if not_before_the_run := open_value(job, key):
+            return not_before_the_run
         return f"fp8tune does not know `{written} = {shown(job.find(key))}`"
-    return f"set `{written}`" if job.can_set(key) else ""
+    if not job.can_set(key):
+        return ""
+    heads = {each.partition(".")[0] for each in job.written}
+    present = section in heads if section else heads - about.parts.keys()
+    absent = "" if present else about.advice.get(f"file.{section}", "")
+    return absent or f"set `{written}`"
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:

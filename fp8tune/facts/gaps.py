@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -152,14 +153,13 @@ NEEDED = {
     "`model_name_or_path` to the training arguments",
     "model.beside": "this is another trainer's config beside a launch file: run "
     "`fp8tune estimate` on that config alone",
-    "model.name": "only the run knows the model: write its name or folder as "
+    "model.hub": "only the run knows the model: write its name or folder as "
     "`model.pretrained_model_name_or_path`",
     "model.sizes": "the sizes of this model are not known: name a local folder that "
     "has its `config.json`, or a known model of the same sizes",
     "optimizer.unnamed": "the file names no optimizer: add `optimizer` with "
     "`_target_: torch.optim.AdamW`",
-    "vocab_size": "the size of the vocabulary depends on the tokenizer: add the "
-    "trainer's option for it, if it has one (Megatron-LM: `--vocab-size 128256`)",
+    "vocab_size": "the size of the vocabulary depends on the tokenizer",
     "transformers": "FP8 depends on the release of transformers: pin it in a "
     "requirements or lock file beside the config",
     "weights.dtype": "only the script says the dtype of the weights: set `dtype` "
@@ -201,9 +201,14 @@ NO_WORDS: Mapping[str, str] = {}
 """The words of a trainer for what is missing, of no trainer."""
 
 
-def of_trainer(name: str, title: str) -> str:
+def of_trainer(name: str, title: str, advice: Mapping[str, str]) -> str:
     """What is not covered, with the trainer's name; empty if the name is of no gap."""
-    return _gap(name).replace("this trainer", title)
+    return _advised(name, advice).replace("this trainer", title)
+
+
+def _advised(name: str, advice: Mapping[str, str]) -> str:
+    """What is not covered, and what the trainer's user can type to have it covered."""
+    return ": ".join(filter(None, (_gap(name), advice.get(name))))
 
 
 def _gap(name: str) -> str:
@@ -268,12 +273,34 @@ def is_gap(job: Job, name: str, what: str) -> bool:
     return bool(_gap(name))
 
 
-def reason(name: str, gpu: str) -> str:
-    """Why something cannot be checked, in words."""
+_OUTSIDE = re.compile(r"(\$\{?(\w+)\}?) is (?:argument|not set)")
+"""A variable of a script that is set outside of it, and why it is unknown."""
+
+
+def open_value(job: Job, key: str) -> str:
+    """Say that only a run knows the value of a key in the file; empty if it is known.
+
+    A script says where it takes the value of a flag from.
+    """
+    with suppress(Unknown):
+        job[key]
+        return ""
+    reasons = job.find("unknown")
+    said = str(reasons.get(key, "")) if isinstance(reasons, dict) else ""
+    if variable := _OUTSIDE.match(said):
+        return (
+            f"`{key}` comes from `{variable[1]}`, which is not known before the run: "
+            f"write its value, or a default: `${{{variable[2]}:-VALUE}}`"
+        )
+    return f"`{key}` is not known before the run{f' ({said})' * bool(said)}: write it"
+
+
+def reason(name: str, gpu: str, advice: Mapping[str, str]) -> str:
+    """Why something cannot be checked, in words, with a trainer's advice."""
     several = one_of(gpu) if name == "gpu.memory_gib" else ""
     if several:
         return f"`{gpu}` may be {several}: name one with --gpu"
-    return _gap(name)
+    return _advised(name, advice)
 
 
 def beyond(names: Iterable[str]) -> str:

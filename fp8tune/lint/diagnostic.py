@@ -114,8 +114,8 @@ class Report(NamedTuple):
     - ``baseline``: the file of accepted findings
     - ``applied``: the selected rules; ``known``: all rules
     - ``compared``: for rules on two files, what must be the same and what must differ
-    - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
-      ``speed``, and why it was not checked
+    - ``gaps``: of those that no option supplies, what each rule is about (``memory``,
+      ``speed`` or ``some rules``), and why it was not checked
     - ``told``: the trainer's version, ``torchtitan==0.2.2``, if nobody named it
     - ``told_by``: which packages showed it; empty if the keys did
     - ``beside``: reports on the other files of the job

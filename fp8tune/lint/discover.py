@@ -94,6 +94,8 @@ def read(path: str) -> bytes:
                 raise CannotRead("-: stdin is closed")
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise CannotRead(f"{path}: is a folder: name a config in it")
         if not stat.S_ISREG(status.st_mode):
             raise CannotRead(f"{path}: not a regular file; pipe it in and name it -")
         with open(path, "rb", buffering=0) as file:

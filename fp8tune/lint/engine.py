@@ -238,6 +238,8 @@ class _Case:
         self.job: Job = known.job_at(path, self.loaded, directive.complete(target))
         self.target = target
         self.alone = None if any(target) else self.job
+        script = document.format == "bash"
+        self.open_flags = self.loaded.values.get("unknown", {}) if script else {}
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
@@ -450,16 +452,23 @@ class _Case:
         Either a fact that a user can give, or one of memory or speed that no estimate
         covers.
         """
-        name = str(missing.args[0])
+        name, words = str(missing.args[0]), self.job.words
         if name in ("gpu", "world_size") or name in self.known.about.missing:
             self.unjudged[rule.name] = name
+        elif (key := words.renamed.get(name, name)) in self.open_flags:
+            from fp8tune.facts.gaps import open_value
+
+            self.unjudged[rule.name] = name
+            why = self._worded(open_value(self.job, key))
+            self.gaps[rule.name] = ESTIMATED.get(rule.category, "some rules"), why
         elif rule.category in ESTIMATED:
             from fp8tune.facts.gaps import is_gap, reason
 
             what = ESTIMATED[rule.category]
             if is_gap(self.job, name, what):
                 self.unjudged[rule.name] = name
-                why = self._worded(reason(name, self.job.target.gpu))
+                advice = self.known.about.advice
+                why = self._worded(reason(name, self.job.target.gpu, advice))
                 self.gaps[rule.name] = what, why
 
     def _breaks(self, rule: Rule, error: Exception) -> None:

@@ -95,7 +95,7 @@ def shown(value: Any) -> str:
 _SETTING = re.compile(r"`([\w.\[\]-]+) = ([^`]*)`")
 _KEY = re.compile(
     r"`([a-z]\w*)(?: = ([^`]*))?`"
-    r"|(?<![\w./=`-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
+    r"|(?<![\w./=`{-])([a-z]\w*_\w+)(?:='?(\w+)'?)?(?![\w/=`]|\.\w)"
 )
 """A key or setting in backticks, or a key with ``_`` and perhaps a value without."""
 

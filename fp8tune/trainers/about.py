@@ -107,6 +107,8 @@ class About:
     that matters: ``pyyaml`` or ``omegaconf`` for YAML, ``json`` or ``hjson`` for JSON.
     ``programs`` are its own Python files: a script that starts one is its config.
     ``missing`` are names that a user can give, and what to say where one is needed.
+    ``advice`` says what to type to have a gap of the estimates covered, and, as
+    ``file.SECTION``, how to name a file of the job that is not given.
     ``marks`` are keys at the root of which each of its configs has one, but for those
     in TOML: many of its keys are words that other programs use too.
     ``named`` has the keys that name a file of another trainer, by that trainer's name.
@@ -146,10 +148,12 @@ class About:
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})
         self.missing: dict[str, str] = data.get("missing", {})
+        self.advice: dict[str, str] = data.get("advice", {})
         self.phases: dict[str, Any] = data.get("phases", {})
-        parts: dict[str, dict[str, Any]] = data.get("part", {})
         self.named: dict[str, list[str]] = data.get("named", {})
-        self.parts = {name: PartAbout(part) for name, part in parts.items()}
+        self.parts = {
+            name: PartAbout(part) for name, part in data.get("part", {}).items()
+        }
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
 

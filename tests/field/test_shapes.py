@@ -376,8 +376,8 @@ GPU = "the number is assumed: add --world-size 16"
             ("--trainer", "megatron_bridge"),
             [GPU, "sizes of the model: write them out (`model.num_layers`"],
         ),
-        ({"a.sh": MEGATRON}, (), ["for it, if it has one (Megatron-LM: `--vocab-size"]),
-        ({"a.toml": FLUX}, (), [GPU, 'does not know `model.flavor = "flux-dev"`']),
+        ({"a.sh": MEGATRON}, (), ["add to the script: `--vocab-size 128256`"]),
+        ({"a.toml": FLUX}, (), [GPU, 'does not know `model.name = "flux"`']),
         (
             {"a.toml": titan("tensor_parallel_degree = 3", gather=False)},
             (),
@@ -392,6 +392,156 @@ def test_estimate_names_what_is_missing_and_what_to_type(
     (name,) = files
     out = " ".join(fp8tune("estimate", name, *options).out.split())
     assert [text for text in said if text not in out] == []
+
+
+TRAINING = """\
+model_name_or_path: Qwen/Qwen3-8B
+output_dir: out
+per_device_train_batch_size: 2
+max_length: 4096
+bf16: true
+gradient_checkpointing: true
+"""
+FSDP_ALONE = "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+OPEN = MEGATRON.replace("--num-layers 8", "--num-layers $NL")
+COMES = "`--num-layers` comes from `{0}`, which is not known before the run: write its "
+COMES += "value, or a default: `${{{1}:-VALUE}}`"
+OTHER_LOSS = AUTOMODEL.format(degrees="tp_size: 1").replace(
+    "checkpoint:", "optimizer:\n  _target_: torch.optim.AdamW\ncheckpoint:"
+)
+FACTORY = """\
+model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+finetuning_type: full
+template: qwen3
+per_device_train_batch_size: 1
+cutoff_len: 4096
+bf16: true
+pure_bf16: true
+torch_compile: true
+disable_gradient_checkpointing: true
+output_dir: out
+"""
+
+
+@each(
+    ("name", "text", "options", "said"),
+    [
+        ("a.yaml", TRAINING, (), "name the launch file: add --with LAUNCH.yaml"),
+        ("a.yaml", TRAINING.replace("true", "false"), (), "add --with FILE"),
+        ("a.yaml", FSDP_ALONE, (), "name the training arguments: add --with TRAINING"),
+        ("a.sh", OPEN, (), COMES.format("$NL", "NL")),
+        ("a.sh", f"NL=$1\n{OPEN}", (), COMES.format("$1", "1")),
+        (
+            "a.sh",
+            f"num_layers=$2\n{OPEN.replace('NL', '{num_layers}')}",
+            (),
+            COMES.format("$2", "2"),
+        ),
+        ("a.sh", OPEN.replace("$NL", "$num_layers"), (), "default: `${num_layers:-VA"),
+        (
+            "a.sh",
+            OPEN.replace("$NL", "$(nproc)"),
+            (),
+            "`--num-layers` is not known before the run (",
+        ),
+        (
+            "a.yaml",
+            OTHER_LOSS.replace("8192", "${SIZE}"),
+            (),
+            "`packed_sequence.packed_sequence_size` is not known before the run: write",
+        ),
+        (
+            "a.yaml",
+            AXOLOTL.format(gather="false", degrees=""),
+            (),
+            "model without full AC: set `gradient_checkpointing: true`",
+        ),
+        (
+            "a.yaml",
+            FACTORY,
+            ("--world-size", "1", "--trainer", "llamafactory"),
+            "model without full AC: set `disable_gradient_checkpointing: false`",
+        ),
+        (
+            "a.yaml",
+            OTHER_LOSS,
+            (),
+            "in fp32: set `loss_fn._target_: nemo_automodel.components.loss.masked_ce",
+        ),
+        (
+            "a.toml",
+            KEMPNER.format(precision="fp8")
+            .replace('"full"', '"none"')
+            .replace("[model]", "[model]\nqk_norm = true"),
+            (),
+            'set `train.activation_checkpointing = "full"`',
+        ),
+    ],
+)
+def test_an_unknown_memory_names_what_to_type(
+    fp8tune, project, name, text, options, said
+):
+    project({name: text})
+    out = fp8tune("estimate", name, *options).out
+    assert said in " ".join(out.split())
+    explained = fp8tune("explain", "memory.peak_gib", name, *options).out
+    reason = out.partition("memory: unknown: ")[2].partition("\nspeed:")[0]
+    lead = explained.partition("In this config\n")[2]
+    assert lead
+    assert " ".join(reason.split()) in " ".join(lead.split())
+
+
+def test_a_reason_stands_once(fp8tune, project):
+    project({"a.sh": OPEN})
+    out = fp8tune("estimate", "a.sh").out
+    assert out.count("`--num-layers` comes from") == 1
+    assert "speed: unknown, for the same reason" in out
+    assert "--num-layers` comes from `$NL`" in fp8tune("lint", "a.sh").out
+    explained = fp8tune("explain", "speed.tokens_per_second", "a.sh").out
+    assert "unknown: `--num-layers` comes from `$NL`" in explained
+    project({"a.sh": OPEN.replace("$NL", "${NL:-8}")})
+    assert "comes from" not in fp8tune("lint", "a.sh").out
+
+
+def test_an_assumed_number_of_gpus_is_not_said_of_sizes_that_cannot_run(
+    fp8tune, project
+):
+    project({"a.toml": titan("tensor_parallel_degree = 3", gather=False)})
+    out = fp8tune("estimate", "a.toml").out
+    assert "the number is assumed: --world-size N names another" in out
+
+
+def test_explain_shows_no_tables_of_tables(fp8tune, project):
+    script = MEGATRON.replace("--bf16", "--bf16 --vocab-size 32000")
+    project({"a.sh": script})
+    out = fp8tune("explain", "memory.peak_gib", "a.sh").out
+    assert "memory.breakdown = optimizer state" in out
+    assert "memory_peaks" not in out
+    assert "memory_largest_stage" not in out
+    out = fp8tune("explain", "memory.peak_gib", "a.sh", "--all").out
+    assert "memory_peaks = a table of 1 entry" in out
+    assert 'memory_largest_stage = ""' in out
+
+
+def test_estimate_of_a_folder_asks_for_a_config_in_it(fp8tune, project):
+    project({"runs/a.toml": FLUX})
+    outcome = fp8tune("estimate", "runs")
+    assert outcome.code == 2
+    assert "runs: is a folder: name a config in it" in outcome.err
+
+
+@each(
+    ("gpus", "code"),
+    [("l4", 1), ("l4,rtx-4090", 1), ("l4,b200", 0), ("b200,h200", 0)],
+)
+def test_exit_code_of_a_table(fp8tune, project, gpus, code):
+    project({"a.toml": KEMPNER.format(precision="bf16")})
+    sizes = "2" if "," in gpus else "1,2"
+    options = "--gpu", gpus, "--world-size", sizes
+    assert fp8tune("estimate", "a.toml", *options).code == code
+    as_json = *options, "--output-format", "json"
+    assert fp8tune("estimate", "a.toml", *as_json).code == code
 
 
 def test_a_micro_batch_of_0_has_no_grid(fp8tune, project):

@@ -75,7 +75,8 @@ def is_cut(node: Node) -> bool:
 
 
 def _without_zeros(node: Node) -> Node:
-    inputs = tuple(_without_zeros(each) for each in node.inputs if not _is_zero(each))
+    kept = (each for each in node.inputs if not (_is_zero(each) or _is_opaque(each)))
+    inputs = tuple(map(_without_zeros, kept))
     return node._replace(inputs=inputs)
 
 
@@ -85,6 +86,26 @@ def _is_zero(node: Node) -> bool:
     if isinstance(value, (dict, list)):
         return node.known and not node.inputs and not value
     return node.known and type(value) in (int, float) and value == 0
+
+
+def _is_opaque(node: Node) -> bool:
+    """Return whether a value tells nothing: an empty word, or a table of tables."""
+    if not node.known or node.inputs:
+        return False
+    return node.value == "" or is_nested(node.value)
+
+
+def is_nested(value: Any) -> bool:
+    """Return whether a value is a table or list of rows that are not flat."""
+    if not isinstance(value, (dict, list, tuple)):
+        return False
+    each = value.values() if isinstance(value, dict) else value
+    return any(
+        isinstance(part, (dict, list, tuple))
+        for row in each
+        if isinstance(row, (dict, list, tuple))
+        for part in (row.values() if isinstance(row, dict) else row)
+    )
 
 
 class _Derivation:
@@ -190,7 +211,8 @@ class _Derivation:
         try:
             self.config.job[name]
         except Unknown as missing:
-            return reason(str(missing.args[0]), self.config.job.target.gpu)
+            config, advice = self.config, self.config.trainer.about.advice
+            return reason(str(missing.args[0]), config.job.target.gpu, advice)
         return ""
 
 

@@ -25,7 +25,8 @@ class FactPage(NamedTuple):
 
     ``said`` says who sets it if it has no formula; ``inputs`` are what the formula
     reads. ``source`` is the evidence that the formula's module names, ``corrected`` the
-    value corrected by measured runs, ``refused`` why the config cannot run.
+    value corrected by measured runs, ``refused`` why the config cannot run, ``unknown``
+    why its estimate has no value.
     """
 
     name: str
@@ -43,6 +44,7 @@ class FactPage(NamedTuple):
     derivation: Node | None
     corrected: Corrected | None
     refused: list[str] = []
+    unknown: str = ""
 
 
 def fact_page(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.corrected import Corrected
-from fp8tune.lint.explain.derivation import SEEN, Node
+from fp8tune.lint.explain.derivation import SEEN, Node, is_nested
 from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
@@ -164,7 +164,8 @@ def _fact(page: FactPage) -> Iterator[Block]:
         heading = "This config cannot run, so these figures are hypothetical"
         yield Block(heading, prose("\n\n".join(page.refused)))
     if page.derivation:
-        yield Block("In this config", tree(page.derivation))
+        why = prose(f"unknown: {page.unknown}") if page.unknown else []
+        yield Block("In this config", [*why, *tree(page.derivation)])
     if page.corrected:
         yield Block("Corrected by measured runs", _corrected(page, page.corrected))
     who = f" ({page.trainer})" if page.trainer else ""
@@ -256,6 +257,10 @@ def in_one_line(value: Any, unit: str) -> str:
     """Return a value in one line with its unit; a table's rows follow it."""
     if rows(value, unit):
         return f"the sums below [{unit}]" if unit else "the table below"
+    if is_nested(value):
+        return f"a table of {len(value)} {'entry' if len(value) == 1 else 'entries'}"
+    if value == "":
+        return '""'
     text = _named_numbers(value) if value and _is_named(value) else _number(value)
     return f"{text} {unit}".strip()
 

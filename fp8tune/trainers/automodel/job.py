@@ -328,7 +328,7 @@ def model_path(
     name = model_pretrained_model_name_or_path or model_config
     if isinstance(name, dict):
         name = next((name[key] for key in NAMED if key in name), None)
-    return str(known("model.name", name))
+    return str(known("model.hub", name))
 
 
 def sizes(

@@ -26,8 +26,8 @@ LLAMA_3_TOKENS = 128256
 
 def sizes(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
     """Sizes of the model; unknown for models of one's own and of other kinds."""
-    found = models.flavors(trainer_version, model_name).get(model_flavor)
-    return known("model.flavor", found)
+    flavors = models.flavors(trainer_version, model_name)
+    return known("model.flavor" if flavors else "model.name", flavors.get(model_flavor))
 
 
 def plain_model(model_name: str) -> bool:
