@@ -54,7 +54,7 @@ def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
         "how": HOW,
         "error": error,
     }
-    block = "\n".join(summary(plan, found, "s"))
+    block = "\n".join(summary(plan, found, "s", ()))
     assert all(said in block for said in (whole, short.removesuffix(", 60 s")[16:]))
 
 

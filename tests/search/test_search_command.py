@@ -199,13 +199,6 @@ def test_records_that_cannot_be_read(project, fp8tune, line, said):
     assert said in outcome.err
 
 
-def test_comments_that_become_wrong_are_pointed_out(searched):
-    outcome = searched(world(), config=f"# 7B, full AC\n{CONFIG}")
-    notes = [line for line in outcome.err.splitlines() if "c.tuned.toml:" in line]
-    assert any("the comment says `full AC`" in line for line in notes)
-    assert outcome.code == 0
-
-
 def test_a_second_search_in_place_replaces_its_own_comments(searched, project):
     assert searched(world(), "--in-place").code == 0
     once = (project({}) / "c.toml").read_text()

@@ -70,7 +70,7 @@ def test_nothing_is_faster_than_a_baseline_that_never_ran(outcome):
     (batch, *_) = choices(PLAN, found)
     assert batch.reason == f"2 -> 4: your config failed: {how}"
     said = f"your config failed: {how}; the chosen setting reaches 120 tokens/s"
-    assert summary(PLAN, found, "s")[0] == said
+    assert summary(PLAN, found, "s", ())[0] == said
     ran_once = [*tried, *trials(("baseline", ran(GIVEN)))]
     assert decide(history_of(ran_once), 1.0).baseline_outcome == ""
 
