@@ -54,7 +54,7 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         )
         found = decide(History(space, given, tried), 60.0)
         assert found.chosen == point
-        block = summary(plan, found, "study-1")
+        block = summary(plan, found, "study-1", ())
         after = write_back(plan.config.data, choices(plan, found), block)
         report = check("a.toml", after, rules, Target())
         assert report.diagnostics == []

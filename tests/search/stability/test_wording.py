@@ -310,7 +310,7 @@ def test_json_says_why_there_is_none():
 def written(made, given=None):
     given = given or plan()
     made = with_config(made, given, [])
-    block = summary(given, made, "study 1")
+    block = summary(given, made, "study 1", ())
     return write_back(given.config.data, choices(given, made), block).decode()
 
 
