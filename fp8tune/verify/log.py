@@ -51,8 +51,11 @@ def read_file(
 
 
 @lru_cache(maxsize=2)
-def _shapes(causes: tuple[Cause, ...]) -> Shapes:
-    """Return the shapes of logs, which all logs share: a folder may hold thousands."""
+def _shapes(causes: tuple[Cause, ...], trainers: tuple[int, ...]) -> Shapes:  # noqa: ARG001
+    """Return the shapes of logs, which all logs share: a folder may hold thousands.
+
+    ``trainers`` tells the trainers that are described: a user's may have been added.
+    """
     return Shapes(causes)
 
 
@@ -82,7 +85,7 @@ class Reader:
         self._trainer = trainer
         self._decoder = lines.Decoder()
         self._cutter = lines.Cutter()
-        self._shapes = _shapes(tuple(causes))
+        self._shapes = _shapes(tuple(causes), tuple(map(id, patterns.known().values())))
         self._steps: dict[str, Steps] = {}
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
         self._lines: dict[tuple[str, str], int] = {}
