@@ -77,7 +77,7 @@ def _folder(path: str) -> Iterator[tuple[str, str]]:
             elif name.endswith(_ENDINGS) and not ignored.covers(name, is_folder=False):
                 if not entry.is_symlink():
                     yield os.path.normpath(entry.path), target
-                elif os.path.isfile(entry.path):
+                elif os.path.exists(entry.path) and not os.path.isdir(entry.path):
                     yield os.path.normpath(entry.path), os.path.realpath(entry.path)
         waiting += reversed(inside)
 
@@ -117,8 +117,8 @@ def meant(path: str) -> str:
         entries = list(os.scandir(folder or "."))
     except OSError:
         return ""
-    configs = (e.name for e in entries if e.name.endswith(_ENDINGS) or e.is_dir())
-    near = closest(name, configs)
+    configs = {e.name for e in entries if e.name.endswith(_ENDINGS) or e.is_dir()}
+    near = closest(name, configs - {name})
     return f"; did you mean `{os.path.join(folder, near)}`?" if near else ""
 
 

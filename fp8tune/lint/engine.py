@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
-_SAYS = re.compile("#[^\n#]*?[0-9] ?[^\n#]*?(?:GPU|[ABHL][0-9])")
-"""A comment that may name GPUs."""
+_SAYS = re.compile("GPU|[ABHL][0-9]{2}")
+"""A text that may name GPUs."""
 
 
 def check(
@@ -288,6 +288,7 @@ class _Case:
             return
         seen, holding = (set(map(self._subject, each)) for each in (first, later))
         refused = all(found.category == "rejected" for found, _ in meant)
+        holding |= {self._subject(found) for found, _ in meant}
         for found in kept:
             # from the default of a key that was meant to be set: no such run starts
             moot = refused and not self.rules.by_name[found.rule].fault
@@ -515,6 +516,10 @@ class _Case:
         found = found._replace(fix=fix)
         if fault and fault.path and fix and "meant" in fault.facts:
             self.meant.append((found, fault))
+        elif not fault and fix and _writes_what_was_meant(found):
+            text = fix.edits[0].text.strip("\"'")
+            facts = {"key": found.key, "meant": text, "sure": True}
+            self.meant.append((found, Fault(rule.name, (), facts)))
         return found
 
     def _worded(self, text: str) -> str:
@@ -580,6 +585,15 @@ class _Case:
         for other in fault.others if fault else ():
             region = self.places.of_fault(Fault("", other, {}), rule.at[0].mark)
             yield Label(dotted(other), region, _filled(rule.label(0), scope))
+
+
+def _writes_what_was_meant(found: Diagnostic) -> bool:
+    """Whether a run fails, and the fix writes the only value that it can mean."""
+    fix = found.fix
+    one_value = fix and len(fix.edits) == 1 and fix.edits[0].text.strip()
+    return bool(
+        fix and one_value and fix.safety == "safe" and found.severity == "error"
+    )
 
 
 def _by_value(at: At, scope: Any) -> At:

@@ -23,8 +23,8 @@ MAX_LENGTH = 400
 _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _HEADER = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+(?:[ \t]*+#[^\n]*+)?+")
 _COMMENT = re.compile(
-    r"(?m)^[ \t]*#+[ \t]*(?!fp8tune\b|!|SBATCH\b)(?=[^\s#])[^\n]*"
-    r"(?:\n[ \t]*#+[^\S\n]*\w[^\n]*)*"
+    r"(?m)^[ \t]*+#++[ \t]*+(?!fp8tune\b|!|SBATCH\b)(?=[^\s#])[^\n]*"
+    r"(?:\n[ \t]*+#++[^\S\n]*+\w[^\n]*+)*+"
 )
 _SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bca)[.;!](?=\s|$)")
 _GPUS = re.compile(

@@ -341,7 +341,12 @@ ONCE = {
     "fp8": '`train.mixed_precision` is "fp8"',
     "converter": '`model.converters[0]` is "quantize.linear.float8"',
 }
+LOWER = LAUNCH.replace("length", "len").replace("TE", "te")
 HIDDEN = [
+    (
+        *(LOWER, ("backend: te", "backend: TE"), "te-options-lost-with-deepspeed"),
+        '`fp8_config.backend` is "TE"',
+    ),
     (FORGE_TYPO, ("Fp8", "fp8"), "fp8-with-tensor-parallel", ONCE["fp8"]),
     (FORGE_TYPO, ("Fp8", "fp8"), "fp8-vocab-size-not-16", ONCE["fp8"]),
     (

@@ -80,7 +80,7 @@ def test_a_folder_named_like_a_rule(tmp_path):
     path.mkdir(parents=True)
     with pytest.raises(BadRule) as error:
         read_pack(str(tmp_path))
-    assert str(error.value) == f"{path}: not a regular file; pipe it in and name it -"
+    assert str(error.value) == f"{path}: is a folder: name a config in it"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,11 @@ def test_a_study_records_the_versions_that_were_allowed(config, tmp_path, monkey
         **OLD,
         "allowed_versions": ["torchao-for-newer-torch"],
     }
-    assert allowed.kept == {"allow_versions": True, "device": "cpu"}
+    assert allowed.kept == {
+        "budget": "1m",
+        "allow_versions": True,
+        "device": "cpu",
+    }
 
 
 def test_the_versions_of_the_trainers_own_python(config):
