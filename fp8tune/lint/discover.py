@@ -118,7 +118,8 @@ def meant(path: str) -> str:
     except OSError:
         return ""
     configs = {e.name for e in entries if e.name.endswith(_ENDINGS) or e.is_dir()}
-    near = closest(name, configs - {name})
+    stems = {os.path.splitext(each)[0]: each for each in sorted(configs - {name})}
+    near = stems.get(closest(os.path.splitext(name)[0], stems), "")
     return f"; did you mean `{os.path.join(folder, near)}`?" if near else ""
 
 
