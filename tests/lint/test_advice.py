@@ -36,10 +36,6 @@ KNOWN = {
     ),
     ("out-of-memory", "may-not-fit"): "what may fit, where nothing surely does",
     ("mot-with-expert-parallel", "out-of-memory"): "probably so with ep too",
-    ("unknown-optimizer", "muon-gradients-add-up"): "so with muon, however spelt",
-    ("unknown-optimizer", "checkpoint-never-loads"): (
-        "so with schedule_free_adamw, however spelt"
-    ),
     ("muon-key-without-muon", "muon-gradients-add-up"): "so with muon as meant",
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
