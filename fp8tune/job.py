@@ -7,6 +7,7 @@ guessed.
 """
 
 # no future annotations: as strings, they double the import time of a NamedTuple
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -41,6 +42,14 @@ def known(name: str, value: T | None) -> T:
     if value is None:
         raise Unknown(name)
     return value
+
+
+def ranks_left(name: str, gpus: int | None, *degrees: int) -> int:
+    """GPUs that other parallel degrees leave; raises ``Unknown(name)`` with a rest."""
+    ranks, rest = divmod(known("world_size", gpus), math.prod(degrees))
+    if rest or ranks < 1:
+        raise Unknown(name)
+    return ranks
 
 
 class Target(NamedTuple):
