@@ -182,6 +182,15 @@ fp8: {enabled: true, enable_fsdp_float8_all_gather: true}
         assert not report.bugs
 
 
+def test_components_that_are_no_list_become_one():
+    """A fix of FP8 without compile writes the list that torchtitan asks for."""
+    report = lint(f'{TITAN}[compile]\nenable = false\ncomponents = "model"\n')
+    assert not report.bugs
+    found = {d.rule: d for d in report.diagnostics}
+    edits = found["fp8-without-compile"].fix.edits
+    assert '["model"]' in {edit.text.strip() for edit in edits}
+
+
 RAISING = """
 name = "{name}"
 code = "US{number}"
