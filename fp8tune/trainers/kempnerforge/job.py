@@ -80,7 +80,8 @@ def dp_shard(
     """FSDP shards, with -1 resolved (config/distributed.py)."""
     if distributed_dp_shard > 0:
         return distributed_dp_shard
-    return ranks_left("dp_shard", world_size, dp_replicate, tp, pp, cp, ep)
+    shards = ranks_left("dp_shard", world_size, dp_replicate, tp, pp, cp, ep)
+    return shards
 
 
 def declared_gpus(
