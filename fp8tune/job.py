@@ -44,11 +44,11 @@ def known(name: str, value: T | None) -> T:
     return value
 
 
-def ranks_left(name: str, gpus: int | None, *degrees: int) -> int:
-    """GPUs that other parallel degrees leave; raises ``Unknown(name)`` with a rest."""
+def ranks_left(gpus: int | None, *degrees: int) -> int:
+    """GPUs that the other parallel degrees leave, if they divide the number of GPUs."""
     ranks, rest = divmod(known("world_size", gpus), math.prod(degrees))
     if rest or ranks < 1:
-        raise Unknown(name)
+        raise Unknown("shards.product")
     return ranks
 
 

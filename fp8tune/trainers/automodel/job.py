@@ -243,8 +243,7 @@ def dp_shard(
     tp: int, pp: int, cp: int, dp_replicate: int, world_size: int | None = None
 ) -> int:
     """FSDP shards: all GPUs that the other degrees leave."""
-    shards = ranks_left("shards.product", world_size, tp, pp, cp, dp_replicate)
-    return shards
+    return ranks_left(world_size, tp, pp, cp, dp_replicate)
 
 
 def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:

@@ -94,8 +94,7 @@ def dp_shard(
     """
     if world_size is not None and declared_gpus not in (None, world_size):
         raise Unknown("shards.deployment")
-    shards = ranks_left("dp_shard", world_size, dp_replicate, cp)
-    return shards
+    return ranks_left(world_size, dp_replicate, cp)
 
 
 def declared_gpus(job: Job) -> int:

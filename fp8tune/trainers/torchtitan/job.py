@@ -103,8 +103,7 @@ def dp_shard(
     """FSDP shards, with -1 resolved (distributed/parallel_dims.py)."""
     if parallelism_data_parallel_shard_degree > 0:
         return parallelism_data_parallel_shard_degree
-    shards = ranks_left("dp_shard", world_size, other_ranks)
-    return shards
+    return ranks_left(world_size, other_ranks)
 
 
 def declared_gpus(parallelism_data_parallel_shard_degree: int, other_ranks: int) -> int:
