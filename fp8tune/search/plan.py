@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fp8tune.facts.gaps import MEANT
+from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.formats import TITLES
 from fp8tune.job import Job, Target, Unknown
@@ -305,9 +305,11 @@ def ranks_of_trial(config: Config, running: int = 1) -> int:
             refusal += f"runs all of them on {counted(gpus, 'GPU')}"
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
-        asked = str(missing) in ("world_size", "dp_shard")
+        asked = str(missing) in ("world_size", "shards.product")
         hint = "; give the number of GPUs as --world-size N" * asked
-        raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
+        gap = GAPS.get(str(missing))
+        what = f"no trial covers {gap}" if gap else f"{missing} is not known"
+        raise CannotSearch(f"{config.path}: {what}{hint}") from None
     if refusal:
         raise CannotSearch(
             f"{config.path}: a trial cannot represent {refusal}; `fp8tune estimate` "
