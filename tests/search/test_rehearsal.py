@@ -130,7 +130,7 @@ def test_a_study_is_of_one_gpu_driver_and_allocator(tmp_path, monkeypatch):
         (
             "dp_replicate = 2\n",
             "",
-            "is not the number of GPUs; give the number of GPUs",
+            "the number of GPUs; give the number of GPUs",
         ),
     ],
 )
