@@ -7,7 +7,7 @@ not be known, or that some releases do not have.
 
 Source: accelerate 1.8.1 to 1.15.0, accelerator.py, state.py and utils/dataclasses.py;
 transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
-``python -m benchmarks.accelerate.verdicts --fp8`` compares what it says of FP8.
+``python -m tools.accelerate.verdicts --fp8`` compares what it says of FP8.
 """
 
 from __future__ import annotations
@@ -395,7 +395,7 @@ def saves_whole_model(
     TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
-    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
+    (``tools/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
     LLaMA-Factory, whose releases take Accelerate 1.11 at most.
     """
     if training_save_strategy in ("no", False):
