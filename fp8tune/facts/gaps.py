@@ -234,11 +234,6 @@ def _gap(name: str) -> str:
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
 
 
-def unmeasured(recipe: str) -> str:
-    """The gap of an FP8 recipe of whose speed nothing is published."""
-    return "speed.te" if recipe == "delayed" else "speed.recipe"
-
-
 def why(
     missing: dict[str, str], fact: str, gpu: str, words: Mapping[str, str] = NO_WORDS
 ) -> str:
