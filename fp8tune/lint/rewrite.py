@@ -110,8 +110,8 @@ UNIGNORABLE = frozenset(
 
 
 NO_COMMENTS = (
-    "no ignore comments were added to JSON that has none: Hugging Face's libraries "
-    "read a DeepSpeed file with Python's json, which takes none"
+    "no ignore comments were added to JSON that has none: programs that read it with "
+    "Python's json refuse them"
 )
 
 
