@@ -7,6 +7,7 @@ guessed.
 """
 
 # no future annotations: as strings, they double the import time of a NamedTuple
+import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +44,14 @@ def known(name: str, value: T | None) -> T:
     if value is None:
         raise Unknown(name)
     return value
+
+
+def ranks_left(gpus: int | None, *degrees: int) -> int:
+    """GPUs that the other parallel degrees leave, if they divide the number of GPUs."""
+    ranks, rest = divmod(known("world_size", gpus), math.prod(degrees))
+    if rest or ranks < 1:
+        raise Unknown("shards.product")
+    return ranks
 
 
 class Target(NamedTuple):

@@ -123,7 +123,7 @@ def _no_number(name: str, spec: Key, value: bool | str) -> Fault:
         facts["result"] = int(value)
         return Fault("boolean-for-number", (name,), facts)
     facts |= {"type": spec.kind}
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         number = int(value) if spec.base == "int" else float(value)
         if math.isfinite(number):
             facts["meant"] = number
