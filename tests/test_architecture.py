@@ -61,7 +61,6 @@ ALLOWED = {
         "formats",
         "atomic",
         "_index",
-        "_index_not_toml",
     ),
     "estimate": (
         "estimate",

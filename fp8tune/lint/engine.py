@@ -24,9 +24,7 @@ from fp8tune.lint.config import Config, NotAConfig, config_of
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.lint.places import Places, marked
-from fp8tune.lint.rule_parts import At
-from fp8tune.lint.rules import Rule
+from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
@@ -193,7 +191,6 @@ class _Case:
         self.alone = None if any(config.target) else self.job
         script = self.document.format == "bash"
         self.open_flags = self.loaded.values.get("unknown", {}) if script else {}
-        self.places = Places(self.document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
         self.bugs: dict[str, str] = {}
@@ -509,23 +506,26 @@ class _Case:
         return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
+        from fp8tune.lint.places import Places, marked
+
+        places = Places(self.document, self.job, self.loaded)
         taken: set[tuple[Region, Marked | None]] = set()
         for index, at in enumerate(rule.at):
             note, argument = "", None
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
-                region = self.places.of_fault(fault, at.mark)
+                region = places.of_fault(fault, at.mark)
                 argument = fault.argument and marked(fault.argument, at.mark)
             else:
-                key, region, note = self.places.of(_by_value(at, scope))
-                argument = self.places.argument(key, at.mark)
+                key, region, note = places.of(_by_value(at, scope))
+                argument = places.argument(key, at.mark)
             if index and ((region, argument) in taken or note):
                 continue
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
         for other in fault.others if fault else ():
-            region = self.places.of_fault(Fault("", other, {}), rule.at[0].mark)
+            region = places.of_fault(Fault("", other, {}), rule.at[0].mark)
             yield Label(dotted(other), region, _filled(rule.label(0), scope))
 
 

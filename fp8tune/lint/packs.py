@@ -18,10 +18,10 @@ from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.pack_fix import meant, mistakes
 from fp8tune.lint.repair import parts
-from fp8tune.lint.rule_parts import NAMED_BY
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
+    NAMED_BY,
     SEVERITIES,
     STATUSES,
     BadRule,

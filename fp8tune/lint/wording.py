@@ -9,8 +9,7 @@ from typing import Any
 
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
-from fp8tune.lint.expression import Expression
-from fp8tune.lint.kleene import Compiled
+from fp8tune.lint.expression import Compiled, Expression
 from fp8tune.lint.syntax import ExpressionError
 
 MAX_SHOWN = 80

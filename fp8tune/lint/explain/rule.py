@@ -15,8 +15,7 @@ from fp8tune.lint.explain.derivation import Node, derive
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.expression import compile_expression
-from fp8tune.lint.rule_parts import Example
-from fp8tune.lint.rules import CONSEQUENCES, Rule
+from fp8tune.lint.rules import CONSEQUENCES, Example, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.snippet import Painter

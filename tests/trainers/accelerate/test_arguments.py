@@ -2,7 +2,7 @@
 
 import tomllib
 
-from benchmarks.accelerate.arguments import lines
+from tools.accelerate.arguments import lines
 
 CONFIG = """\
 class TrainingArguments:
