@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fp8tune.conditions.syntax import KNOWN
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
-from fp8tune.lint.syntax import KNOWN
 
 _NAMES = "name|code|severity|fp8|trainer|fault|when|same|differs"
 _HEAD = rf"""(?m)^({_NAMES}) = (["'])(.*)\2$"""

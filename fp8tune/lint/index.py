@@ -7,12 +7,12 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fp8tune.conditions.syntax import KNOWN, Tree, parse
 from fp8tune.facts import gpus
 from fp8tune.lint.builtin import builtin_folder, rule_files
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rules import Rule
-from fp8tune.lint.syntax import KNOWN, Tree
-from fp8tune.trainers import about, recognise, schema
+from fp8tune.trainers import about, checks, recognise, schema
 from fp8tune.trainers.trainer import trainer
 
 _LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since")
@@ -48,7 +48,9 @@ def sources() -> Iterator[tuple[str, str]]:
     yield "fp8tune._index_not_toml", _text(parts)
     for name in (each for known in about.trainers().values() for each in known.ids):
         known = trainer(name)
-        parts = {"SCHEMA": schema.parsed(name), "NEEDS": needs_of(rules, known)}
+        data = schema.parsed(name)
+        trees = {source: parse(source) for source in checks.conditions(data)}
+        parts = {"SCHEMA": data, "NEEDS": needs_of(rules, known), "TREES": trees}
         yield about.module_of(name), _text(parts)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
-from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template

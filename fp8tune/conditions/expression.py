@@ -13,9 +13,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fp8tune.conditions.kleene import Compiled, every, some
+from fp8tune.conditions.syntax import ExpressionError, Tree, parse
 from fp8tune.job import Prose, Unknown
-from fp8tune.lint.kleene import Compiled, every, some
-from fp8tune.lint.syntax import ExpressionError, Tree, parse
 
 Compared = Callable[[Any, Any], Any]
 
