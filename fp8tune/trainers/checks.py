@@ -44,7 +44,10 @@ class Values(dict[str, Any]):
 
     def _value(self, name: str) -> Any:
         if name in self.derived:
-            return self.derived[name](self)
+            try:
+                return self.derived[name](self)
+            except (TypeError, ValueError) as error:
+                raise Unknown(name) from error
         table, dot, key = name.rpartition(".")
         if not dot or name in self.values_of_file:
             return self.values_of_file[name]
