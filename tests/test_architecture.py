@@ -18,6 +18,7 @@ HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "py
 HEAVY |= {"matplotlib", "jinja2", "yaml"}
 LIGHT = (
     "formats",
+    "conditions",
     "trainers",
     "facts",
     "lint",
@@ -41,10 +42,12 @@ ALLOWED = {
     "completion": ("lint", "facts", "estimate", "studies", "trainers"),
     "fields": (),
     "job": ("fields",),
+    "conditions": ("conditions", "job"),
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
     "trainers": (
         "trainers",
+        "conditions",
         "facts",
         "job",
         "suggest",
@@ -53,6 +56,7 @@ ALLOWED = {
     ),
     "lint": (
         "lint",
+        "conditions",
         "trainers",
         "facts",
         "fields",
@@ -97,6 +101,7 @@ ALLOWED = {
     ),
     "verify": (
         "atomic",
+        "conditions",
         "curves",
         "facts",
         "fields",

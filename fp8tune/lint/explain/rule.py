@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.conditions.expression import compile_expression
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic, Report
@@ -14,7 +15,6 @@ from fp8tune.lint.examples import lint_example, plain_config
 from fp8tune.lint.explain.derivation import Node, derive
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import builtin
-from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.rules import CONSEQUENCES, Example, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE

@@ -34,7 +34,7 @@ class ExpressionError(Exception):
 def parse(source: str) -> Tree:
     """Return the tree of one expression; raises ``ExpressionError``."""
     if source not in KNOWN:
-        from fp8tune.lint.python_syntax import read
+        from fp8tune.conditions.python_syntax import read
 
         KNOWN[source] = read(source)
     return KNOWN[source]

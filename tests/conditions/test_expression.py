@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from fp8tune.conditions.expression import compile_expression
+from fp8tune.conditions.python_syntax import MAX_LENGTH
+from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.job import Prose, Unknown
-from fp8tune.lint.expression import compile_expression
-from fp8tune.lint.python_syntax import MAX_LENGTH
-from fp8tune.lint.syntax import ExpressionError
 from tests.each import each
 
 NAMES = ("a", "b", "z", "s", "l", "t", "f", "model.dim", "unset", "unset2")

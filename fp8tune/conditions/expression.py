@@ -14,8 +14,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fp8tune.conditions.syntax import ExpressionError, Tree, parse
 from fp8tune.job import Prose, Unknown
-from fp8tune.lint.syntax import ExpressionError, Tree, parse
 
 Compiled = Callable[[Any], Any]
 """Works out a part for a scope; raises ``Unknown``."""
