@@ -331,7 +331,12 @@ def reader(
 
         if version := pinned_version(id_, path):
             id_, words, standing = version
-    return trainer(id_).tolerating(extra_keys, standing), words
+    pins: dict[str, str] = {}
+    if about.parts and about.packages:
+        from fp8tune.trainers.packages import exact_releases
+
+        pins = exact_releases(path)
+    return trainer(id_).tolerating(extra_keys, standing, pins), words
 
 
 def chosen(
