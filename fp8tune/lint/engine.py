@@ -297,8 +297,10 @@ class _Case:
             moot = refused and not self.rules.by_name[found.rule].fault
             if not moot or self._subject(found) in holding:
                 yield found
+        left = {dotted(f.path[:-1]) for _, f in meant if "moved" in f.facts}
         for found in later:
-            if self._subject(found) not in seen and keeps(found):
+            new = self._subject(found) not in seen and found.key not in left
+            if new and keeps(found):
                 yield found
 
     def _subject(self, found: Diagnostic) -> tuple[Any, ...]:

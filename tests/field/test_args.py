@@ -131,6 +131,21 @@ SLIPS = [
             "ax.yaml",
             [("unknown-key-ignored", "ax.yaml", "micro_batchsize")],
         ),
+        (  # the key by which the trainer is known
+            {
+                "ax.yaml": "base_modl: NousResearch/Llama-3.2-1B\n"
+                "learning_rate: 1.0e-5\nbf16: true\nfp8: true\ncompile: true\n"
+                "datasets:\n- path: x\n  type: alpaca\n"
+                "micro_batch_size: 2\ngradient_accumulation_steps: 2\n"
+            },
+            "ax.yaml",
+            [
+                ("missing-key", "ax.yaml", "base_model"),
+                ("unknown-key-ignored", "ax.yaml", "base_modl"),
+                ("fp8-without-compile", "ax.yaml", "torch_compile"),
+                ("unknown-key-ignored", "ax.yaml", "compile"),
+            ],
+        ),
         (
             {"ds.json": '{"train_batch_size": 8, "gradient_cliping": 1.0}'},
             "ds.json",
