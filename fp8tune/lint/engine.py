@@ -165,6 +165,9 @@ MAX_ROUNDS = 10
 MAX_NAMES = 5
 """Values that only a run knows which are named."""
 
+MEANT = ("meant", "moved")
+"""Facts of a fault of which one says that it is known what was meant."""
+
 UNSHARED = 2
 """Version of marshal that writes equal values alike: later ones refer back."""
 
@@ -231,20 +234,22 @@ class _Case:
         first = [*self._faults(), *self._conditions()]
         kept = [found for found in first if keeps(found)]
         meant = [pair for pair in self.meant if any(pair[0] is f for f in kept)]
-        later = self._once_fixed(meant) if meant and self.rounds else None
+        refused = all(found.category == "rejected" for found, _ in meant)
+        later = self._once_fixed(meant, refused) if meant and self.rounds else None
         if later is None:
             yield from kept
             return
         seen, holding = (set(map(self._subject, each)) for each in (first, later))
-        refused = all(found.category == "rejected" for found, _ in meant)
         holding |= {self._subject(found) for found, _ in meant}
         for found in kept:
             # from the default of a key that was meant to be set: no such run starts
             moot = refused and not self.rules.by_name[found.rule].fault
             if not moot or self._subject(found) in holding:
                 yield found
+        left = {dotted(f.path[:-1]) for _, f in meant if "moved" in f.facts}
         for found in later:
-            if self._subject(found) not in seen and keeps(found):
+            new = self._subject(found) not in seen and found.key not in left
+            if new and keeps(found):
                 yield found
 
     def _subject(self, found: Diagnostic) -> tuple[Any, ...]:
@@ -254,16 +259,20 @@ class _Case:
         return found.rule, found.key * bool(self.rules.by_name[found.rule].fault)
 
     def _once_fixed(
-        self, meant: list[tuple[Diagnostic, Fault]]
+        self, meant: list[tuple[Diagnostic, Fault]], refused: bool
     ) -> list[Diagnostic] | None:
-        """Return the findings of the text in which stands what was meant, if any."""
+        """Return the findings of the text in which stands what was meant, if any.
+
+        What is not checked there counts alone, where the text as it is is ``refused``.
+        """
         from fp8tune.lint.once import Corrected
 
         try:
-            text = Corrected(self.document, meant)
+            text = Corrected(self.document, self.overrides, meant)
         except (CannotEdit, InvalidText):
             return None
-        config = self.config.having(document=text.document)
+        document, overrides = text.document, text.overrides
+        config = self.config.having(document=document, overrides=overrides)
         case = _Case(config, self.rules, self.others, self.rounds - 1)
         words, later = self.known.vocabulary, []
         for found in case.findings(lambda _: True):
@@ -271,8 +280,8 @@ class _Case:
             keys = {key for name in names for key in words.origins(name)}
             found = text.back(found, keys)
             later.append(found._replace(once=tuple(map(self._worded, found.once))))
-        self.unjudged = case.unjudged | self.unjudged
-        self.gaps = case.gaps | self.gaps
+        self.unjudged = case.unjudged | (self.unjudged if not refused else {})
+        self.gaps = case.gaps | (self.gaps if not refused else {})
         self.compared = case.compared | self.compared
         self.bugs = case.bugs | self.bugs
         return later
@@ -453,7 +462,8 @@ class _Case:
                 fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
         found = found._replace(fix=fix)
-        if fault and fault.path and fix and "meant" in fault.facts:
+        named = fault and fault.path and not fault.facts.keys().isdisjoint(MEANT)
+        if fault and named and (fix or fault.argument):
             self.meant.append((found, fault))
         elif not fault and fix and _writes_what_was_meant(found):
             text = fix.edits[0].text.strip("\"'")
