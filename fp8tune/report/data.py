@@ -13,27 +13,15 @@ from typing import Any
 
 from fp8tune.lint.wording import counted
 from fp8tune.report.text import capital, interval
-from fp8tune.search.budget import MAX_S
-from fp8tune.search.decide import decide, estimate, gain_of, with_config
-from fp8tune.search.history import History, Runs
-from fp8tune.search.objective import ENERGY, SPEED, UNITS
-from fp8tune.search.outcome import (
+from fp8tune.search.answer.answer import (
     SAME_COMMAND,
+    Answer,
     Ending,
     Estimate,
     Finding,
-    SearchOutcome,
 )
-from fp8tune.search.output import counts
-from fp8tune.search.plan import Plan
-from fp8tune.search.prior import card_gib, prior_of_job
-from fp8tune.search.sampler import Expected
-from fp8tune.search.saved_study import SavedStudy
-from fp8tune.search.stability.compare import LossVerdict
-from fp8tune.search.stability.findings import Stability, verdict_line
-from fp8tune.search.statistics import Speed
-from fp8tune.search.storage import is_searched
-from fp8tune.search.wording import (
+from fp8tune.search.answer.decide import decide, estimate, gain_of, with_config
+from fp8tune.search.answer.wording import (
     FAILURES,
     change,
     clean,
@@ -43,6 +31,18 @@ from fp8tune.search.wording import (
     messages,
     setting_label,
 )
+from fp8tune.search.budget import MAX_S
+from fp8tune.search.history import History, Runs
+from fp8tune.search.losses.compare import LossVerdict
+from fp8tune.search.losses.findings import Stability, verdict_line
+from fp8tune.search.objective import ENERGY, SPEED, UNITS
+from fp8tune.search.plan import Plan
+from fp8tune.search.prior import card_gib, prior_of_job
+from fp8tune.search.sampler import Expected
+from fp8tune.search.saved_study import SavedStudy
+from fp8tune.search.statistics import Speed
+from fp8tune.search.storage import is_searched
+from fp8tune.search.write.output import counts
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import (
     Trial,
@@ -118,7 +118,7 @@ class Report:
     """
 
     study: SavedStudy
-    outcome: SearchOutcome
+    outcome: Answer
     settings: Sequence[Setting]
     history: History
     is_running: bool | None
@@ -224,7 +224,7 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOutcome:
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> Answer:
     """Return the outcome of the trials, with what the search recorded at its end."""
     trials, plan = study.trials, study.plan
     spent, ending = charged_seconds(trials), _ending(study.about)
@@ -255,7 +255,7 @@ def _budget(seconds: Any) -> float:
     return seconds if known else 0.0
 
 
-def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
+def _settings(plan: Plan, history: History, outcome: Answer) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
     standings = _standings(plan, history, outcome)
     speeds = _figures(history, outcome.chosen, _decided(plan, outcome, SPEED))
@@ -300,7 +300,7 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
 
 
 def _standings(
-    plan: Plan, history: History, outcome: SearchOutcome
+    plan: Plan, history: History, outcome: Answer
 ) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
@@ -317,9 +317,7 @@ def _standings(
     }
 
 
-def _decided(
-    plan: Plan, outcome: SearchOutcome, objective: str
-) -> dict[Point, Estimate]:
+def _decided(plan: Plan, outcome: Answer, objective: str) -> dict[Point, Estimate]:
     """Return the figures of the outcome by their settings."""
     measured = outcome.energy if objective == ENERGY else outcome.speed
     figures = {outcome.chosen: measured.chosen, plan.baseline: measured.baseline}
@@ -367,7 +365,7 @@ def _outcome(own: Runs) -> str:
 
 
 def _why_not(
-    plan: Plan, outcome: SearchOutcome, point: Point, own: Runs, free: set[Point]
+    plan: Plan, outcome: Answer, point: Point, own: Runs, free: set[Point]
 ) -> str:
     """Return why a setting that ran may not be chosen, memory aside."""
     if failed := outcome.broken.get(point):

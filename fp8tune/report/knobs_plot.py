@@ -23,9 +23,9 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.report.text import listed, median
+from fp8tune.search.answer.answer import Estimate
+from fp8tune.search.answer.wording import change, clean, percent, value_label
 from fp8tune.search.objective import show_value
-from fp8tune.search.outcome import Estimate
-from fp8tune.search.wording import change, clean, percent, value_label
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"

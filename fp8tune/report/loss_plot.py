@@ -13,14 +13,14 @@ from matplotlib.ticker import MaxNLocator
 from fp8tune.report.data import Report
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
 from fp8tune.report.text import capital
-from fp8tune.search.stability.findings import (
+from fp8tune.search.answer.wording import setting_label
+from fp8tune.search.losses.findings import (
     LIMITS,
     Stability,
     curves_by_setting,
     pairs_by_warmup,
     verdict_line,
 )
-from fp8tune.search.wording import setting_label
 
 NAME, CONTENTS = "loss", "Loss"
 TITLE = "Loss and gradient norm of FP8 and bf16"

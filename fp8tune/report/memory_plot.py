@@ -15,8 +15,8 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
+from fp8tune.search.answer.wording import gib
 from fp8tune.search.objective import show_value
-from fp8tune.search.wording import gib
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}

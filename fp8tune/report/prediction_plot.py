@@ -13,7 +13,7 @@ from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import Plot, Style, new_figure, number_format
 from fp8tune.report.text import capital, listed, median, number
-from fp8tune.search.wording import gib
+from fp8tune.search.answer.wording import gib
 
 NAME, CONTENTS = "predicted", "Predictions"
 TITLE = "Predicted against measured"

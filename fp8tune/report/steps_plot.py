@@ -20,7 +20,7 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.report.text import duration_ms, listed, median
-from fp8tune.search.wording import clean, precision_label
+from fp8tune.search.answer.wording import clean, precision_label
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000

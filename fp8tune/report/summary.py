@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.answer import SAME_COMMAND
 from fp8tune.search.budget import show_duration
-from fp8tune.search.outcome import SAME_COMMAND
 from fp8tune.search.saved_study import load_study, names_in, stored_where
 from fp8tune.studies import has_journal
 

@@ -11,12 +11,19 @@ from fp8tune import __version__
 from fp8tune.lint.wording import counted
 from fp8tune.report.data import STANDINGS, Report, Setting
 from fp8tune.report.text import interval
+from fp8tune.search.answer.answer import Estimate, failure_code
+from fp8tune.search.answer.decide import gain_of
+from fp8tune.search.answer.wording import (
+    FAILURES,
+    change,
+    clean,
+    gib,
+    percent,
+    setting_label,
+)
 from fp8tune.search.budget import show_duration
-from fp8tune.search.decide import gain_of
 from fp8tune.search.objective import ENERGY, SPEED, show_value
-from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.statistics import speed
-from fp8tune.search.wording import FAILURES, change, clean, gib, percent, setting_label
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial

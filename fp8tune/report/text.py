@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
+from fp8tune.search.answer.answer import Estimate
 from fp8tune.search.objective import show_value
-from fp8tune.search.outcome import Estimate
 
 
 def capital(text: str) -> str:

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from fp8tune.search.losses.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.objective import by_objective
-from fp8tune.search.stability.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.statistics import (
     FAR,
     ON_CPU,

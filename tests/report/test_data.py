@@ -8,12 +8,12 @@ from fp8tune.report.data import frontier, headline, read_report, sentences, warn
 from fp8tune.report.html import commands, draw_plots
 from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, figures_table, trial_table
+from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND, Ending
+from fp8tune.search.answer.wording import setting_label
 from fp8tune.search.members import Members
-from fp8tune.search.outcome import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in, open_storage
-from fp8tune.search.wording import setting_label
 from fp8tune.trials.space import Knob
 from tests.each import each
 from tests.report.studies import (
@@ -27,7 +27,7 @@ from tests.report.studies import (
     study,
     told,
 )
-from tests.search.stability.runs import learned, seeds
+from tests.search.losses.runs import learned, seeds
 from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, but, ran
 
 FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"

@@ -28,8 +28,8 @@ from tests.report.studies import (
     study,
     told,
 )
-from tests.search.stability.runs import STEPS as LOSS_STEPS
-from tests.search.stability.runs import learned, seeds
+from tests.search.losses.runs import STEPS as LOSS_STEPS
+from tests.search.losses.runs import learned, seeds
 from tests.search.tries import BEST, BF16, GIVEN, OTHER, but, ran
 
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.answer import Ending, Estimate, failure_code
+from fp8tune.search.answer.decide import decide
+from fp8tune.search.answer.wording import MESSAGES, behind, message
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED
-from fp8tune.search.outcome import Ending, Estimate, failure_code
-from fp8tune.search.wording import MESSAGES, behind, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
 from tests.each import each

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.comments import ChangedKey, stale_comments
+from fp8tune.search.write.comments import ChangedKey, stale_comments
 
 BATCH = ChangedKey("train.batch_size", "micro_batch", 2, 8)
 ACCUMULATION = ChangedKey("train.grad_accum_steps", "grad_accum", 4, 1)

@@ -8,8 +8,17 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import counted
+from fp8tune.search.answer.answer import (
+    Answer,
+    Estimate,
+    Measured,
+    failure_code,
+    is_untied,
+)
+from fp8tune.search.answer.wording import FAILURES, UNTIED, describe, gib, mark, message
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
+from fp8tune.search.losses import findings as stability
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,
@@ -17,19 +26,10 @@ from fp8tune.search.objective import (
     count_without_value,
     show_value,
 )
-from fp8tune.search.outcome import (
-    Estimate,
-    Measured,
-    SearchOutcome,
-    failure_code,
-    is_untied,
-)
 from fp8tune.search.plan import Plan
 from fp8tune.search.say import note, say
-from fp8tune.search.stability import findings as stability
 from fp8tune.search.stop import say_at_once
 from fp8tune.search.study import Study
-from fp8tune.search.wording import FAILURES, UNTIED, describe, gib, mark, message
 from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 
@@ -151,7 +151,7 @@ def trial_result(trial: Trial) -> str:
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
-def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
+def closing(outcome: Answer, plan: Plan, output: str) -> Iterator[str]:
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
@@ -167,15 +167,13 @@ def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
         yield f"wrote {output}"
 
 
-def counts(outcome: SearchOutcome) -> str:
+def counts(outcome: Answer) -> str:
     """Return the number of trials and the time that they took."""
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
     return f"{trials}, {show_duration(outcome.seconds)}"
 
 
-def as_json(
-    outcome: SearchOutcome, plan: Plan, output: str, study: str
-) -> dict[str, Any]:
+def as_json(outcome: Answer, plan: Plan, output: str, study: str) -> dict[str, Any]:
     """Return the outcome as one JSON object.
 
     ``docs/reference/json.md`` describes its fields.

@@ -6,22 +6,22 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.choice import (
+from fp8tune.search.answer.answer import (
+    LARGER_BUDGET,
+    Answer,
+    Finding,
+    bad_data,
+    changes,
+)
+from fp8tune.search.answer.choice import (
     PAIRS,
     Chosen,
     Fp8Pair,
     left_open,
 )
 from fp8tune.search.history import History
+from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import ENERGY, SPEED
-from fp8tune.search.outcome import (
-    LARGER_BUDGET,
-    Finding,
-    SearchOutcome,
-    bad_data,
-    changes,
-)
-from fp8tune.search.stability import findings as losses
 from fp8tune.search.statistics import SAME
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     history: History
     chosen: Chosen
-    outcome: SearchOutcome
+    outcome: Answer
 
     @property
     def baseline(self) -> Point:
@@ -150,7 +150,7 @@ def _place(case: Case, pair: Fp8Pair) -> str:
     return "chosen" if own in (None, pair.fp8) else "baseline"
 
 
-def settling_budget(outcome: SearchOutcome) -> dict[str, Any]:
+def settling_budget(outcome: Answer) -> dict[str, Any]:
     """Return what would find more: the same command, or a budget and its spent part."""
     step, seconds = outcome.ending.next_step, outcome.ending.budget_s
     if step == LARGER_BUDGET and seconds:
@@ -189,7 +189,7 @@ def _verdict(case: Case) -> Finding:
     )
 
 
-def _nothing_chosen(outcome: SearchOutcome) -> str:
+def _nothing_chosen(outcome: Answer) -> str:
     if outcome.rejected:
         return "fp8-diverges-everywhere"
     if outcome.memory_shortage or "oom" in outcome.broken.values():

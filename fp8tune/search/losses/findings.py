@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.lint.wording import counted
-from fp8tune.search.stability.compare import (
+from fp8tune.search.losses.compare import (
     MAX_SEEDS,
     SEEDS,
     Comparison,

@@ -13,15 +13,15 @@ from collections.abc import (
 from typing import Any
 
 from fp8tune.lint.wording import counted, plain
-from fp8tune.search.budget import show_duration, typed
-from fp8tune.search.objective import ENERGY, UNITS, show_value
-from fp8tune.search.outcome import (
+from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     SAME_COMMAND,
     Estimate,
     Finding,
     changes,
 )
+from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
 from fp8tune.trials.space import Knob, Point

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
 from fp8tune.lint.wording import counted
-from fp8tune.search.outcome import SearchOutcome, is_untied
-from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import (
+from fp8tune.search.answer.answer import Answer, is_untied
+from fp8tune.search.answer.wording import (
     FAILURES,
     behind,
     gib,
@@ -21,7 +19,9 @@ from fp8tune.search.wording import (
     percent,
     unit,
 )
-from fp8tune.search.writeback import LONGEST, MARK, Choice
+from fp8tune.search.losses import findings as stability
+from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.write.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
@@ -45,7 +45,7 @@ MODES = {
 BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
-def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
+def choices(plan: Plan, outcome: Answer) -> list[Choice]:
     """Return the keys to write, each with its old value and why it changed."""
     if outcome.chosen is None:
         return []
@@ -67,7 +67,7 @@ def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
 
 
 def summary(
-    plan: Plan, outcome: SearchOutcome, study: str, commands: Sequence[str]
+    plan: Plan, outcome: Answer, study: str, commands: Sequence[str]
 ) -> list[str]:
     """Return the lines of the block, the most important first.
 
@@ -101,7 +101,7 @@ def _joined(sentences: Iterable[str]) -> str:
     return line
 
 
-def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
+def _why(plan: Plan, outcome: Answer, key: str, count: int) -> str:
     """Return why one of ``count`` changed keys has its new value."""
     if key == getattr(plan.space.knob("precision"), "key", "") and outcome.rejected:
         return ": FP8 diverged where bf16 did not"
@@ -119,7 +119,7 @@ def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
     return f": {percent(gain.value)} {unit(outcome.objective)}{unclear}"
 
 
-def _memory(outcome: SearchOutcome) -> Iterator[str]:
+def _memory(outcome: Answer) -> Iterator[str]:
     record = outcome.record
     if record and record.peak_gib:
         capacity = record.capacity_gib
@@ -128,7 +128,7 @@ def _memory(outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 
-def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
+def _learning(plan: Plan, outcome: Answer) -> Iterator[str]:
     """Yield what changes training, and how FP8's losses compare with bf16's."""
     yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
@@ -138,7 +138,7 @@ def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
 
 
-def _environment(outcome: SearchOutcome) -> Iterator[str]:
+def _environment(outcome: Answer) -> Iterator[str]:
     """Yield the hardware and software of the trials."""
     yield from messages(outcome.findings, "rehearsal")
     if outcome.record and outcome.record.environment:
@@ -151,14 +151,14 @@ def _environment(outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "extrapolated")
 
 
-def _study(plan: Plan, outcome: SearchOutcome, study: str) -> Iterator[str]:
+def _study(plan: Plan, outcome: Answer, study: str) -> Iterator[str]:
     gpus = plan.config.job.target.world_size
     on = f", for {counted(gpus, 'GPU')}" * bool(gpus)
     yield f"from {listed('trial', outcome.numbers)} of {study}{on}"
     yield from messages(outcome.findings, "synthetic-data")
 
 
-def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
+def _warmup(plan: Plan, outcome: Answer) -> Iterator[Choice]:
     """Yield the new warmup, if the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:

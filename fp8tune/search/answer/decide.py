@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.choice import (
+from fp8tune.search.answer.answer import (
+    Answer,
+    Ending,
+    Estimate,
+    Measured,
+)
+from fp8tune.search.answer.choice import (
     Fp8Comparison,
     choose,
     compare_fp8,
     is_enough,
 )
-from fp8tune.search.config_findings import (
+from fp8tune.search.answer.config_findings import (
     config_findings,
     failures,
     machine_findings,
 )
-from fp8tune.search.findings import Case, findings
+from fp8tune.search.answer.findings import Case, findings
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED
-from fp8tune.search.outcome import (
-    Ending,
-    Estimate,
-    Measured,
-    SearchOutcome,
-)
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import Speed, shown, verdict
 from fp8tune.trials.record import Record
@@ -36,13 +36,13 @@ def decide(
     seconds: float,
     objective: str = SPEED,
     ending: Ending | None = None,
-) -> SearchOutcome:
+) -> Answer:
     """Decide the outcome of a search that took ``seconds``, from its trials."""
     wanted, trials, baseline = history.by(objective), history.trials, history.baseline
     chosen = choose(wanted)
     allowed = set(history.space.points(baseline))
     tried = wanted.settings.keys()
-    outcome = SearchOutcome(
+    outcome = Answer(
         chosen=chosen.point,
         verdict=chosen.verdict,
         objective=objective,
@@ -77,8 +77,8 @@ def decide(
 
 
 def with_config(
-    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial], device: str = ""
-) -> SearchOutcome:
+    outcome: Answer, plan: Plan, trials: Sequence[Trial], device: str = ""
+) -> Answer:
     """Add the findings that need the config itself, and why no trial succeeded.
 
     ``device`` is where trials ran, ``""`` in a replay.

@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fp8tune.search.budget import budget_for_longer_trial
-from fp8tune.search.history import History
-from fp8tune.search.objective import count_without_value
-from fp8tune.search.outcome import (
+from fp8tune.search.answer.answer import (
+    Answer,
     Finding,
-    SearchOutcome,
     changes,
     failure_code,
     is_untied,
 )
+from fp8tune.search.budget import budget_for_longer_trial
+from fp8tune.search.history import History
+from fp8tune.search.losses import findings as losses
+from fp8tune.search.objective import count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step, warmup_key
-from fp8tune.search.stability import findings as losses
 from fp8tune.trials.trial import Trial, last_process, retries_all
 
 
-def config_findings(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
+def config_findings(outcome: Answer, plan: Plan) -> Iterator[Finding]:
     """Yield findings that need the config, and the comparison of losses."""
     chosen, space = outcome.chosen, plan.space
     if chosen is not None:
@@ -48,7 +48,7 @@ def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
             return
 
 
-def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
+def _learning(outcome: Answer, plan: Plan) -> Iterator[Finding]:
     """Yield the comparison of losses in its own words."""
     key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
@@ -71,9 +71,7 @@ def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
         yield Finding("stability-not-checked", {"why": why, **begun, **known})
 
 
-def failures(
-    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
-) -> Iterator[Finding]:
+def failures(outcome: Answer, plan: Plan, trials: Sequence[Trial]) -> Iterator[Finding]:
     """Yield how the trials failed, and what to do about it."""
     failed = [trial for trial in trials if not trial.record.ok]
     for how, count in Counter(map(failure_code, failed)).most_common():

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.search.choice import (
+from fp8tune.search.answer.choice import (
     Fp8Pair,
 )
+from fp8tune.search.losses.findings import Stability
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.plan import Plan
-from fp8tune.search.stability.findings import Stability
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
@@ -95,7 +95,7 @@ class Ending(NamedTuple):
         return max(self.settling_s, self.checking_s)
 
 
-class SearchOutcome(NamedTuple):
+class Answer(NamedTuple):
     """The outcome of a search.
 
     ``chosen`` is ``None`` if no setting that may be chosen ran. ``record`` is from its
@@ -186,7 +186,7 @@ def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
     }
 
 
-def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:
+def is_untied(outcome: Answer, plan: Plan) -> bool:
     """Return whether FP8 and bf16 were compared as different models."""
     knob = plan.space.knob("precision")
     if knob is None or not (outcome.learns or outcome.rejected):

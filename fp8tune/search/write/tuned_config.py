@@ -10,16 +10,16 @@ from typing import Any, NamedTuple, TextIO
 from fp8tune import atomic
 from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.answer import Answer
+from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
-from fp8tune.search.next_step import next_commands
 from fp8tune.search.options import SearchOptions, is_same, tuned
-from fp8tune.search.outcome import SearchOutcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.writeback import MARK, Choice, write_back
+from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
+from fp8tune.search.write.writeback import MARK, Choice, write_back
 from fp8tune.studies import JOURNAL
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -96,7 +96,7 @@ def _is_evidence(path: str) -> bool:
 
 def tuned_bytes(
     plan: Plan,
-    outcome: SearchOutcome,
+    outcome: Answer,
     name: str,
     about: Mapping[str, Any],
     output: str | None,
@@ -126,7 +126,7 @@ class Written(NamedTuple):
 def write_tuned(
     path: str,
     plan: Plan,
-    outcome: SearchOutcome,
+    outcome: Answer,
     name: str,
     about: Mapping[str, Any],
     diff_to: TextIO | None,
