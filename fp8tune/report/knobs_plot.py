@@ -7,12 +7,13 @@ import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fp8tune.report.data import CUT_OFF, Report, Setting
+from fp8tune.report.data import Report
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -22,9 +23,14 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import listed, median
-from fp8tune.search.answer.answer import Estimate
-from fp8tune.search.answer.wording import change, clean, percent, value_label
+from fp8tune.search.answer.answer import Estimate, Setting
+from fp8tune.search.answer.wording import (
+    change,
+    clean,
+    joined,
+    percent,
+    value_label,
+)
 from fp8tune.search.objective import show_value
 from fp8tune.trials.space import Knob, Point, shown
 
@@ -146,7 +152,7 @@ def _line(group: Sequence[Setting], place: int, is_chosen: bool) -> Line:
         is_chosen,
         {s.point[place]: s.value.value for s in ordered if s.value},
         {
-            s.point[place]: "watts unknown" if s.speed else s.outcome
+            s.point[place]: "watts unknown" if s.outcome == "ok" else s.outcome
             for s in ordered
             if not s.value
         },
@@ -186,9 +192,10 @@ def _chosen_change(
     gain, is_open = Estimate(line.values[mine] / others[other]), False
     if line.is_chosen:
         same_rest = *report.chosen[:place], other, *report.chosen[place + 1 :]
-        by_runs = report.gain_over(same_rest)
-        is_open = report.vs_chosen(same_rest) == "inconclusive"
-        gain = gain if is_open else by_runs or gain
+        setting = report.setting(same_rest)
+        if setting and (behind := setting.vs_chosen):
+            is_open = bool(setting.pairs) and behind.low is None
+            gain = gain if is_open else _inverse(behind)
     oom = [labels[at] for at, how in line.failed.items() if how == "oom"]
     sentence = (
         f"{labels[mine]} against {labels[other]}: {change(gain)}"
@@ -197,6 +204,11 @@ def _chosen_change(
         f"{f'; {chr(44).join(oom)} out of memory' if oom else ''}"
     )
     return sentence, gain.value
+
+
+def _inverse(gain: Estimate) -> Estimate:
+    low, high = (end and 1 / end for end in (gain.high, gain.low))
+    return Estimate(1 / gain.value, low, high)
 
 
 def _median_change(
@@ -224,7 +236,7 @@ def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
     rest = [name for name in names if name not in with_panel]
     alone = "that knob alone" if len(rest) == 1 else "one of these alone"
     why = f"no two measured settings differ in {alone}"
-    return f"No panel for {listed(rest)}: {why}." if rest else ""
+    return f"No panel for {joined(rest)}: {why}." if rest else ""
 
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
@@ -259,7 +271,9 @@ def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
             zorder=3 if chosen else 2,
         )
     ran = {at for line in effect.lines for at in line.values}
-    lost = {at for e in effect.lines for at, how in e.failed.items() if how != CUT_OFF}
+    lost = {
+        at for e in effect.lines for at, how in e.failed.items() if how != "cut-off"
+    }
     if lost - ran:
         mark_failed(axes, sorted(lost - ran), style, "every setting failed here")
     sentence = textwrap.fill(effect.sentence, width)

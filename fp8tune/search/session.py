@@ -34,6 +34,7 @@ from fp8tune.search.answer.answer import Answer, Finding
 from fp8tune.search.answer.decide import with_config
 from fp8tune.search.answer.findings import settling_budget
 from fp8tune.search.answer.next_step import next_commands
+from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
@@ -89,7 +90,7 @@ from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.warm_start import WarmStart, choose_start
 from fp8tune.search.workers import LeaseLost, NoWorkers, Workers
-from fp8tune.search.write.output import Watch, as_json, closing, display
+from fp8tune.search.write.output import Watch, closing, display
 from fp8tune.search.write.tuned_config import (
     Written,
     check_outputs,
@@ -237,13 +238,17 @@ def _finish(
     output = written.path
     commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
     _print_outcome(prepared, outcome, output, stop, out)
+    answer = as_json(outcome, plan, study.folder, output, about, commands)
+    if prepared.machine:  # whether or not a trial ended
+        answer["synthetic_data"] = bool(prepared.synthetic_data)
     if options.as_json:
-        print(json.dumps(_as_json(prepared, outcome, output, commands), indent=2))
+        print(json.dumps(answer, indent=2))
     for text in written.notes:
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            study.note(output=output, ending=outcome.ending._asdict())
+            stored, diff = to_store(outcome, plan, answer), written.diff
+            study.note(output=output, answer=stored, diff=diff, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:
@@ -515,16 +520,3 @@ def _print_outcome(
         say("left: the same command shows the search again", out)
     elif stop.asked:
         say("stopped: the same command continues from here", out)
-
-
-def _as_json(
-    prepared: Prepared, outcome: Answer, output: str, commands: Sequence[str]
-) -> dict[str, Any]:
-    """Return the outcome for programs."""
-    data = as_json(outcome, prepared.plan, output, prepared.study.folder)
-    data["next"] = list(commands)
-    data["starts_from"] = prepared.start.study or None
-    data["replay"] = prepared.machine is None
-    if prepared.machine:  # whether or not a trial ended
-        data["synthetic_data"] = bool(prepared.synthetic_data)
-    return data

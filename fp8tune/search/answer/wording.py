@@ -167,8 +167,23 @@ def rate(measured: Estimate | None, objective: str) -> str:
 
 def listed(what: str, numbers: Sequence[int]) -> str:
     """Return ``trial 3``, ``trials 3 and 7``, ``trials 3, 7 and 8``."""
-    *first, last = map(str, numbers)
-    return f"{what}s {', '.join(first)} and {last}" if first else f"{what} {last}"
+    return f"{what}{'s' * (len(numbers) > 1)} {joined(list(map(str, numbers)))}"
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital first letter, except ``bf16``."""
+    return text if text.startswith("bf16") else f"{text[:1].upper()}{text[1:]}"
+
+
+def counts(trials: int, oom_trials: int, seconds: float) -> str:
+    """Return the number of trials and the time that they took."""
+    ran = f"{counted(trials, 'trial')}, {oom_trials} out of memory"
+    return f"{ran}, {show_duration(seconds)}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def _pairs(facts: Facts) -> str:

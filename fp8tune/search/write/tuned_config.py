@@ -117,10 +117,11 @@ def tuned_bytes(
 
 
 class Written(NamedTuple):
-    """The path of the tuned config, ``""`` if none was written, and notes on it."""
+    """The path of the tuned config, ``""`` if none was written, its diff, and notes."""
 
     path: str
     notes: tuple[str, ...] = ()
+    diff: str = ""
 
 
 def write_tuned(
@@ -148,12 +149,13 @@ def write_tuned(
         left = f"{config.path} was changed during the search, so it was not overwritten"
         notes.append(f"{left}: see {path}")
     after = tuned_bytes(plan, outcome, name, about, "" if diff_to else path)
+    diff = unified_diff(config.path, _before(config), after)
     if diff_to:
-        diff_to.write(unified_diff(config.path, _before(config), after))
+        diff_to.write(diff)
     else:
         _put(path, after, config.path)
     notes += _notes(path, config, after, choices(plan, outcome))
-    return Written("" if diff_to else path, tuple(notes))
+    return Written("" if diff_to else path, tuple(notes), diff)
 
 
 def _notes(
