@@ -19,12 +19,13 @@ from fp8tune.search.answer.choice import (
     compare_fp8,
     is_enough,
 )
-from fp8tune.search.answer.config_findings import (
+from fp8tune.search.answer.findings import (
+    Case,
     config_findings,
     failures,
+    findings,
     machine_findings,
 )
-from fp8tune.search.answer.findings import Case, findings
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.plan import Plan

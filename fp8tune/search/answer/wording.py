@@ -50,18 +50,6 @@ OPTIONS = {
 Facts = Mapping[str, Any]
 
 
-def _several_workers(facts: Facts) -> str:
-    """Say what trials lost beside others, as repeats alone show."""
-    said = f"up to {facts['trials']} trials ran at the same time"
-    if facts["rehearsal"]:
-        return f"{said}, and shared the CPU"
-    if facts["settings"] < 2:
-        return f"{said}; too few were repeated alone to say what that cost"
-    share, least, most = (100 * facts[name] for name in ("share", "least", "most"))
-    how = f"they had {share:.0f} % ({least:.0f} to {most:.0f}) of their speed alone"
-    return f"{said}; {how} ({facts['settings']} settings repeated)"
-
-
 def message(finding: Finding) -> str:
     """Return the finding as a sentence without its full stop."""
     sentence = MESSAGES[finding.code]
@@ -311,9 +299,6 @@ def _pairs_left_out(facts: Facts) -> str:
     if earlier := facts["earlier"]:
         early = "of the earlier search with a smaller budget"
         parts.append(f"{counted(earlier, 'pair')} of runs {early}")
-    if across := facts["across_workers"]:
-        apart = "on different workers, as the first had ended and GPUs may differ"
-        parts.append(f"{counted(across, 'pair')} of runs {apart}")
     return f"not counted: {'; '.join(parts)} ({of})"
 
 
@@ -455,7 +440,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-unties-embeddings": UNTIED,
     # how it was measured
-    "several-workers": _several_workers,
+    "several-workers": lambda facts: (
+        f"up to {facts['trials']} trials ran at the same time"
+        f"{', and shared the CPU' * facts['rehearsal']}"
+    ),
     "other-objective": _otherwise,
     "rehearsal": (
         "rehearsal on a CPU: its speeds say nothing about a GPU, nor whether FP8 pays"

@@ -27,22 +27,6 @@ from fp8tune.trials.space import shown
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
 WHY = ("not-confirmed", "one-pair-only", "more-pairs-needed")
 FP8 = ("fp8-faster-than-bf16", "fp8-as-fast-as-bf16", "fp8-slower-than-bf16")
-NAMES = {
-    "micro_batch": r"(?:micro[ _-]?)?batch(?:es|[ _-]?size)?",
-    "grad_accum": r"(?:gradient )?accum\w*(?: steps)?",
-}
-"""What people call a setting in a comment; its key is one of its names besides."""
-COUNTED = {
-    "micro_batch": r"sequences?|samples?",
-    "grad_accum": r"(?:gradient )?accum\w*|micro[ -]?batches",
-}
-"""What a setting counts, behind the number."""
-MODES = {
-    ("compile", True): r"\bcompiled\b|\btorch\.compile\b",
-    ("compile", False): r"\beager\b|\bnot compiled\b|\b(?:no|without) compile\b",
-}
-"""Words for a value that has no number."""
-BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
 def choices(plan: Plan, outcome: Answer) -> list[Choice]:
@@ -187,12 +171,22 @@ def _accumulation(
 
 
 class ChangedKey(NamedTuple):
-    """A key that the search has changed, and the job's field that it sets."""
+    """A key that the search has changed, with its old and new value."""
 
     key: str
-    role: str
     was: Any
     now: Any
+
+    def is_in(self, comment: str, *, is_beside: bool) -> bool:
+        """Return whether a comment has the old value, ``is_beside`` the key or not.
+
+        One that stands elsewhere names the key before the value.
+        """
+        name = (
+            "" if is_beside else rf"\b{re.escape(self.key.rpartition('.')[2])}\s*=\s*"
+        )
+        value = rf"(?<![\w.,]){re.escape(shown(self.was))}(?!\w|[.,]\d)"
+        return bool(re.search(name + value, comment))
 
 
 def stale_comments(
@@ -200,36 +194,15 @@ def stale_comments(
 ) -> Iterator[str]:
     """Yield a line for each comment of the tuned config that may no longer be true."""
     document = parse(after, path)
-    lines = {
-        change.key: document.lines.position(keys[0])[0]
-        for change in changes
-        if (keys := document.spans.keys.get(tuple(change.key.split("."))))
-    }
+    position, keys = document.lines.position, document.spans.keys
+    places = {change: keys.get(tuple(change.key.split("."))) for change in changes}
+    lines = {change: position(at[0])[0] for change, at in places.items() if at}
     for start, end in document.comments():
-        text, line = document.text[start:end], document.lines.position(start)[0]
+        text, line = document.text[start:end], position(start)[0]
         if text.startswith(MARK) or "fp8tune:" in text:
             continue
-        for key, role, was, now in changes:
-            own = lines.get(key) == line and _has(text, was)
-            if own or _speaks_of(text, key, role, was):
-                change = f"`{key}` was {shown(was)}, is {shown(now)}"
-                yield f"{path}:{line}: the comment may no longer hold: {change}"
+        for change in changes:
+            if change.is_in(text, is_beside=lines.get(change) == line):
+                said = f"`{change.key}` was {shown(change.was)}, is {shown(change.now)}"
+                yield f"{path}:{line}: the comment may no longer hold: {said}"
                 break
-
-
-def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
-    """Return whether a comment names a setting with its old value."""
-    if type(was) is bool:
-        return bool(re.search(MODES.get((role, was), "(?!)"), text, re.IGNORECASE))
-    if type(was) is not int:
-        return False
-    name = re.escape(key.rpartition(".")[2])
-    forms = [rf"\b(?:{NAMES.get(role, '(?!)')}|{name}){BETWEEN}{was}\b"]
-    if role in COUNTED:
-        forms.append(rf"(?<![\d.,]){was} (?:{COUNTED[role]})\b")
-    return any(re.search(form, text, re.IGNORECASE) for form in forms)
-
-
-def _has(text: str, was: Any) -> bool:
-    """Return whether a comment contains a value as a separate word."""
-    return bool(re.search(rf"(?<![\w.,]){re.escape(shown(was))}(?![\w]|[.,]\d)", text))

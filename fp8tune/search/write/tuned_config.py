@@ -15,7 +15,7 @@ from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.linting import aftermath, with_measured
 from fp8tune.search.options import SearchOptions, is_same, tuned
-from fp8tune.search.plan import Plan, TrainConfig, role_of
+from fp8tune.search.plan import Plan, TrainConfig
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
@@ -167,7 +167,7 @@ def _notes(
     places = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
     changes = [
-        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
+        ChangedKey(key, before.get(key), value)
         for key, value, _ in choices
         if before.get(key) != value
     ]
