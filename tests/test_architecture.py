@@ -213,7 +213,7 @@ TOML_ITSELF = {
     "fp8tune.lint.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
     "fp8tune.lint.settings": "pyproject.toml",
-    "fp8tune.search.writeback": "tomlkit writes it",
+    "fp8tune.search.write.writeback": "tomlkit writes it",
 }
 
 

@@ -18,7 +18,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.plan import left_out
-from fp8tune.search.writeback import MEASURED, Choice, write_back
+from fp8tune.search.write.writeback import MEASURED, Choice, write_back
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import TRAITS
 

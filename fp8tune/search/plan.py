@@ -19,7 +19,7 @@ from fp8tune.lint.settings import settings_for
 from fp8tune.lint.title import gpus_of
 from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
-from fp8tune.search.writeback import CannotWrite, Choice, write_back
+from fp8tune.search.write.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer

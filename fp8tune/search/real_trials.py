@@ -21,6 +21,7 @@ from fp8tune.runners.trainer.launch import CannotLaunch, checked, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
+from fp8tune.search.losses.loss_runs import Conditions, conditions_for_trials
 from fp8tune.search.machine import (
     TrialMachine,
     check_host,
@@ -35,7 +36,6 @@ from fp8tune.search.machine import (
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
-from fp8tune.search.stability.loss_runs import Conditions, conditions_for_trials
 
 PART = 1 / 60
 """If the steps of a trial take this part of the budget, it measures the fewest."""

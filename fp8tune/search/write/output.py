@@ -1,4 +1,4 @@
-"""Print a search: lines while it runs, its answer, and the answer as JSON."""
+"""Print a search: lines while it runs, and its answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.lint.wording import counted
+from fp8tune.search.answer.answer import Answer, failure_code
+from fp8tune.search.answer.wording import FAILURES, counts, describe, gib, mark, message
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.objective import (
@@ -17,19 +18,10 @@ from fp8tune.search.objective import (
     count_without_value,
     show_value,
 )
-from fp8tune.search.outcome import (
-    Estimate,
-    Measured,
-    SearchOutcome,
-    failure_code,
-    is_untied,
-)
 from fp8tune.search.plan import Plan
 from fp8tune.search.say import note, say
-from fp8tune.search.stability import findings as stability
 from fp8tune.search.stop import say_at_once
 from fp8tune.search.study import Study
-from fp8tune.search.wording import FAILURES, UNTIED, describe, gib, mark, message
 from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 
@@ -151,7 +143,7 @@ def trial_result(trial: Trial) -> str:
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
-def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
+def closing(outcome: Answer, plan: Plan, output: str) -> Iterator[str]:
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
@@ -162,83 +154,6 @@ def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
         ):
             assert outcome.chosen is not None
             yield f"chosen: {describe(plan, outcome.chosen)}"
-    yield counts(outcome)
+    yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
     if output:
         yield f"wrote {output}"
-
-
-def counts(outcome: SearchOutcome) -> str:
-    """Return the number of trials and the time that they took."""
-    trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
-    return f"{trials}, {show_duration(outcome.seconds)}"
-
-
-def as_json(
-    outcome: SearchOutcome, plan: Plan, output: str, study: str
-) -> dict[str, Any]:
-    """Return the outcome as one JSON object.
-
-    ``docs/reference/json.md`` describes its fields.
-    """
-    space, measured = plan.space, outcome.measured
-    pair = measured.pair
-    return {
-        "version": 2,
-        "knobs": None if outcome.chosen is None else space.values(outcome.chosen),
-        "verdict": outcome.verdict,
-        "tokens_per_second": _figures(outcome.speed),
-        "gain": _estimate(measured.gain),
-        "fp8_gain": measured.fp8_gain and measured.fp8_gain.value,
-        "fp8_gain_interval": _estimate(measured.fp8_gain),
-        "fp8_gain_of": pair and {n: space.values(p) for n, p in pair._asdict().items()},
-        "trials": outcome.trials,
-        "chosen_trials": list(outcome.numbers),
-        "oom_trials": outcome.oom_trials,
-        "seconds": round(outcome.seconds, 3),
-        "output": output or None,
-        "study": study,
-        "findings": [
-            {"code": each.code, "message": message(each), **each.data()}
-            for each in outcome.findings
-        ],
-        "pairs": outcome.pairs,
-        "settings": {"tried": outcome.tried, "untried": outcome.untried},
-        "runner_up": outcome.runner_up
-        and {
-            "knobs": space.values(outcome.runner_up),
-            "gain": _estimate(outcome.runner_up_gain),
-        },
-        "objective": outcome.objective,
-        "tokens_per_joule": _figures(outcome.energy),
-        "memory": outcome.record
-        and {
-            "peak_gib": outcome.record.peak_gib or None,
-            "reserved_gib": outcome.record.reserved_gib or None,
-            "capacity_gib": outcome.record.capacity_gib or None,
-        },
-        "memory_shortage": [
-            {"knobs": space.values(point), "why": why}
-            for point, why in outcome.memory_shortage.items()
-        ],
-        "extrapolated": outcome.record.extrapolation if outcome.record else None,
-        "synthetic_data": outcome.record and outcome.record.synthetic_data,
-        "stability": stability.as_json(
-            outcome.learns or next(iter(outcome.rejected.values()), None),
-            outcome.ending.unchecked,
-            UNTIED * is_untied(outcome, plan),
-        ),
-        "starts_from": None,
-        "world_size": plan.config.job.target.world_size or None,
-    }
-
-
-def _figures(measured: Measured) -> dict[str, Any]:
-    return {
-        "chosen": _estimate(measured.chosen),
-        "baseline": _estimate(measured.baseline),
-        "bf16_baseline": _estimate(measured.bf16_baseline),
-    }
-
-
-def _estimate(value: Estimate | None) -> dict[str, float | None] | None:
-    return value and value._asdict()

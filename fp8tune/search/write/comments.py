@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
 from fp8tune.lint.wording import counted
-from fp8tune.search.outcome import SearchOutcome, is_untied
-from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import (
+from fp8tune.search.answer.answer import Answer, is_untied
+from fp8tune.search.answer.wording import (
     FAILURES,
     behind,
     gib,
@@ -21,31 +19,17 @@ from fp8tune.search.wording import (
     percent,
     unit,
 )
-from fp8tune.search.writeback import LONGEST, MARK, Choice
+from fp8tune.search.losses import findings as stability
+from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.write.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
 WHY = ("not-confirmed", "one-pair-only", "more-pairs-needed")
 FP8 = ("fp8-faster-than-bf16", "fp8-as-fast-as-bf16", "fp8-slower-than-bf16")
-NAMES = {
-    "micro_batch": r"(?:micro[ _-]?)?batch(?:es|[ _-]?size)?",
-    "grad_accum": r"(?:gradient )?accum\w*(?: steps)?",
-}
-"""What people call a setting in a comment; its key is one of its names besides."""
-COUNTED = {
-    "micro_batch": r"sequences?|samples?",
-    "grad_accum": r"(?:gradient )?accum\w*|micro[ -]?batches",
-}
-"""What a setting counts, behind the number."""
-MODES = {
-    ("compile", True): r"\bcompiled\b|\btorch\.compile\b",
-    ("compile", False): r"\beager\b|\bnot compiled\b|\b(?:no|without) compile\b",
-}
-"""Words for a value that has no number."""
-BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
-def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
+def choices(plan: Plan, outcome: Answer) -> list[Choice]:
     """Return the keys to write, each with its old value and why it changed."""
     if outcome.chosen is None:
         return []
@@ -67,7 +51,7 @@ def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
 
 
 def summary(
-    plan: Plan, outcome: SearchOutcome, study: str, commands: Sequence[str]
+    plan: Plan, outcome: Answer, study: str, commands: Sequence[str]
 ) -> list[str]:
     """Return the lines of the block, the most important first.
 
@@ -101,7 +85,7 @@ def _joined(sentences: Iterable[str]) -> str:
     return line
 
 
-def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
+def _why(plan: Plan, outcome: Answer, key: str, count: int) -> str:
     """Return why one of ``count`` changed keys has its new value."""
     if key == getattr(plan.space.knob("precision"), "key", "") and outcome.rejected:
         return ": FP8 diverged where bf16 did not"
@@ -119,7 +103,7 @@ def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
     return f": {percent(gain.value)} {unit(outcome.objective)}{unclear}"
 
 
-def _memory(outcome: SearchOutcome) -> Iterator[str]:
+def _memory(outcome: Answer) -> Iterator[str]:
     record = outcome.record
     if record and record.peak_gib:
         capacity = record.capacity_gib
@@ -128,7 +112,7 @@ def _memory(outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 
-def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
+def _learning(plan: Plan, outcome: Answer) -> Iterator[str]:
     """Yield what changes training, and how FP8's losses compare with bf16's."""
     yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
@@ -138,7 +122,7 @@ def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
 
 
-def _environment(outcome: SearchOutcome) -> Iterator[str]:
+def _environment(outcome: Answer) -> Iterator[str]:
     """Yield the hardware and software of the trials."""
     yield from messages(outcome.findings, "rehearsal")
     if outcome.record and outcome.record.environment:
@@ -151,14 +135,14 @@ def _environment(outcome: SearchOutcome) -> Iterator[str]:
     yield from messages(outcome.findings, "extrapolated")
 
 
-def _study(plan: Plan, outcome: SearchOutcome, study: str) -> Iterator[str]:
+def _study(plan: Plan, outcome: Answer, study: str) -> Iterator[str]:
     gpus = plan.config.job.target.world_size
     on = f", for {counted(gpus, 'GPU')}" * bool(gpus)
     yield f"from {listed('trial', outcome.numbers)} of {study}{on}"
     yield from messages(outcome.findings, "synthetic-data")
 
 
-def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
+def _warmup(plan: Plan, outcome: Answer) -> Iterator[Choice]:
     """Yield the new warmup, if the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:
@@ -187,12 +171,22 @@ def _accumulation(
 
 
 class ChangedKey(NamedTuple):
-    """A key that the search has changed, and the job's field that it sets."""
+    """A key that the search has changed, with its old and new value."""
 
     key: str
-    role: str
     was: Any
     now: Any
+
+    def is_in(self, comment: str, *, is_beside: bool) -> bool:
+        """Return whether a comment has the old value, ``is_beside`` the key or not.
+
+        One that stands elsewhere names the key before the value.
+        """
+        name = (
+            "" if is_beside else rf"\b{re.escape(self.key.rpartition('.')[2])}\s*=\s*"
+        )
+        value = rf"(?<![\w.,]){re.escape(shown(self.was))}(?!\w|[.,]\d)"
+        return bool(re.search(name + value, comment))
 
 
 def stale_comments(
@@ -200,36 +194,15 @@ def stale_comments(
 ) -> Iterator[str]:
     """Yield a line for each comment of the tuned config that may no longer be true."""
     document = parse(after, path)
-    lines = {
-        change.key: document.lines.position(keys[0])[0]
-        for change in changes
-        if (keys := document.spans.keys.get(tuple(change.key.split("."))))
-    }
+    position, keys = document.lines.position, document.spans.keys
+    places = {change: keys.get(tuple(change.key.split("."))) for change in changes}
+    lines = {change: position(at[0])[0] for change, at in places.items() if at}
     for start, end in document.comments():
-        text, line = document.text[start:end], document.lines.position(start)[0]
+        text, line = document.text[start:end], position(start)[0]
         if text.startswith(MARK) or "fp8tune:" in text:
             continue
-        for key, role, was, now in changes:
-            own = lines.get(key) == line and _has(text, was)
-            if own or _speaks_of(text, key, role, was):
-                change = f"`{key}` was {shown(was)}, is {shown(now)}"
-                yield f"{path}:{line}: the comment may no longer hold: {change}"
+        for change in changes:
+            if change.is_in(text, is_beside=lines.get(change) == line):
+                said = f"`{change.key}` was {shown(change.was)}, is {shown(change.now)}"
+                yield f"{path}:{line}: the comment may no longer hold: {said}"
                 break
-
-
-def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
-    """Return whether a comment names a setting with its old value."""
-    if type(was) is bool:
-        return bool(re.search(MODES.get((role, was), "(?!)"), text, re.IGNORECASE))
-    if type(was) is not int:
-        return False
-    name = re.escape(key.rpartition(".")[2])
-    forms = [rf"\b(?:{NAMES.get(role, '(?!)')}|{name}){BETWEEN}{was}\b"]
-    if role in COUNTED:
-        forms.append(rf"(?<![\d.,]){was} (?:{COUNTED[role]})\b")
-    return any(re.search(form, text, re.IGNORECASE) for form in forms)
-
-
-def _has(text: str, was: Any) -> bool:
-    """Return whether a comment contains a value as a separate word."""
-    return bool(re.search(rf"(?<![\w.,]){re.escape(shown(was))}(?![\w]|[.,]\d)", text))

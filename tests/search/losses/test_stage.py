@@ -4,13 +4,13 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
+from fp8tune.search.losses.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.pool import OneByOne
-from fp8tune.search.stability.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import timed
 from tests.each import each
-from tests.search.stability.runs import BEST_BF16, SPREAD, WARMUP, curve, learned
+from tests.search.losses.runs import BEST_BF16, SPREAD, WARMUP, curve, learned
 from tests.search.tries import (
     BEST,
     BF16,

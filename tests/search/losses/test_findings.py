@@ -3,10 +3,10 @@
 import pytest
 
 from fp8tune.search.history import History
-from fp8tune.search.stability.compare import LossCurve, loss_curve
-from fp8tune.search.stability.findings import loss_key, stability_by_setting
-from tests.search.stability import runs as made
-from tests.search.stability.runs import BEST_BF16, climbing, learned, seeds
+from fp8tune.search.losses.compare import LossCurve, loss_curve
+from fp8tune.search.losses.findings import loss_key, stability_by_setting
+from tests.search.losses import runs as made
+from tests.search.losses.runs import BEST_BF16, climbing, learned, seeds
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, ran, trials
 
 

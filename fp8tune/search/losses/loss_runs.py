@@ -21,8 +21,7 @@ from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
-from fp8tune.search.plan import warmup_names
-from fp8tune.search.stability.compare import (
+from fp8tune.search.losses.compare import (
     MAX_SEEDS,
     SEEDS,
     Comparison,
@@ -30,13 +29,14 @@ from fp8tune.search.stability.compare import (
     LossVerdict,
     loss_curve,
 )
-from fp8tune.search.stability.findings import (
+from fp8tune.search.losses.findings import (
     WARMUP_PAIRS,
     Stability,
     assess,
     curves_by_setting,
     fp8_setting,
 )
+from fp8tune.search.plan import warmup_names
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.space import Point, Space

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.stability.loss_runs import (
+from fp8tune.search.losses.loss_runs import (
     BUDGET_SHARE,
     FIRST_SEED,
     MAX_STEPS,
@@ -18,7 +18,7 @@ from fp8tune.search.stability.loss_runs import (
     run_cost,
     run_length,
 )
-from tests.search.stability.runs import (
+from tests.search.losses.runs import (
     BEST_BF16,
     SPREAD,
     STEPS,

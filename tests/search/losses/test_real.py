@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.search.curves import CURVES
 from benchmarks.search.stability import pool
-from fp8tune.search.stability.compare import MAX_SEEDS, SEEDS, compare
+from fp8tune.search.losses.compare import MAX_SEEDS, SEEDS, compare
 
 REAL = pool(CURVES)
 NUMBERS = sorted(REAL.bf16)

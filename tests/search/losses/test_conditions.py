@@ -3,14 +3,14 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.plan import read_config
-from fp8tune.search.stability.loss_runs import (
+from fp8tune.search.losses.loss_runs import (
     Conditions,
     conditions_for_replay,
     conditions_for_trials,
 )
+from fp8tune.search.plan import read_config
 from tests.report.studies import CONFIG
-from tests.search.stability.runs import curve, learned
+from tests.search.losses.runs import curve, learned
 
 
 def config(scheduler=""):

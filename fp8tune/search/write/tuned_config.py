@@ -11,16 +11,16 @@ from fp8tune import atomic
 from fp8tune.formats.edits import unified_diff
 from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.answer import Answer
+from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
-from fp8tune.search.next_step import next_commands
 from fp8tune.search.options import SearchOptions, is_same, tuned
-from fp8tune.search.outcome import SearchOutcome
-from fp8tune.search.plan import Plan, role_of
+from fp8tune.search.plan import Plan
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.writeback import MARK, Choice, write_back
+from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
+from fp8tune.search.write.writeback import MARK, Choice, write_back
 from fp8tune.studies import JOURNAL
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -97,7 +97,7 @@ def _is_evidence(path: str) -> bool:
 
 def tuned_bytes(
     plan: Plan,
-    outcome: SearchOutcome,
+    outcome: Answer,
     name: str,
     about: Mapping[str, Any],
     output: str | None,
@@ -118,16 +118,17 @@ def tuned_bytes(
 
 
 class Written(NamedTuple):
-    """The path of the tuned config, ``""`` if none was written, and notes on it."""
+    """The path of the tuned config, ``""`` if none was written, its diff, and notes."""
 
     path: str
     notes: tuple[str, ...] = ()
+    diff: str = ""
 
 
 def write_tuned(
     path: str,
     plan: Plan,
-    outcome: SearchOutcome,
+    outcome: Answer,
     name: str,
     about: Mapping[str, Any],
     diff_to: TextIO | None,
@@ -149,12 +150,13 @@ def write_tuned(
         left = f"{config.path} was changed during the search, so it was not overwritten"
         notes.append(f"{left}: see {path}")
     after = tuned_bytes(plan, outcome, name, about, "" if diff_to else path)
+    diff = unified_diff(config.path, _before(config), after)
     if diff_to:
-        diff_to.write(unified_diff(config.path, _before(config), after))
+        diff_to.write(diff)
     else:
         _put(path, after, config.path)
     notes += _notes(path, config, after, choices(plan, outcome))
-    return Written("" if diff_to else path, tuple(notes))
+    return Written("" if diff_to else path, tuple(notes), diff)
 
 
 def _notes(
@@ -166,7 +168,7 @@ def _notes(
     places = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
     changes = [
-        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
+        ChangedKey(key, before.get(key), value)
         for key, value, _ in choices
         if before.get(key) != value
     ]

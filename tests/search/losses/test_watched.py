@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("rich")
 
 from fp8tune.search.live import Board
-from fp8tune.search.output import trial_result
-from tests.search.stability.runs import curve, learned
+from fp8tune.search.write.output import trial_result
+from tests.search.losses.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
 from tests.search.tries import BEST, trials
 

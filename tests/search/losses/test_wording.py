@@ -4,17 +4,18 @@ import json
 
 import pytest
 
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.decide import decide, with_config
-from fp8tune.search.outcome import Ending, is_untied
-from fp8tune.search.output import as_json, closing
-from fp8tune.search.stability import findings
-from fp8tune.search.stability.compare import LossVerdict
-from fp8tune.search.wording import UNTIED
-from fp8tune.search.writeback import write_back
+from fp8tune.search.answer.answer import Ending, is_untied
+from fp8tune.search.answer.decide import decide, with_config
+from fp8tune.search.answer.stored import as_json
+from fp8tune.search.answer.wording import UNTIED
+from fp8tune.search.losses import findings
+from fp8tune.search.losses.compare import LossVerdict
+from fp8tune.search.write.comments import choices, summary
+from fp8tune.search.write.output import closing
+from fp8tune.search.write.writeback import write_back
 from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
-from tests.search.stability.runs import climbing, learned, seeds
+from tests.search.losses.runs import climbing, learned, seeds
 from tests.search.tries import (
     BEST,
     BF16,

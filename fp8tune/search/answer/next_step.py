@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fp8tune.search.answer.answer import SAME_COMMAND, Answer
+from fp8tune.search.answer.wording import clean
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
 from fp8tune.search.options import is_same
-from fp8tune.search.outcome import SAME_COMMAND, SearchOutcome
 from fp8tune.search.plan import Plan
-from fp8tune.search.wording import clean
 
 ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over: as many workers of
@@ -20,7 +20,7 @@ this machine need as many GPUs."""
 
 
 def next_commands(
-    plan: Plan, about: Mapping[str, Any], outcome: SearchOutcome, output: str | None
+    plan: Plan, about: Mapping[str, Any], outcome: Answer, output: str | None
 ) -> list[str]:
     """Return the command to type after a search, and what to type before it.
 
@@ -50,7 +50,7 @@ class _Study(NamedTuple):
 
     plan: Plan
     about: Mapping[str, Any]
-    outcome: SearchOutcome
+    outcome: Answer
 
     @property
     def path(self) -> str:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fp8tune.search.wording import UNTIED
+from fp8tune.search.answer.wording import UNTIED
+from tests.search.losses.runs import curve, learned, seeds
 from tests.search.replayed import CONFIG, RECORDS, answered
-from tests.search.stability.runs import curve, learned, seeds
 from tests.search.tries import but
 
 WITH_WARMUP = f"{CONFIG}\n[scheduler]\nwarmup_steps = 8  # as published\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.lint.wording import counted
-from fp8tune.search.stability.compare import (
+from fp8tune.search.losses.compare import (
     MAX_SEEDS,
     SEEDS,
     Comparison,
@@ -328,6 +328,8 @@ def as_json(
         **_as_json(result.tested),
         "verdict": result.verdict,
         "why": not_checked or verdict_line(result),
+        "evidence": verdict_line(result),
+        "compared_warmup_steps": result.decisive.warmup_steps,
         "config_warmup_steps": result.config_warmup,
         "proposed_warmup_steps": None if result.is_cut else result.proposed_warmup,
         "other_warmups": [_as_json(other) for other in result.others],

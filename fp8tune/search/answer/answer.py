@@ -1,6 +1,6 @@
-"""What a search found: the chosen setting, the verdict, and findings with codes.
+"""The answer of a search as data: chosen setting, verdict, and findings with codes.
 
-``decide`` decides them; ``wording`` has the sentences.
+``decide`` decides it; ``wording`` has the sentences.
 """
 
 from __future__ import annotations
@@ -8,25 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.search.choice import (
-    Fp8Pair,
-)
+from fp8tune.search.answer.choice import Fp8Pair
+from fp8tune.search.losses.findings import Stability
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.plan import Plan
-from fp8tune.search.stability.findings import Stability
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
 SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "same-command", "larger-budget", ""
-"""What would tell more than an outcome."""
-
-
+"""What would tell more than an answer."""
+ROLES = ("chosen", "baseline", "bf16-baseline", "runner-up")
+"""What a setting may be in an answer."""
 BAD_DATA, DATA_ERRORS = "BadData", ("BadData", "ShortData")
 """Errors of trials that cannot train on the data of the config: whatever the setting,
 or with so large a micro-batch."""
-
-
 STEPPING = ("first_step", "steady", "profile")
 """Stages in which a trial makes steps."""
 
@@ -42,6 +38,11 @@ class Estimate(NamedTuple):
     high: float | None = None
 
 
+def as_data(value: Any) -> Any:
+    """Return a fact as JSON."""
+    return value._asdict() if isinstance(value, Estimate) else value
+
+
 class Finding(NamedTuple):
     """One statement about a search: a stable code and its facts.
 
@@ -54,11 +55,7 @@ class Finding(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """Return the facts as JSON."""
-        return {
-            name: value._asdict() if isinstance(value, Estimate) else value
-            for name, value in self.facts.items()
-            if name != "text"
-        }
+        return {n: as_data(value) for n, value in self.facts.items() if n != "text"}
 
 
 class Measured(NamedTuple):
@@ -95,16 +92,61 @@ class Ending(NamedTuple):
         return max(self.settling_s, self.checking_s)
 
 
-class SearchOutcome(NamedTuple):
-    """The outcome of a search.
+class Setting(NamedTuple):
+    """A setting that was tried, as the answer has it.
+
+    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
+    how the last one failed. ``memory_shortage`` says why the setting leaves too little
+    memory, ``failed_later`` how it failed after it had run; ``diverges``: FP8 may not
+    be chosen there. ``value`` is its objective, ``is_scaled`` if that is below what its
+    own runs measured (see ``decide``). ``peak_gib`` is the highest of its runs [GiB], 0
+    if unknown. ``vs_baseline`` and ``vs_chosen`` are ratios, ``pairs`` counts the pairs
+    of runs with the chosen setting, ``trials`` are those that give the value.
+    ``on_frontier``: no other eligible one is better and needs no more memory.
+    """
+
+    point: Point
+    roles: tuple[str, ...]
+    outcome: str
+    runs: int
+    is_eligible: bool
+    memory_shortage: str
+    failed_later: str
+    diverges: bool
+    value: Estimate | None
+    is_scaled: bool
+    peak_gib: float
+    vs_baseline: Estimate | None
+    vs_chosen: Estimate | None
+    pairs: int
+    trials: tuple[int, ...]
+    on_frontier: bool = False
+
+    def data(self, space: Space) -> dict[str, Any]:
+        """Return the setting as JSON."""
+        fields = {name: as_data(value) for name, value in self._asdict().items()}
+        del fields["point"]
+        return {"knobs": space.values(self.point), **fields}
+
+
+def setting_from(data: Mapping[str, Any], space: Space) -> Setting:
+    """Return the setting in a JSON object; raises ``TypeError`` and ``KeyError``."""
+    fields = dict(data)
+    for name in ("value", "vs_baseline", "vs_chosen"):
+        fields[name] = fields[name] and Estimate(**fields[name])
+    return Setting(space.point(fields.pop("knobs")), **fields)
+
+
+class Answer(NamedTuple):
+    """The answer of a search.
 
     ``chosen`` is ``None`` if no setting that may be chosen ran. ``record`` is from its
-    last trial, with the peaks of all its trials; ``numbers`` are the trials that give
-    its value. ``pairs`` counts the pairs of interleaved runs that compare it with the
-    baseline. Of the settings that may be chosen, ``tried`` had a trial and ``untried``
-    had none. ``memory_shortage`` says why settings leave too little memory, ``broken``
-    how settings failed that had run before. ``stability`` compares the losses of FP8
-    and bf16, by setting.
+    last trial, with the peaks of all its trials. ``pairs`` counts the pairs of
+    interleaved runs that compare it with the baseline. Of the settings that may be
+    chosen, ``tried`` had a trial and ``untried`` had none; ``settings`` has every one
+    that had a trial. ``speed_changed`` is the lowest and the highest ratio of confirmed
+    speed to search speed, if the machine became faster or slower in between.
+    ``stability`` compares the losses of FP8 and bf16, by setting.
     """
 
     chosen: Point | None
@@ -113,9 +155,7 @@ class SearchOutcome(NamedTuple):
     speed: Measured
     energy: Measured
     runner_up: Point | None
-    runner_up_gain: Estimate | None
     record: Record | None
-    numbers: tuple[int, ...]
     pairs: int
     tried: int
     untried: int
@@ -123,8 +163,8 @@ class SearchOutcome(NamedTuple):
     oom_trials: int
     seconds: float
     baseline_outcome: str
-    memory_shortage: Mapping[Point, str]
-    broken: Mapping[Point, str]
+    settings: Mapping[Point, Setting]
+    speed_changed: tuple[float, float] | None
     stability: Mapping[Point, Stability]
     ending: Ending
     findings: tuple[Finding, ...] = ()
@@ -138,6 +178,28 @@ class SearchOutcome(NamedTuple):
     def measured_otherwise(self) -> Measured:
         """The settings in the other objective."""
         return self.speed if self.objective == ENERGY else self.energy
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The trials that give the value of the chosen setting."""
+        return self.settings[self.chosen].trials if self.chosen else ()
+
+    @property
+    def runner_up_gain(self) -> Estimate | None:
+        """How much faster the runner-up is than the chosen setting."""
+        return self.settings[self.runner_up].vs_chosen if self.runner_up else None
+
+    @property
+    def memory_shortage(self) -> dict[Point, str]:
+        """Why settings leave too little memory."""
+        every = self.settings.items()
+        return {p: why for p, own in every if (why := own.memory_shortage)}
+
+    @property
+    def broken(self) -> dict[Point, str]:
+        """How settings failed that had run before."""
+        every = self.settings.items()
+        return {p: how for p, own in every if (how := own.failed_later)}
 
     @property
     def learns(self) -> Stability | None:
@@ -186,7 +248,7 @@ def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
     }
 
 
-def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:
+def is_untied(outcome: Answer, plan: Plan) -> bool:
     """Return whether FP8 and bf16 were compared as different models."""
     knob = plan.space.knob("precision")
     if knob is None or not (outcome.learns or outcome.rejected):

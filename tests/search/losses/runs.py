@@ -2,8 +2,8 @@
 
 import random
 
-from fp8tune.search.stability.compare import LossCurve
-from fp8tune.search.stability.loss_runs import FIRST_SEED
+from fp8tune.search.losses.compare import LossCurve
+from fp8tune.search.losses.loss_runs import FIRST_SEED
 from fp8tune.trials.record import LossRun
 from tests.search.tries import BEST, SPACE, ran
 

@@ -13,15 +13,15 @@ from collections.abc import (
 from typing import Any
 
 from fp8tune.lint.wording import counted, plain
-from fp8tune.search.budget import show_duration, typed
-from fp8tune.search.objective import ENERGY, UNITS, show_value
-from fp8tune.search.outcome import (
+from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     SAME_COMMAND,
     Estimate,
     Finding,
     changes,
 )
+from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
 from fp8tune.trials.space import Knob, Point
@@ -48,18 +48,6 @@ OPTIONS = {
 }
 
 Facts = Mapping[str, Any]
-
-
-def _several_workers(facts: Facts) -> str:
-    """Say what trials lost beside others, as repeats alone show."""
-    said = f"up to {facts['trials']} trials ran at the same time"
-    if facts["rehearsal"]:
-        return f"{said}, and shared the CPU"
-    if facts["settings"] < 2:
-        return f"{said}; too few were repeated alone to say what that cost"
-    share, least, most = (100 * facts[name] for name in ("share", "least", "most"))
-    how = f"they had {share:.0f} % ({least:.0f} to {most:.0f}) of their speed alone"
-    return f"{said}; {how} ({facts['settings']} settings repeated)"
 
 
 def message(finding: Finding) -> str:
@@ -167,8 +155,23 @@ def rate(measured: Estimate | None, objective: str) -> str:
 
 def listed(what: str, numbers: Sequence[int]) -> str:
     """Return ``trial 3``, ``trials 3 and 7``, ``trials 3, 7 and 8``."""
-    *first, last = map(str, numbers)
-    return f"{what}s {', '.join(first)} and {last}" if first else f"{what} {last}"
+    return f"{what}{'s' * (len(numbers) > 1)} {joined(list(map(str, numbers)))}"
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital first letter, except ``bf16``."""
+    return text if text.startswith("bf16") else f"{text[:1].upper()}{text[1:]}"
+
+
+def counts(trials: int, oom_trials: int, seconds: float) -> str:
+    """Return the number of trials and the time that they took."""
+    ran = f"{counted(trials, 'trial')}, {oom_trials} out of memory"
+    return f"{ran}, {show_duration(seconds)}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def _pairs(facts: Facts) -> str:
@@ -296,9 +299,6 @@ def _pairs_left_out(facts: Facts) -> str:
     if earlier := facts["earlier"]:
         early = "of the earlier search with a smaller budget"
         parts.append(f"{counted(earlier, 'pair')} of runs {early}")
-    if across := facts["across_workers"]:
-        apart = "on different workers, as the first had ended and GPUs may differ"
-        parts.append(f"{counted(across, 'pair')} of runs {apart}")
     return f"not counted: {'; '.join(parts)} ({of})"
 
 
@@ -440,7 +440,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-unties-embeddings": UNTIED,
     # how it was measured
-    "several-workers": _several_workers,
+    "several-workers": lambda facts: (
+        f"up to {facts['trials']} trials ran at the same time"
+        f"{', and shared the CPU' * facts['rehearsal']}"
+    ),
     "other-objective": _otherwise,
     "rehearsal": (
         "rehearsal on a CPU: its speeds say nothing about a GPU, nor whether FP8 pays"

@@ -7,7 +7,7 @@ import pytest
 
 from fp8tune import curves
 from fp8tune.curves import count_spikes
-from fp8tune.search.stability.compare import (
+from fp8tune.search.losses.compare import (
     SEEDS,
     LossCurve,
     compare,
@@ -16,7 +16,7 @@ from fp8tune.search.stability.compare import (
     fp8_diverged,
     norm_noise,
 )
-from tests.search.stability.runs import (
+from tests.search.losses.runs import (
     STEPS,
     calm,
     climbing,
