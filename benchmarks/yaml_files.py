@@ -25,7 +25,7 @@ from benchmarks import machine
 from benchmarks.paths import RESULTS
 from fp8tune.formats import parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
-from fp8tune.formats.yaml.edit import same
+from fp8tune.formats.values import same
 
 ROUNDS = 7
 SCALARS = 30_000

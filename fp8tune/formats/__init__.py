@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fp8tune.formats.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.document import ConfigDocument, NoReader, Unreadable
-from fp8tune.formats.toml.document import MAX_BYTES as MAX_BYTES
 from fp8tune.formats.toml.document import parse as parse_toml
 
 if TYPE_CHECKING:

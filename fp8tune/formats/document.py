@@ -7,14 +7,14 @@ protocol.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from fp8tune.formats.edits import Edit
+from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.values import copied, put, same, value_at
 
 Path = tuple[str | int, ...]
 """Keys and array indices from the root, e.g. ``("data", "datasets", 0, "path")``."""
@@ -54,6 +54,31 @@ class Unreadable(Exception):
 
 class NoReader(Unreadable):
     """The format needs a package that is not installed; says what to type."""
+
+
+MAX_BYTES = 1 << 20
+"""Largest config that is read [bytes]; the largest that the trainers ship has 4602."""
+
+_BOM = "\ufeff"
+
+
+def text_of(data: bytes, invalid: type[InvalidText]) -> tuple[str, bool]:
+    """Return the text of a file without its byte-order mark, and whether it had one.
+
+    Raises ``Unreadable`` for a file that is too large, and ``invalid`` for one that is
+    not UTF-8.
+    """
+    if len(data) > MAX_BYTES:
+        raise Unreadable("a file of more than 1 MiB is not a train config")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode().removeprefix(_BOM)
+        reason = f"not UTF-8: byte 0x{data[error.start]:02x} ({error.reason})"
+        whole = data.decode(errors="replace").removeprefix(_BOM)
+        position = Lines(before).position(len(before))
+        raise invalid(reason, position, whole) from None
+    return text.removeprefix(_BOM), text.startswith(_BOM)
 
 
 HOLE = "\ufffc"
@@ -177,10 +202,16 @@ class ConfigDocument(Protocol):
 
 
 class OneFile:
-    """What documents of one file do alike; each format's ``edit.py`` makes edits."""
+    """What documents of one file do alike; each format's ``edit.py`` makes edits.
+
+    Edits are proven: the text after them is read, and exactly the wanted values have
+    changed. Else ``CannotEdit`` is raised: an edit at an anchor of YAML, for instance,
+    would change other places too.
+    """
 
     format: str
     text: str
+    values: dict[str, Any]
 
     @property
     def spans(self) -> Spans:
@@ -198,29 +229,61 @@ class OneFile:
         table = spans.values if part == "value" else spans.keys
         return table.get(path) or spans.keys.get(path)
 
+    def read(self, text: str) -> ConfigDocument:
+        """Return another text, read as this one was; raises ``InvalidText``."""
+        raise NotImplementedError
+
     @property
     def _edit(self) -> Any:
         return import_module(f"fp8tune.formats.{self.format}.edit")
 
+    def _proven(self, edits: Iterable[Edit], wanted: Any) -> Iterator[Edit]:
+        """Return the edits if they give these values; raises ``CannotEdit``."""
+        edits = list(edits)
+        try:
+            values = self.read(apply(self.text, edits)).values
+        except (InvalidText, Unreadable) as error:
+            raise CannotEdit(f"in this layout: {error}") from None
+        if not same(values, wanted):
+            raise CannotEdit("in this layout, other values would change too")
+        return iter(edits)
+
+    def _without(self, path: Path) -> tuple[Any, Any]:
+        """Return the values without a key, and what stood there."""
+        if path not in self.spans.keys or not isinstance(path[-1], str):
+            raise CannotEdit("not a key with a value")
+        rest = copied(self.values)
+        return rest, value_at(rest, path[:-1]).pop(path[-1])
+
     def set_values(self, values: Mapping[Path, Any]) -> Iterator[Edit]:
         """Set keys: replace their values, or add them to their tables."""
-        edits: Iterator[Edit] = self._edit.set_values(self, values)
-        return edits
+        wanted = copied(self.values)
+        for path, value in values.items():
+            put(wanted, path, value)
+        return self._proven(self._edit.set_values(self, values), wanted)
 
     def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
         """Give a key another name wherever it is named."""
-        edits: Iterator[Edit] = self._edit.rename_key(self, path, name)
-        return edits
+        wanted, value = self._without(path)
+        if name in value_at(wanted, path[:-1]):
+            raise CannotEdit(f"`{name}` is already there")
+        put(wanted, (*path[:-1], name), value)
+        return self._proven(self._edit.rename_key(self, path, name), wanted)
 
     def remove_key(self, path: Path) -> Edit:
         """Remove a key with its value, or an empty table, with its line."""
-        edit: Edit = self._edit.remove_key(self, path)
-        return edit
+        wanted, _ = self._without(path)
+        return next(self._proven([self._edit.remove_key(self, path)], wanted))
 
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
-        """Move a key with its value, and comments that belong to it."""
-        edits: Iterator[Edit] = self._edit.move_key(self, path, to)
-        return edits
+        """Move a key with its value, and comments that belong to it; or rename it."""
+        if path[:-1] == to[:-1]:
+            return self.rename_key(path, str(to[-1]))
+        if to in self.spans.keys:
+            raise CannotEdit("no room for it")
+        wanted, value = self._without(path)
+        put(wanted, to, value)
+        return self._proven(self._edit.move_key(self, path, to), wanted)
 
     def add_header(self, path: Path, section: str) -> Edit:
         """Put the header of a section above a key; only TOML has some."""

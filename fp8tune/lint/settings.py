@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from fp8tune.formats.document import Unreadable
-from fp8tune.formats.toml.document import MAX_BYTES, InvalidToml, parse
+from fp8tune.formats.document import MAX_BYTES, Unreadable
+from fp8tune.formats.toml.document import InvalidToml, parse
 from fp8tune.job import Target
 from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from fp8tune.formats.edits import CannotEdit, apply, in_order
 from fp8tune.formats.toml.document import InvalidToml, parse
-from fp8tune.formats.toml.edit import set_values
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -142,7 +141,7 @@ def value_of(text):
 def with_values(data, values):
     document = parse(data)
     try:
-        return apply(document.text, in_order(set_values(document, values))).encode()
+        return apply(document.text, in_order(document.set_values(values))).encode()
     except CannotEdit:
         return None
 

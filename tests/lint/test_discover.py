@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fp8tune.formats.toml.document import MAX_BYTES
+from fp8tune.formats.document import MAX_BYTES
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from tests.each import each
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fp8tune.formats.document import MAX_BYTES
 from fp8tune.formats.edits import CannotEdit
-from fp8tune.formats.toml.document import MAX_BYTES
 from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, explained, fixed_bytes
 from tests.each import each
 from tests.lint.conftest import fix

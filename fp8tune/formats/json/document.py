@@ -12,25 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import (
     InvalidText,
-    Lines,
     OneFile,
     Repeated,
     Span,
     Spans,
     Unreadable,
+    text_of,
 )
 from fp8tune.formats.json.scan import MAX_DEPTH, Refused, Scanner, TooDeep
 
 if TYPE_CHECKING:
     pass
 
-MAX_BYTES = 1 << 20
-"""Largest file that is read [bytes]."""
-
 MAX_REPEATED = 100
 """Most keys that are reported as repeated."""
 
-_BOM = "\ufeff"
 _STRICT = "this run reads it with Python's json: no comments, no comma at an end"
 
 
@@ -45,10 +41,7 @@ def parse(data: bytes) -> Document:
 
     Raises ``InvalidJson``, and ``Unreadable`` beyond the bounds or without keys.
     """
-    if len(data) > MAX_BYTES:
-        raise Unreadable("a file of more than 1 MiB is not a train config")
-    text = _decoded(data)
-    bom, text = text.startswith(_BOM), text.removeprefix(_BOM)
+    text, bom = text_of(data, InvalidJson)
     try:
         return Document(text, bom=bom)
     except InvalidJson:
@@ -63,16 +56,6 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        position = Lines(before := data[: error.start].decode()).position(len(before))
-        reason = f"not UTF-8: byte 0x{data[error.start]:02x} ({error.reason})"
-        whole = data.decode(errors="replace").removeprefix(_BOM)
-        raise InvalidJson(reason, position, whole) from None
 
 
 class Document(OneFile):

@@ -1,19 +1,15 @@
-"""Edit a JSON text: every byte outside an edit stays as it is.
-
-Each function reads its result and raises ``CannotEdit`` unless exactly the wanted
-values have changed.
-"""
+"""Edit a JSON text: every byte outside an edit stays as it is."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.formats.document import InvalidText, Path, Span, Unreadable
-from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.document import Path, Span
+from fp8tune.formats.edits import CannotEdit, Edit
+from fp8tune.formats.values import put, value_at
 
 if TYPE_CHECKING:
     from fp8tune.formats.json.document import Document
@@ -22,76 +18,38 @@ _REST = re.compile(r"[ \t]*+(?:(?:#|//)[^\r\n]*+)?+(?=\r?\n|\Z)")
 _COMMA = re.compile(r"[ \t\r\n]*+,")
 
 
-def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
+def set_values(document: Document, values: Mapping[Path, Any]) -> list[Edit]:
     """Set keys: replace their values, or add them to their tables."""
     edits: list[Edit] = []
     added: dict[Path, dict[str, Any]] = {}
-    wanted = copy.deepcopy(document.values)
     for path, value in values.items():
-        _put(wanted, path, value)
         span = document.spans.values.get(path)
         if span is not None:
             _without_comments(document, *span)
             edits.append(Edit(*span, _literal(value)))
         else:
             table = _existing(document, path)
-            _put(added.setdefault(table, {}), path[len(table) :], value)
+            put(added.setdefault(table, {}), path[len(table) :], value)
     for table, new in added.items():
         pairs = [f"{_literal(k)}: {_literal(v)}" for k, v in new.items()]
         edits += _add(document, table, pairs)
-    return _checked(document, edits, wanted)
+    return edits
 
 
-def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
+def rename_key(document: Document, path: Path, name: str) -> list[Edit]:
     """Give a key another name in the same object."""
-    wanted = copy.deepcopy(document.values)
-    table = _at(wanted, path[:-1])
-    if name in table or path not in document.spans.keys:
-        raise CannotEdit(f"`{name}` is already there")
-    table[name] = table.pop(path[-1])
-    edit = Edit(*document.spans.keys[path], _literal(name))
-    return _checked(document, [edit], wanted)
+    return [Edit(*document.spans.keys[path], _literal(name))]
 
 
-def remove_key(document: Document, path: Path) -> Edit:
-    """Remove a key and its value."""
-    wanted = copy.deepcopy(document.values)
-    _at(wanted, path[:-1]).pop(path[-1], None)
-    return next(_checked(document, [_removal(document, path)], wanted))
-
-
-def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
-    """Move a key with its value as written; in its own object, rename it."""
-    if path[:-1] == to[:-1]:
-        return rename_key(document, path, str(to[-1]))
-    if to in document.spans.keys or path not in document.spans.keys:
-        raise CannotEdit("no room for it")
-    wanted = copy.deepcopy(document.values)
-    _put(wanted, to, _at(wanted, path[:-1]).pop(path[-1]))
+def move_key(document: Document, path: Path, to: Path) -> list[Edit]:
+    """Move a key with its value as written."""
     table = _existing(document, to)
     text = document.text[slice(*document.spans.values[path])]
     *inside, name = to[len(table) :]
     pair = f"{_literal(name)}: {text}"
     for part in reversed(inside):
         pair = f"{_literal(part)}: {{{pair}}}"
-    edits = [_removal(document, path), *_add(document, table, [pair])]
-    return _checked(document, edits, wanted)
-
-
-def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edit]:
-    """Return the edits if they give these values; raises ``CannotEdit``."""
-    try:
-        values = document.read(apply(document.text, edits)).values
-    except (InvalidText, Unreadable) as error:
-        raise CannotEdit(f"in this layout: {error}") from None
-    if _canonical(values) != _canonical(wanted):
-        raise CannotEdit("in this layout, other values would change too")
-    return iter(edits)
-
-
-def _canonical(values: Any) -> str:
-    """Return a text that is equal for equal values of equal types."""
-    return json.dumps(values, sort_keys=True)
+    return [remove_key(document, path), *_add(document, table, [pair])]
 
 
 def _literal(value: Any) -> str:
@@ -100,28 +58,6 @@ def _literal(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
         raise CannotEdit(f"{type(value).__name__} has no form in JSON") from None
-
-
-def _at(values: Any, path: Path) -> Any:
-    for part in path:
-        values = values[part]
-    return values
-
-
-def _put(values: Any, path: Path, value: Any) -> None:
-    """Set a value, and create the tables above it."""
-    last: Any = path[-1]
-    for part in path[:-1]:
-        if isinstance(values, dict):
-            values = values.setdefault(part, {})
-        elif isinstance(values, list) and part in range(len(values)):
-            values = values[int(part)]
-    has_room = isinstance(values, dict) or (
-        isinstance(values, list) and last in range(len(values))
-    )
-    if not has_room:
-        raise CannotEdit(f"there is no table for `{last}`")
-    values[last] = copy.deepcopy(value)
 
 
 def _existing(document: Document, path: Path) -> Path:
@@ -140,7 +76,7 @@ def _without_comments(document: Document, start: int, end: int) -> None:
 def _members(document: Document, table: Path) -> list[tuple[Span, Span]]:
     """Return the spans of an object's keys and values, in order."""
     keys, values = document.spans.keys, document.spans.values
-    inside = _at(document.values, table)
+    inside = value_at(document.values, table)
     if not isinstance(inside, dict):
         raise CannotEdit(f"`{table[-1]}` is no table")
     paths = ((*table, name) for name in inside)
@@ -173,13 +109,10 @@ def _add(document: Document, table: Path, pairs: list[str]) -> list[Edit]:
     return [*edits, Edit(rest.end(), rest.end(), new)]
 
 
-def _removal(document: Document, path: Path) -> Edit:
-    """Return the edit that removes a member, with the comma that it no longer needs."""
-    keys = document.spans.keys
-    if path not in keys:
-        raise CannotEdit("not a key")
+def remove_key(document: Document, path: Path) -> Edit:
+    """Remove a key and its value, with the comma that is no longer needed."""
     members = _members(document, path[:-1])
-    index = members.index((keys[path], document.spans.values[path]))
+    index = members.index((document.spans.keys[path], document.spans.values[path]))
     (start, _), (_, end) = members[index]
     if index + 1 < len(members):
         end = members[index + 1][0][0]

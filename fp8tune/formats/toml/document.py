@@ -22,6 +22,7 @@ from fp8tune.formats.document import (
     Span,
     Spans,
     Unreadable,
+    text_of,
 )
 from fp8tune.formats.toml.plain import read_plain
 
@@ -37,13 +38,9 @@ COMMENT = r"#[^\n]*+"
 
 BARE_KEY = r"[A-Za-z0-9_-]++"
 
-MAX_BYTES = 1 << 20
-"""Largest file that is read [bytes]; the largest that the trainers ship has 4602."""
-
 MAX_KEY_PARTS = 100
 """Longest dotted key; ``tomllib`` needs time quadratic in this."""
 
-_BOM = "\ufeff"
 _WHERE = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 _KEY = rf"(?:(?<![\w-]){BARE_KEY}|{STRING})"
 _DOTTED = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
@@ -108,11 +105,7 @@ def parse(data: bytes) -> Document:
     ``Unreadable`` if the bytes exceed the bounds above. A byte-order mark, which the
     trainer's parser refuses as well, is only noted in ``bom``.
     """
-    if len(data) > MAX_BYTES:
-        raise Unreadable("a file of more than 1 MiB is not a train config")
-    text = _decode(data)
-    bom = text.startswith(_BOM)
-    text = text.removeprefix(_BOM)
+    text, bom = text_of(data, InvalidToml)
     plain = read_plain(text)
     if plain is not None:
         return Document(text, plain[0], bom=bom, spans=plain[1])
@@ -137,18 +130,6 @@ def _has_long_key(text: str) -> bool:
     key = f"{_KEY}{_DOTTED}{{0,{MAX_KEY_PARTS - 1}}}+(?P<too_long>{_DOTTED})?"
     tokens = re.compile(f"{LONG_STRING}|{key}|{STRING}|{COMMENT}", re.DOTALL)
     return any(match["too_long"] for match in tokens.finditer(text))
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        text = data[: error.start].decode().removeprefix(_BOM)
-        position = Lines(text).position(len(text))
-        byte = data[error.start]
-        reason = f"not UTF-8: byte 0x{byte:02x} ({error.reason})"
-        whole = data.decode(errors="replace").removeprefix(_BOM)
-        raise InvalidToml(reason, position, whole) from None
 
 
 def _values(text: str) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""Edit a TOML text: every byte outside an edit stays as it is.
-
-The text must be valid. The caller has to parse the result: a new table, for instance,
-may conflict with dotted keys.
-"""
+"""Edit a TOML text: every byte outside an edit stays as it is."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from fp8tune.formats.document import Path, Span
 from fp8tune.formats.edits import CannotEdit, Edit
 from fp8tune.formats.toml.document import Document, comments
 from fp8tune.formats.toml.literal import key_text, literal, quote_of
+from fp8tune.formats.values import value_at
 
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -55,7 +52,7 @@ def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit]
     """Return the edits between two arrays, ``None`` if an item is removed or moved."""
     from difflib import SequenceMatcher
 
-    old = _at(document.values, path)
+    old = value_at(document.values, path)
     quote = quote_of(document.text[slice(*document.spans.values[path])])
     matcher = SequenceMatcher(None, [*map(_told, old)], [*map(_told, new)], False)
     edits: list[Edit] = []
@@ -90,12 +87,6 @@ def _insert(document: Document, path: Path, index: int, added: list[str]) -> Edi
     return Edit(end, end, f", {text}")
 
 
-def _at(values: Any, path: Path) -> Any:
-    for part in path:
-        values = values[part]
-    return values
-
-
 def _without_comments(text: str, span: Span) -> None:
     """Raise ``CannotEdit`` if a comment stands inside a value."""
     if "\n" in text[slice(*span)] and any(comments(text[slice(*span)])):
@@ -104,9 +95,6 @@ def _without_comments(text: str, span: Span) -> None:
 
 def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
     """Give a key another name in the same table, wherever it is named."""
-    if (*path[:-1], name) in document.spans.keys:
-        raise CannotEdit(f"`{name}` is already there")
-    _span(document.spans.keys, path)
     for span in document.spans.names[path]:
         yield Edit(*span, key_text(name))
 
@@ -114,7 +102,7 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
 def remove_key(document: Document, path: Path) -> Edit:
     """Remove a key and its value, or an empty table; a comment after it stays."""
     is_table = path in document.spans.keys and path not in document.spans.values
-    if is_table and not _at(document.values, path):
+    if is_table and not value_at(document.values, path):
         return _remove_header(document, path)
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     _without_comments(document.text, value)
@@ -143,7 +131,7 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
     table's header stays there if the table has other keys.
     """
     spans = document.spans
-    if to in spans.keys or _inline(document, to[:-1]):
+    if _inline(document, to[:-1]):
         raise CannotEdit("no room for it")
     if path in spans.keys and path not in spans.values:
         yield from _rename_table(document, path, to)
@@ -166,7 +154,7 @@ def _comments_above(
         before = _line_start(document.text, first - 1)
         line = document.text[before : first - 1].strip()
         if not line.startswith("#"):
-            if line.startswith("[") and len(_at(document.values, path[:-1])) > 1:
+            if line.startswith("[") and len(value_at(document.values, path[:-1])) > 1:
                 return [], start
             break
         lines.insert(0, line)

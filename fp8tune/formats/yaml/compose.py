@@ -16,10 +16,8 @@ from fp8tune.formats.document import (
     Lines,
     Position,
     Unreadable,
+    text_of,
 )
-
-MAX_BYTES = 1 << 20
-"""Largest file that is read [bytes], as for TOML."""
 
 MAX_DEPTH = 100
 """Deepest nesting that is read. The C parser of PyYAML before 6.0.4 ends the process at
@@ -54,11 +52,7 @@ def compose(data: bytes) -> tuple[str, bool, Any]:
 
     Raises ``InvalidYaml`` and ``Unreadable``.
     """
-    if len(data) > MAX_BYTES:
-        raise Unreadable("a file of more than 1 MiB is not a train config")
-    text = _decoded(data)
-    bom = text.startswith(_BOM)
-    text = text.removeprefix(_BOM)
+    text, bom = text_of(data, InvalidYaml)
     _check_depth(text)
     try:
         if len(text) <= MAX_SLOW and any(sign in text for sign in _ODD):
@@ -81,16 +75,6 @@ def _composed(text: str, loader: Any) -> Any:
 
 
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep: not a train config"
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        text = data[: error.start].decode().removeprefix(_BOM)
-        reason = f"not UTF-8: byte 0x{data[error.start]:02x} ({error.reason})"
-        whole = data.decode(errors="replace").removeprefix(_BOM)
-        raise InvalidYaml(reason, Lines(text).position(len(text)), whole) from None
 
 
 def _check_depth(text: str) -> None:

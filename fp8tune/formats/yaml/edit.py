@@ -1,8 +1,4 @@
-"""Edit a YAML text: every byte outside an edit stays as it is.
-
-Each function reads its result and raises ``CannotEdit`` unless exactly the wanted
-values have changed: an edit at an anchor, for instance, would change other places too.
-"""
+"""Edit a YAML text: every byte outside an edit stays as it is."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from fp8tune.formats.document import InvalidText, Path, Span, Unreadable
-from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.document import Path, Span
+from fp8tune.formats.edits import CannotEdit, Edit
+from fp8tune.formats.values import copied, put, same, value_at
 from fp8tune.formats.yaml.literal import key_text, literal, quote_of
 from fp8tune.formats.yaml.nodes import properties
 
@@ -34,65 +31,41 @@ class _Written(str):
     __slots__ = ()
 
 
-def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
+def set_values(document: Document, values: Mapping[Path, Any]) -> list[Edit]:
     """Set keys: replace their values, or add them to their tables."""
     edits: list[Edit] = []
     added: dict[Path, _Section] = {}
-    wanted = _copy(document.values)
     for path, given in values.items():
         value = str(given) if isinstance(given, str) else given  # no name of a fact
-        _put(wanted, path, value)
         if path in document.spans.values:
             edits += _replaced(document, path, value)
         elif path in document.spans.keys:
             raise CannotEdit(f"`{path[-1]}` is a table")
         else:
             table = _existing(document, path)
-            _put(added.setdefault(table, _Section()), path[len(table) :], value)
-    edits += [_add(document, table, new) for table, new in added.items()]
-    return _checked(document, edits, wanted)
+            put(added.setdefault(table, _Section()), path[len(table) :], value)
+    return edits + [_add(document, table, new) for table, new in added.items()]
 
 
-def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
+def rename_key(document: Document, path: Path, name: str) -> list[Edit]:
     """Give a key another name in the same table."""
-    wanted = _copy(document.values)
-    table = _at(wanted, path[:-1])
-    if name in table or path not in document.spans.names:
-        raise CannotEdit(f"`{name}` is already there")
-    table[name] = table.pop(path[-1])
-    new = key_text(name)
-    edits = [Edit(*span, new) for span in document.spans.names[path]]
-    return _checked(document, edits, wanted)
+    return [Edit(*span, key_text(name)) for span in document.spans.names[path]]
 
 
-def remove_key(document: Document, path: Path) -> Edit:
-    """Remove a key and its value; a comment after it stays."""
-    wanted = _copy(document.values)
-    _at(wanted, path[:-1]).pop(path[-1], None)
-    return next(_checked(document, [_removal(document, path)], wanted))
-
-
-def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
-    """Move a key with its value as written and its comments; or rename it in place."""
-    if path[:-1] == to[:-1]:
-        return rename_key(document, path, str(to[-1]))
-    if to in document.tree.nodes:
-        raise CannotEdit("no room for it")
-    wanted = _copy(document.values)
-    _put(wanted, to, _at(wanted, path[:-1]).pop(path[-1]))
+def move_key(document: Document, path: Path, to: Path) -> list[Edit]:
+    """Move a key with its value as written and its comments."""
     text = document.text
     start, end = _span(document, path)
     if "\n" in text[start:end]:
         raise CannotEdit("a value of several lines")
     table = _existing(document, to)
     target = document.tree.nodes[table]
-    removal, value, above = _removal(document, path), text[start:end], ""
+    removal, value, above = remove_key(document, path), text[start:end], ""
     if not (isinstance(target, yaml.MappingNode) and target.flow_style):
         removal, value, above = _with_comments(document, path, removal)
     new = _Section()
-    _put(new, to[len(table) :], _Written(value))
-    added = _add(document, table, new, above=above.splitlines())
-    return _checked(document, [removal, added], wanted)
+    put(new, to[len(table) :], _Written(value))
+    return [removal, _add(document, table, new, above=above.splitlines())]
 
 
 def _with_comments(
@@ -112,66 +85,6 @@ def _with_comments(
     place = line if first.value == path[-1] else _above(text, line)
     value = text[start : rest.end(2) if rest[2] else end]
     return removal._replace(start=min(place, removal.start)), value, text[place:line]
-
-
-def _checked(document: Document, edits: list[Edit], wanted: Any) -> Iterator[Edit]:
-    """Return the edits if they give these values; raises ``CannotEdit``."""
-    try:
-        values = document.read(apply(document.text, edits)).values
-    except (InvalidText, Unreadable) as error:
-        raise CannotEdit(f"in this layout: {error}") from None
-    if not same(values, wanted):
-        raise CannotEdit("in this layout, other values would change too")
-    return iter(edits)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether values are equal and of equal types; NaN equals itself."""
-    if isinstance(one, dict):
-        return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(same(one[key], other[key]) for key in one)
-        )
-    if isinstance(one, list):
-        return (
-            isinstance(other, list)
-            and len(one) == len(other)
-            and all(map(same, one, other))
-        )
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other  # a fix may write a kind of text
-    return type(one) is type(other) and (one == other or one != one)
-
-
-def _copy(value: Any) -> Any:
-    """Return a copy in which nothing is shared; a tuple becomes a list."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [*map(_copy, value)] if isinstance(value, (list, tuple)) else value
-
-
-def _at(values: Any, path: Path) -> Any:
-    for part in path:
-        values = values[part]
-    return values
-
-
-def _put(values: Any, path: Path, value: Any) -> None:
-    """Set a value, and create the tables above it."""
-    for part in path[:-1]:
-        if isinstance(values, dict) and values.get(part) is None:
-            values[part] = type(values)()
-        values = values[part] if _has_room(values, part) else None
-    if not _has_room(values, path[-1]):
-        raise CannotEdit(f"there is no table for `{path[-1]}`")
-    values[path[-1]] = value if isinstance(value, _Written) else _copy(value)
-
-
-def _has_room(values: Any, part: str | int) -> bool:
-    if isinstance(values, dict):
-        return isinstance(part, str)
-    return isinstance(values, list) and part in range(len(values))
 
 
 def _span(document: Document, path: Path) -> Span:
@@ -198,8 +111,8 @@ def _replaced(document: Document, path: Path, value: Any) -> Iterator[Edit]:
     """Yield what replaces a value; in a list of equal length, the items that differ."""
     node, text = document.tree.nodes[path], document.text
     start, end = document.spans.values[path]
-    old = _at(document.values, path)
-    if same(old, value := _copy(value)):
+    old = value_at(document.values, path)
+    if same(old, value := copied(value)):
         return
     if isinstance(old, list) and isinstance(value, list) and len(old) == len(value):
         for index, item in enumerate(value):
@@ -246,7 +159,7 @@ def _add(
         if not text or text.endswith("\n"):
             lines = [*(above or ()), *_lines(new, 0, 2)]
             return Edit(end, end, "".join(f"{line}{newline}" for line in lines))
-    elif _at(document.values, table) is None and table in document.spans.keys:
+    elif value_at(document.values, table) is None and table in document.spans.keys:
         end = document.spans.values[table][1]
         indent = _column(text, document.spans.keys[table][0]) + _step(document)
     else:
@@ -298,8 +211,8 @@ def _step(document: Document) -> int:
     return inner - outer if 0 < inner - outer <= 8 else 2
 
 
-def _removal(document: Document, path: Path) -> Edit:
-    """Return the edit that removes a key and its value, of a block with its line."""
+def remove_key(document: Document, path: Path) -> Edit:
+    """Remove a key and its value, of a block with its line; a comment stays."""
     names, text = document.spans.names.get(path, []), document.text
     value = _span(document, path)
     if len(names) != 1:

@@ -14,6 +14,6 @@ def path_of(dotted):
 def edited(text, edit, *arguments):
     """The text after an edit, and its values, which must be there."""
     document = parse(text.encode())
-    made = edit(document, *arguments)
+    made = getattr(document, edit)(*arguments)
     after = apply(document.text, [made] if isinstance(made, Edit) else made)
     return after, tomllib.loads(after)

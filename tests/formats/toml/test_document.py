@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from fp8tune.formats.document import Lines, Position, Unreadable
-from fp8tune.formats.toml.document import MAX_BYTES, MAX_KEY_PARTS, InvalidToml, parse
+from fp8tune.formats.document import MAX_BYTES, Lines, Position, Unreadable
+from fp8tune.formats.toml.document import MAX_KEY_PARTS, InvalidToml, parse
 from tests.each import each
 from tests.formats.toml.corpus import DIGITS
 

@@ -6,7 +6,6 @@ import pytest
 
 from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.formats.toml.document import parse
-from fp8tune.formats.toml.edit import remove_key, set_values
 from tests.each import each
 from tests.formats.toml.editing import edited, path_of
 from tests.formats.toml.values import canonical, walk
@@ -50,7 +49,7 @@ from tests.formats.toml.values import canonical, walk
     ],
 )
 def test_set_a_value(text, path, value, after):
-    expected = edited(text, set_values, {path_of(path): value})
+    expected = edited(text, "set_values", {path_of(path): value})
     assert expected == (after, tomllib.loads(after))
     assert canonical(dict(walk(expected[1]))[path_of(path)]) == canonical(value)
 
@@ -59,7 +58,7 @@ def test_an_integer_too_long_to_print_stays_as_it_is():
     """Python prints at most 4,300 digits of a decimal, and TOML has hexadecimals."""
     huge = "0x" + "f" * 5000
     document = parse(f"a = [{huge}, 1]\n".encode())
-    edits = set_values(document, {("a",): [int(huge, 16), 2]})
+    edits = document.set_values({("a",): [int(huge, 16), 2]})
     assert apply(document.text, edits) == f"a = [{huge}, 2]\n"
 
 
@@ -67,12 +66,12 @@ def test_an_integer_too_long_to_print_stays_as_it_is():
 def test_a_value_with_comments_inside_is_not_replaced(value):
     """Where items go or move, nobody knows what becomes of their comments."""
     with pytest.raises(CannotEdit, match="a comment would be lost"):
-        edited("a = [\n 1, # c\n 2,\n]\n", set_values, {("a",): value})
+        edited("a = [\n 1, # c\n 2,\n]\n", "set_values", {("a",): value})
 
 
 def test_a_value_with_comments_inside_is_not_removed():
     with pytest.raises(CannotEdit, match="a comment would be lost"):
-        edited("a = [\n 1, # c\n]\nb = 2\n", remove_key, ("a",))
+        edited("a = [\n 1, # c\n]\nb = 2\n", "remove_key", ("a",))
 
 
 ADDED = [
@@ -111,7 +110,7 @@ ADDED = [
 
 @each(("text", "path", "after"), ADDED)
 def test_add_a_key(text, path, after):
-    said, values = edited(text, set_values, {path_of(path): 0})
+    said, values = edited(text, "set_values", {path_of(path): 0})
     assert dict(walk(values))[path_of(path)] == 0
     if after is not None:
         assert said == after
@@ -133,19 +132,19 @@ def test_add_a_key(text, path, after):
 )
 def test_a_key_that_cannot_be_added(text, path):
     with pytest.raises(CannotEdit):
-        edited(text, set_values, {path_of(path): 0})
+        edited(text, "set_values", {path_of(path): 0})
 
 
 def test_several_keys_of_one_table_are_added_at_once():
     values = {("t", "b"): 1, ("t", "a"): 2, ("u", "c"): 3, ("x",): 4}
-    assert edited("x = 0\n", set_values, values)[0] == (
+    assert edited("x = 0\n", "set_values", values)[0] == (
         "x = 4\n\n[t]\nb = 1\na = 2\n\n[u]\nc = 3\n"
     )
 
 
 @pytest.mark.parametrize("text", ["[t]\nz = 0\n", "[t]\n", "t = { z = 0 }\n", "t = {}"])
 def test_several_keys_keep_their_order(text):
-    _, values = edited(text, set_values, {("t", "b"): 1, ("t", "a"): 2})
+    _, values = edited(text, "set_values", {("t", "b"): 1, ("t", "a"): 2})
     assert list(values["t"])[-2:] == ["b", "a"]
 
 

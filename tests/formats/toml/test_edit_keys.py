@@ -5,13 +5,6 @@ import tomllib
 import pytest
 
 from fp8tune.formats.edits import CannotEdit
-from fp8tune.formats.toml.edit import (
-    add_header,
-    move_key,
-    remove_key,
-    rename_key,
-    set_values,
-)
 from tests.each import each
 from tests.formats.toml.editing import edited, path_of
 from tests.formats.toml.values import walk
@@ -35,7 +28,7 @@ from tests.formats.toml.values import walk
     ],
 )
 def test_rename_a_key(text, path, name, after):
-    said, values = edited(text, rename_key, path_of(path), name)
+    said, values = edited(text, "rename_key", path_of(path), name)
     assert (*path_of(path)[:-1], name) in dict(walk(values))
     assert path_of(path) not in dict(walk(values))
     if after is not None:
@@ -55,7 +48,7 @@ def test_rename_a_key(text, path, name, after):
 )
 def test_a_key_that_cannot_be_renamed(text, path, name):
     with pytest.raises(CannotEdit):
-        edited(text, rename_key, path_of(path), name)
+        edited(text, "rename_key", path_of(path), name)
 
 
 @each(
@@ -82,7 +75,7 @@ def test_a_key_that_cannot_be_renamed(text, path, name):
     ],
 )
 def test_remove_a_key(text, path, after):
-    assert edited(text, remove_key, path_of(path)) == (after, tomllib.loads(after))
+    assert edited(text, "remove_key", path_of(path)) == (after, tomllib.loads(after))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_remove_a_key(text, path, after):
 )
 def test_a_key_that_cannot_be_removed(text, path):
     with pytest.raises(CannotEdit):
-        edited(text, remove_key, path_of(path))
+        edited(text, "remove_key", path_of(path))
 
 
 @each(
@@ -134,7 +127,7 @@ def test_a_key_that_cannot_be_removed(text, path):
 )
 def test_move_a_key(text, path, to, after):
     before = dict(walk(tomllib.loads(text)))
-    said, values = edited(text, move_key, path_of(path), path_of(to))
+    said, values = edited(text, "move_key", path_of(path), path_of(to))
     assert dict(walk(values))[path_of(to)] == before[path_of(path)]
     assert path_of(path) not in dict(walk(values))
     if after is not None:
@@ -155,7 +148,7 @@ def test_move_a_key(text, path, to, after):
 )
 def test_a_key_that_cannot_be_moved(text, path, to):
     with pytest.raises(CannotEdit):
-        edited(text, move_key, path_of(path), path_of(to))
+        edited(text, "move_key", path_of(path), path_of(to))
 
 
 @each(
@@ -171,7 +164,7 @@ def test_a_key_that_cannot_be_moved(text, path, to):
     ],
 )
 def test_move_a_table(text, path, to, after):
-    assert edited(text, move_key, path_of(path), path_of(to))[0] == after
+    assert edited(text, "move_key", path_of(path), path_of(to))[0] == after
 
 
 @pytest.mark.parametrize(
@@ -184,7 +177,10 @@ def test_move_a_table(text, path, to, after):
     ],
 )
 def test_add_a_header(text, path, after):
-    assert edited(text, add_header, path_of(path), "s") == (after, tomllib.loads(after))
+    assert edited(text, "add_header", path_of(path), "s") == (
+        after,
+        tomllib.loads(after),
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,9 +188,9 @@ def test_add_a_header(text, path, after):
 )
 def test_a_header_that_would_swallow_another_section(text):
     with pytest.raises(CannotEdit):
-        edited(text, add_header, ("a",), "s")
+        edited(text, "add_header", ("a",), "s")
 
 
 def test_keys_of_the_last_table_come_before_a_new_one():
-    _, after = edited("[t]\na = 0\n", set_values, {("u", "b"): 1, ("t", "c"): 2})
+    _, after = edited("[t]\na = 0\n", "set_values", {("u", "b"): 1, ("t", "c"): 2})
     assert after == {"t": {"a": 0, "c": 2}, "u": {"b": 1}}

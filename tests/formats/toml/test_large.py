@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.formats.document import Unreadable
-from fp8tune.formats.toml.document import MAX_BYTES, InvalidToml, parse
+from fp8tune.formats.document import MAX_BYTES, Unreadable
+from fp8tune.formats.toml.document import InvalidToml, parse
 from tests.each import each
 from tests.formats.toml.clock import soon
 from tests.formats.toml.corpus import DIGITS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.formats.toml.document import MAX_BYTES
+from fp8tune.formats.document import MAX_BYTES
 from fp8tune.lint.formats.address import well_formed
 from tests.each import each
 from tests.formats.toml.clock import soon
