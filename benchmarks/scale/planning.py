@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.scale.many_workers import space_of
-from benchmarks.scale.storage import InOrder, median_and_p95_ms
+from benchmarks.scale.storage import median_and_p95_ms
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.pool import Simulated
@@ -26,6 +26,7 @@ from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space
+from tests.support.in_order import InOrder
 
 WORKERS = 64
 SETTINGS = 5000

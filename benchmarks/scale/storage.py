@@ -26,50 +26,18 @@ from typing import Any
 import optuna
 
 from benchmarks.scale.many_workers import ManyWorkers, space_of
-from fp8tune.search.coordinator import Event, Search
+from fp8tune.search.coordinator import Search
 from fp8tune.search.database import without_password
 from fp8tune.search.members import Members
 from fp8tune.search.pool import Ended
-from fp8tune.search.strategy import PlannedTrial, Strategy
 from fp8tune.search.study import STALE, Study
 from fp8tune.search.workers import NoStarter, Workers
 from fp8tune.trials.order import Order
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial
+from tests.support.in_order import InOrder
 
 PARTS = 5
 """Parts of a search of which the costs are shown, to see how they grow."""
-
-
-class InOrder(Strategy):
-    """Proposes some settings in their order, those of lost trials again."""
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self._left = list(reversed(points))
-        self.running = 0
-
-    def propose(self, trials: Sequence[Trial]) -> PlannedTrial | None:  # noqa: ARG002
-        """Return the next setting."""
-        return PlannedTrial(self._left.pop(), "search", "next") if self._left else None
-
-    def propose_untested(
-        self,
-        trials: Sequence[Trial],  # noqa: ARG002
-    ) -> PlannedTrial | None:
-        """Return nothing."""
-        return None
-
-    def has_risky_gain(self, trials: Sequence[Trial]) -> bool:  # noqa: ARG002
-        """Return ``False``."""
-        return False
-
-    def take(self, event: Event) -> None:
-        """Propose the setting of a lost trial again; stop when all have ended."""
-        if event.lost:
-            self._left.append(event.proposal.point)
-        self.running += 1 if event.trial is None and not event.lost else -1
-        if not self._left and not self.running:
-            raise KeyboardInterrupt
 
 
 class TimedWorkers(Workers):

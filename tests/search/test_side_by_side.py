@@ -1,7 +1,5 @@
 """Searches whose trials run at the same time, in simulated time."""
 
-from benchmarks.scale.storage import InOrder
-from benchmarks.search.landscape import estimate, world
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.pool import OneByOne, Simulated
@@ -12,6 +10,8 @@ from fp8tune.trials.trial import seconds_spent
 from tests.each import each
 from tests.search.stability import test_stage as stage
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran, space_of, trials
+from tests.support.in_order import InOrder
+from tests.support.landscape import estimate, world
 
 WORKERS = 8
 SEEDS = (700_002, 700_005)

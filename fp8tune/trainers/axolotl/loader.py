@@ -5,7 +5,7 @@ that ``plugins`` lists brings keys of its own. Values are converted in pydantic'
 mode. Then validators check how they fit together (``checks.py``).
 
 Source: Axolotl 0.18.0 and 0.19.0, cli/config.py, utils/config/__init__.py; ``python -m
-tools.axolotl.verdicts`` compares this with the trainer.
+tools.verdicts axolotl`` compares this with the trainer.
 """
 
 from __future__ import annotations

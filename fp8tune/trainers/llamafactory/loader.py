@@ -5,7 +5,7 @@ No value is converted to the type of its key: ``fp8: "false"`` is a text, and so
 Then the argument classes check what they compute with (``checks.py``).
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py; ``python -m
-tools.llamafactory.verdicts`` compares this with the trainer.
+tools.verdicts llamafactory`` compares this with the trainer.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.search.shape import CAPACITIES, Arbitrary, Shape
 from fp8tune.runners.sampling import (
     FEWEST_MICRO_BATCHES,
     Sampling,
@@ -27,6 +26,7 @@ from fp8tune.search.prior import Prior
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Point, Space
+from tests.support.shape import CAPACITIES, Arbitrary, Shape
 
 BATCHES = (
     (1, 2, 4, 8, 16, 32),
@@ -104,8 +104,8 @@ class World(NamedTuple):
 
         Their steps suffice by the rule of real trials, after ``enough_s`` the fewest.
         """
-        draw = random.Random(self.seed * 7919 + 1)  # noqa: S311
-        steps = random.Random(self.seed * 7919 + 2)  # noqa: S311
+        draw = random.Random(self.seed * 7919 + 1)
+        steps = random.Random(self.seed * 7919 + 2)
         rule = Sampling(enough_s=enough_s)
         for point, truth in self.truth.items():
             knobs = self.space.values(point)
@@ -160,7 +160,7 @@ def _accumulating(world: World) -> World:
 
     Every setting has the same tokens in a step, so a faster one has shorter steps.
     """
-    step_s = random.Random(world.seed * 7919 + 3).uniform(10.0, 60.0)  # noqa: S311
+    step_s = random.Random(world.seed * 7919 + 3).uniform(10.0, 60.0)
     given, batch = world.truth[world.given], world.space.batch
     tokens = step_s * given.tokens_per_second
     rows = batch(world.given) * max(FEWEST_MICRO_BATCHES, round(step_s / given.micro_s))
@@ -174,7 +174,7 @@ def _accumulating(world: World) -> World:
 
 def laid(seed: int) -> tuple[World, Ground]:
     """The landscape of a seed, and what it is made of."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     while True:
         knobs = _knobs(draw)
         capacity = draw.choice(CAPACITIES)
@@ -280,7 +280,7 @@ class Estimate(NamedTuple):
 
 def draw_errors(world: World, seed: int, size: float) -> Errors:
     """Draw the errors of an estimate, for each cell its own."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     cells = sorted(set(map(world.space.cell, world.truth)))
     return {cell: (draw.gauss(0, size), draw.gauss(0, size)) for cell in cells}
 

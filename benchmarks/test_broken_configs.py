@@ -1,19 +1,19 @@
 """Fixes on generated broken configs: a share of ``python -m benchmarks.fixes``."""
 
+from functools import partial
+
 import pytest
 
 from benchmarks.broken_configs import broken_configs
 from fp8tune.formats.edits import Edit, in_order
 from fp8tune.formats.toml.document import parse
 from fp8tune.lint.rewrite import apply_fixes
-from tools.kempnerforge.verdicts import look_with_all_rules, refusals
+from tests.support.verdicts import lint, refusals
 
 CONFIGS = list(broken_configs(150, seed=5))
 
 
-def _look(look):
-    """A check of a config whose header comment gives the GPUs."""
-    return lambda data: look(data, 0)
+LOOK = partial(lint, "x", only="kempnerforge")
 
 
 def replayed(data, passes):
@@ -33,13 +33,13 @@ def replayed(data, passes):
 def test_the_generator_repeats_itself_and_breaks_things():
     assert list(broken_configs(150, seed=5)) == CONFIGS
     assert len({mistake for config in CONFIGS for mistake in config.mistakes}) > 15
-    look = _look(look_with_all_rules())
+    look = LOOK
     assert sum(bool(refusals(look(config.data))) for config in CONFIGS) > 100
 
 
 @pytest.mark.parametrize("unsafe", [False, True], ids=["safe", "unsafe"])
 def test_fixes_keep_their_promises(unsafe):
-    look, fixed = _look(look_with_all_rules()), 0
+    look, fixed = LOOK, 0
     for config in CONFIGS:
         made = apply_fixes(config.data, look, unsafe=unsafe)
         assert replayed(config.data, made.passes) == made.data

@@ -66,7 +66,7 @@ class Shape:
         }
         self.start_s = draw.uniform(15, 35)
         self.compile_s = draw.uniform(35, 90)
-        self.wave = random.Random(draw.random())  # noqa: S311
+        self.wave = random.Random(draw.random())
 
     def peak(self, v: dict[str, Any]) -> float:
         """Peak allocated memory [GiB]."""
@@ -110,10 +110,10 @@ class Arbitrary(Shape):
         self.salts: tuple[tuple[float, float], ...] = ((1.0, draw.random()),)
 
     def _effect(self, *what: Any) -> float:
-        draws = ((w, random.Random(repr((salt, *what)))) for w, salt in self.salts)  # noqa: S311
+        draws = ((w, random.Random(repr((salt, *what)))) for w, salt in self.salts)
         return sum(weight * draw.gauss(0, 1) for weight, draw in draws)
 
-    def speed(self, v: dict[str, Any], used: float) -> float:  # noqa: ARG002
+    def speed(self, v: dict[str, Any], used: float) -> float:
         """Tokens/s from effects that nobody could foresee."""
         x = math.log1p(v["batch"]) / math.log1p(self.largest)
         total = 10.0 - self.rise * 4 * (x - self.peak_at) ** 2

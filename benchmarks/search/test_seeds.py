@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from benchmarks.search.curves import CURVES
 from benchmarks.search.seed_worlds import STEPS, Case, cases, generated
-from benchmarks.search.stability import pool, recorded, verdict, verdict_row
+from benchmarks.search.stability import CURVES, pool, recorded, verdict, verdict_row
 
 ALIKE = [case for case in cases() if case.right == "inside"]
 DIVERGED = [case for case in cases() if case.right == "diverged"]
