@@ -72,10 +72,9 @@ GAPS = {
     "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
     "its benchmark",
     "memory.strategy": "strategies other than fsdp2",
-    "memory.degrees": "tensor, pipeline, context and expert parallelism of this "
-    "trainer",
-    "memory.policy": "an mp_policy or autocast of its own, which changes what is "
-    "gathered and reduced",
+    "memory.degrees": "tensor, pipeline and context parallelism of this trainer",
+    "memory.policy": "an mp_policy, autocast or `defer_fsdp_grad_sync: false`, which "
+    "change what is gathered and reduced",
     "memory.te": "FP8 by Transformer Engine in this trainer",
     "activation_bytes.selective": "activations under this trainer's selective AC",
     "activation_bytes.liger": "activations of Liger's kernels, which are used where "
@@ -95,10 +94,6 @@ GAPS = {
     "ffn_size.experts": "mixtures of experts without a dense FFN",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
-    "memory.dispatcher": "mixtures of experts other than Qwen3's with `dispatcher: "
-    "torch`, `attn: sdpa` and `linear: torch` in `model.backend`",
-    "memory.expert_setting": "mixtures of experts in FP8, compiled, with EP and fp32 "
-    "weights, or with experts that the number of shards does not divide",
     "experts_grouped": "experts that no grouped product computes: before transformers "
     "5, or with another `experts_implementation` than grouped_mm",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "

@@ -8,13 +8,13 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from fp8tune.conditions.syntax import KNOWN, parse
 from fp8tune.facts import FACTS, gpus, versions
 from fp8tune.job import Source
 from fp8tune.lint.builtin import builtin_folder, rule_files
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rules import Rule
-from fp8tune.lint.syntax import KNOWN
-from fp8tune.trainers import about, recognise, schema
+from fp8tune.trainers import about, checks, recognise, schema
 from fp8tune.trainers.trainer import trainer
 
 _LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since")
@@ -49,10 +49,12 @@ def sources() -> Iterator[tuple[str, str]]:
     for name in (each for known in about.trainers().values() for each in known.ids):
         known = trainer(name)
         computed = known.vocabulary.computed.items()
+        data = schema.parsed(name)
         parts = {
-            "SCHEMA": schema.parsed(name),
+            "SCHEMA": data,
             "NEEDS": needs_of(rules, known),
             "COMPUTED": _located({n: s for n, s in computed if s != FACTS.get(n)}),
+            "TREES": {source: parse(source) for source in checks.conditions(data)},
         }
         yield about.module_of(name), _text(parts)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
@@ -27,7 +28,6 @@ from fp8tune.lint.rules import (
     BadRule,
     Rule,
 )
-from fp8tune.lint.syntax import ExpressionError
 from fp8tune.suggest import closest
 from fp8tune.trainers import faults
 from fp8tune.trainers.about import trainers

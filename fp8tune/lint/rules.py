@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions.expression import Expression, compile_expression
+from fp8tune.conditions.syntax import KNOWN
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
-from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.scope import ON_SCOPE
-from fp8tune.lint.syntax import KNOWN
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.about import trainers

@@ -211,10 +211,15 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
-            if release.exact and not release.newest:
-                loaded.values[f"{name}_version"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
+
+
+def exact_releases(path: str) -> dict[str, str]:
+    """Return the release of each package of which a config's files name just one."""
+    found = releases(path).items()
+    sure = {n: r for n, r in found if r.exact and not (r.newest or r.developed)}
+    return {name: release.version for name, release in sure.items()}
 
 
 def fp8_releases(path: str) -> dict[str, str]:

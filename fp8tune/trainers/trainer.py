@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import cache, cached_property
@@ -129,16 +129,25 @@ class Trainer:
                 found[section].add(key)
         return {section: frozenset(keys) for section, keys in found.items()}
 
-    def tolerating(self, extra_keys: Iterable[str], standing: str = "") -> Trainer:
+    def tolerating(
+        self,
+        extra_keys: Iterable[str],
+        standing: str = "",
+        pins: Mapping[str, str] | None = None,
+    ) -> Trainer:
         """Return this trainer with keys of a fork, or in place of an unknown release.
 
         ``extra_keys`` are patterns of keys that it then has too (``unknown_keys``).
         ``standing`` is how far it stands for the release (``packages.STANDS_FOR``).
+        ``pins`` are the releases of packages on which its keys depend.
         """
-        if not extra_keys and not standing:
+        if not extra_keys and not standing and not pins:
             return self
         other = copy(self)
         other.extra_keys, other.standing = tuple(extra_keys), standing
+        if pins:
+            other._loader = copy(self._loader)
+            other._loader.releases = pins
         return other
 
     def load(self, values: dict[str, Any], overrides: tuple[str, ...] = ()) -> Loaded:

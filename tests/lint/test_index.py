@@ -6,12 +6,12 @@ import pickle
 
 import pytest
 
+from fp8tune.conditions.syntax import parse
 from fp8tune.facts import FACTS, gpus, versions
 from fp8tune.job import Source
 from fp8tune.lint import index
 from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
 from fp8tune.lint.needs import needs_of
-from fp8tune.lint.syntax import parse
 from fp8tune.trainers import about, recognise, schema
 from fp8tune.trainers.trainer import trainer
 from tests.each import each

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fp8tune.search.stability.compare import LossCurve
+from fp8tune.search.losses.compare import LossCurve
 from fp8tune.trials.record import LossRun
 from fp8tune.verify.evidence import Curve
 from fp8tune.verify.runs import Run

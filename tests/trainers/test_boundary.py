@@ -17,7 +17,7 @@ from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.recorded import changes_learning
-from fp8tune.search.writeback import Choice, write_back
+from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.about import misnamed, named, trainers
 from fp8tune.trainers.faults import kinds
 from fp8tune.trainers.recognise import Kind, chosen, recognise, version_of

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Prose, Unknown, Words, known
-from fp8tune.trainers.accelerate.arguments import why_missing
 
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
@@ -74,36 +73,6 @@ def forced_by(training_fp16: Any = None) -> str:
     """The training argument that forces a precision."""
     fp16 = training_fp16 and not _quoted_false(training_fp16)
     return Words("training.fp16" if fp16 else "training.bf16")
-
-
-def missing_argument(
-    job: Job,
-    trl_arguments: bool = False,
-    trl_version: str = "",
-    transformers_version: str = "",
-) -> str:
-    """The first training argument that the pinned releases lack, ``""`` for none.
-
-    Other releases have it; only exact pins count, and TRL's where a key shows TRL.
-    """
-    if not (trl_version or transformers_version):
-        return Words("")
-    pins = (trl_version * bool(trl_arguments), transformers_version)
-    keys = sorted(key for key in job.written if key.startswith("training."))
-    return Words(next((k for k in keys if why_missing(_name(k), *pins)), ""))
-
-
-def missing_argument_reason(
-    missing_argument: str, trl_version: str = "", transformers_version: str = ""
-) -> str:
-    """Which release lacks that argument, and which ones have it."""
-    pins = (trl_version, transformers_version)
-    return Words(why_missing(_name(missing_argument), *pins))
-
-
-def _name(key: str) -> str:
-    """A training argument's own name."""
-    return key.removeprefix("training.")
 
 
 def _quoted_false(value: Any) -> bool:
