@@ -5,7 +5,7 @@ to generated broken configs (``broken_configs.py``). It counts the findings that
 fixed and the configs that lose all their rejections; the trainer itself judges each
 config before and after. Exit code 1 if the trainer refuses a config whose rejections
 are all fixed, refuses one that it accepted before, or disagrees with fp8tune. That
-nothing else in a file changes is tested (``tests/lint/test_broken_configs.py``).
+nothing else in a file changes is tested (``benchmarks/test_broken_configs.py``).
 """
 
 from __future__ import annotations

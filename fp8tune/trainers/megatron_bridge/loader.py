@@ -19,8 +19,7 @@ from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.megatron_lm.checks import refusals
 from fp8tune.trainers.schema import Schema
 

@@ -21,9 +21,8 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.prime_rl import checks, shared
 from fp8tune.trainers.prime_rl.rl_checks import Case
 from fp8tune.trainers.schema import Key, Schema

@@ -21,8 +21,7 @@ from fp8tune.job import Prose, Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan import models, releases
 from fp8tune.trainers.torchtitan.releases import LENIENT
