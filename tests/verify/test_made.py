@@ -1,4 +1,4 @@
-"""Made traces of a GPU (see ``tests/support/traces.py``): kernels, passes, and where time went."""
+"""Made traces of a GPU: kernels, passes, and where time went."""
 
 from dataclasses import replace
 
