@@ -19,7 +19,8 @@ NEEDS = {
 SLOW = (
     "benchmarks",
     *("tests/cluster", "tests/evidence", "tests/packaging", "tests/runners"),
-    "tests/commands/test_schema.py",
+    *("tests/commands/test_compare_runs.py", "tests/commands/test_rules.py"),
+    *("tests/commands/test_schema.py", "tests/commands/test_studies.py"),
     *("tests/lint/bad_input", "tests/lint/test_index.py"),
     *("tests/search/losses/test_replayed.py", "tests/search/losses/test_stage.py"),
     *("tests/search/test_bad_input.py", "tests/search/test_command.py"),
