@@ -11,7 +11,7 @@ another kind ends the trainer's own check; without it such a check says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -82,7 +82,7 @@ class Checks:
         return self.compiled[source]
 
     def refusals(
-        self, values: Mapping[str, Any], written: Mapping[str, Any]
+        self, values: Mapping[str, Any], written: Container[str]
     ) -> Iterator[Fault]:
         """Yield a fault for each check that fails, at the first key that is written.
 
@@ -106,4 +106,4 @@ class Checks:
                 reason, hint = self.cannot, ""
             facts = {"reason": Prose(reason.format_map(scope)), "hint": Prose(hint)}
             key = key or keys[0]
-            yield Fault("refused-settings", (key,), {"key": key, **facts})
+            yield Fault("refused-settings", (*key.split("."),), {"key": key, **facts})
