@@ -5,10 +5,10 @@ the values, the ``reason`` with names in braces, maybe a ``hint``, the releases
 ``since`` and ``until`` that have it, and the config classes ``in`` which it is. A check
 is looked at where the file writes one of its ``keys``; with ``absent = true`` always.
 
-Conditions are in the language of the rules; ``defined(x)`` is false for null, ``text(x)``
-and ``whole(x)`` tell texts and whole numbers. Expressions of ``[names]`` are further
-names. ``cannot`` is the reason where a value of another kind ends the trainer's own
-check; without it such a check says nothing.
+Conditions are in the language of the rules. ``defined(x)`` is false for null; ``text``,
+``whole``, ``number`` and ``switch`` tell kinds of values. Expressions of ``[names]``
+are further names. ``cannot`` is the reason where a value of another kind ends the
+trainer's own check; without it such a check says nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
     "defined": lambda scope, name: scope[name] is not None,
     "text": lambda scope, name: isinstance(scope[name], str),
     "whole": lambda scope, name: isinstance(scope[name], int),
+    "number": lambda scope, name: isinstance(scope[name], (int, float)),
+    "switch": lambda scope, name: isinstance(scope[name], bool),
 }
 
 
