@@ -304,6 +304,37 @@ def test_values_that_training_arguments_refuse(findings, requirements, text, exp
     assert [(rule, key) for rule, _, key in diagnostics] == expected
 
 
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.2-1B
+step_scheduler:
+  global_batch_size: 64
+fp8:
+  enabled: false
+optimizer:
+  _target_: torch.optim.AdamW
+"""
+
+
+@each(
+    ("right", "wrong", "expected"),
+    [
+        ("RecipeFor", "RecipFor", [("refused-settings", "recipe")]),
+        ("pretrained\n", "pretained\n", [("refused-settings", "model._target_")]),
+        ("AdamW", "Adamw", [("refused-settings", "optimizer._target_")]),
+        ("fp8:", "float8:", [("unknown-key-ignored", "float8")]),
+        ("AdamW", "NAdam", []),
+        ("torch.optim.AdamW", "my_package.optim.AdmW", []),
+        ("TrainFinetuneRecipeForNextTokenPrediction", "TrainEagle3Recipe", []),
+    ],
+)
+def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
+    diagnostics = findings({"a.yaml": AUTOMODEL.replace(right, wrong)}, "a.yaml")
+    assert [(rule, key) for rule, _, key in diagnostics] == expected
+
+
 DEEPSPEED = LAUNCH.replace("FSDP", "DEEPSPEED", 1).replace("fp8\n", "bf16\n", 1)
 LLAMAFACTORY = """\
 model_name_or_path: Qwen/Qwen2.5-7B
