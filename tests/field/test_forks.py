@@ -73,6 +73,9 @@ def keys(diagnostics):
     return [(d["rule"], d["key"]) for d in diagnostics]
 
 
+TAG = "torchtitan @ git+https://github.com/pytorch/torchtitan@v0.2.1\n"
+
+
 @each(
     ("files", "read_as", "rules"),
     [
@@ -127,6 +130,36 @@ def keys(diagnostics):
                 "requirements.txt": "torchtitan==0.2.2.dev20250901\n",
             },
             "torchtitan 0.2.2 (requirements.txt has 0.2.2.dev20250901, which",
+            [],
+        ),
+        (  # the tag of a release
+            {"a.toml": TITAN.replace("steps", "stepps"), "requirements.txt": TAG},
+            "torchtitan 0.2.1 (requirements.txt)",
+            [("unknown-key", "training.stepps")],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "requirements.txt": TAG.replace("v0.2.1", "7e2c9d1"),
+            },
+            "torchtitan 0.2.2 (requirements.txt has a folder or commit, which",
+            [],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "requirements.txt": "torch\n-e ../torchtitan  # ours\n",
+            },
+            "torchtitan 0.2.2 (requirements.txt has a folder or commit, which",
+            [],
+        ),
+        (
+            {
+                "sft.toml": SFT,
+                "pyproject.toml": "[project]\nname = 'x'\ndependencies = "
+                "['prime-rl @ git+https://github.com/PrimeIntellect-ai/prime-rl']\n",
+            },
+            "prime-rl 0.8.1.dev67.sft (pyproject.toml has a folder or commit, which",
             [],
         ),
         (
