@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from fp8tune.search.losses.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.objective import by_objective
-from fp8tune.search.stability.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.statistics import (
     FAR,
     ON_CPU,
@@ -371,16 +371,6 @@ class History:
             )
         )
 
-    def pairs_across_workers(self, one: Point, other: Point) -> int:
-        """Count the further pairs there would be if all runs had one worker.
-
-        The confirmation goes to another worker if its own is gone, such as after a
-        break of the search.
-        """
-        both = [self.runs(point).confirmed_trials for point in (one, other)]
-        alike = [[trial._replace(worker="") for trial in own] for own in both]
-        return len(_neighbours(*alike)) - len(_neighbours(*both))
-
     def earlier_pairs(self, one: Point, other: Point) -> int:
         """Count the pairs of two settings that ran under a smaller budget."""
         if not self._confirmed_earlier:
@@ -436,27 +426,6 @@ class History:
             and other.at_s is not None
             and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
         ]
-
-    @cached_property
-    def shares_beside_others(self) -> list[float]:
-        """The speed beside other trials, as a share of that of a repeat alone.
-
-        One for each setting that a worker ran in the search beside others, and again as
-        a confirmation, which runs alone.
-        """
-        shares = []
-        for own in self.settings.values():
-            alone = own.confirmed_trials
-            where = {trial.worker for trial in alone if trial.worker}
-            beside = [
-                t
-                for t in own
-                if t.stage != "confirm" and t.worker in where and self._beside(t)
-            ]
-            before, after = speed(records_of(beside)), speed(records_of(alone))
-            if before and after:
-                shares.append(before.value / after.value)
-        return shares
 
     # Which settings may be chosen, and the best of them.
 

@@ -29,7 +29,6 @@ from fp8tune.search.machine import check_worker_gpu
 from fp8tune.search.members import BEAT_S, Members
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.output import trial_result
 from fp8tune.search.real_trials import (
     SCRATCH,
     RealTrials,
@@ -43,6 +42,7 @@ from fp8tune.search.strategy import build_strategy
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import kept_start
 from fp8tune.search.workers import POLL_S, LeaseLost, NoStarter, Workers
+from fp8tune.search.write.output import trial_result
 from fp8tune.trials.runner import Runner
 
 TERMINATED = 128 + signal.SIGTERM

@@ -12,13 +12,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.facts.versions import packages
 from fp8tune.trainers.about import COMMAND, order, trainers
 
 if TYPE_CHECKING:
@@ -149,6 +147,8 @@ def wanted() -> frozenset[str]:
 @cache
 def _of_fp8() -> tuple[str, ...]:
     """The packages whose versions matter to runs in FP8."""
+    from fp8tune.facts.versions import packages
+
     return tuple(sorted(map(_plain, packages())))
 
 
@@ -236,6 +236,8 @@ def fp8_releases(path: str) -> dict[str, str]:
     That of a package ``x`` is ``x_version``.
     """
     found = releases(path)
+    if not found:
+        return {}
     return {
         f"{name}_version": found[name].version
         for name in _of_fp8()
@@ -363,6 +365,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    import tomllib  # costs start-up time, and few configs have such a file beside them
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
 from fp8tune.formats.document import Unreadable
-from fp8tune.job import Job, Setting, Target, Unknown, Vocabulary, sources, vocabulary
+from fp8tune.job import (
+    Job,
+    Setting,
+    Source,
+    Target,
+    Unknown,
+    Vocabulary,
+    sources,
+    vocabulary,
+)
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import About, path_of, trainers
+from fp8tune.trainers.about import About, module_of, path_of, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Loaded
@@ -50,15 +59,24 @@ class Trainer:
         A function of the folder with a fact's name, dots as underscores, replaces it.
         """
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
-        computed, facts = dict(FACTS), {name.replace(".", "_"): name for name in FACTS}
-        for module in self.about.modules:
-            for name, source in sources(import_module(module)).items():
-                computed[facts.get(name, name)] = source
+        computed = FACTS | self._computed()
         if self.about.own:
             computed |= self.about.own.computed
         keys |= self.optional_sections
         more = self._settings(), self.id
         return vocabulary(keys, self.schema.job, computed, *more)
+
+    def _computed(self) -> dict[str, Source]:
+        """The functions of the trainer's modules, by the names that they compute."""
+        with suppress(ImportError):  # in a checkout
+            computed = import_module(module_of(self.id)).COMPUTED
+            return {name: Source(*fields) for name, fields in computed.items()}
+        facts = {name.replace(".", "_"): name for name in FACTS}
+        return {
+            facts.get(name, name): source
+            for module in self.about.modules
+            for name, source in sources(import_module(module)).items()
+        }
 
     def _settings(self) -> dict[str, Setting]:
         """How the fields are set that are no single key of the config."""

@@ -612,7 +612,7 @@ LIBRARIES = ("accelerate", "deepspeed")
 def test_texts_name_no_other_trainer(repository):
     titles = {name: about.title for name, about in trainers().items()}
     wrong = []
-    for rule in read_builtin(only_toml=False):
+    for rule in read_builtin():
         category = f"{rule.category}/{rule.name}.toml"
         data = tomllib.loads((repository / "rules" / category).read_text())
         texts = [data.get("message", ""), data.get("help", "")]

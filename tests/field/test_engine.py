@@ -161,6 +161,36 @@ def test_a_message_that_needs_an_unknown_fact_is_the_summary():
     )
 
 
+@each(
+    ("name", "text"),
+    [
+        ("a.yaml", "{automodel}distributed: {{tp_size: -1, cp_size: none}}\n"),
+        ("a.yaml", "{automodel}distributed: {{tp_size: -3, dp_replicate_size: 0}}\n"),
+        ("a.toml", "{titan}[parallelism]\ntensor_parallel_degree = -6\n"),
+        ("a.toml", "{titan}[parallelism]\ndata_parallel_replicate_degree = -2\n"),
+    ],
+)
+def test_degrees_that_no_mesh_has_raise_nothing(name, text):
+    automodel = """
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+model: {pretrained_model_name_or_path: Qwen/Qwen2.5-7B}
+fp8: {enabled: true, enable_fsdp_float8_all_gather: true}
+"""
+    titan = f"{TITAN}[float8]\nenable_fsdp_float8_all_gather = true\n"
+    for gpus in (1, 8, 24):
+        report = lint(text.format(automodel=automodel, titan=titan), name, "h100", gpus)
+        assert not report.bugs
+
+
+def test_components_that_are_no_list_become_one():
+    """A fix of FP8 without compile writes the list that torchtitan asks for."""
+    report = lint(f'{TITAN}[compile]\nenable = false\ncomponents = "model"\n')
+    assert not report.bugs
+    found = {d.rule: d for d in report.diagnostics}
+    edits = found["fp8-without-compile"].fix.edits
+    assert '["model"]' in {edit.text.strip() for edit in edits}
+
+
 RAISING = """
 name = "{name}"
 code = "US{number}"

@@ -7,7 +7,7 @@ not be known, or that some releases do not have.
 
 Source: accelerate 1.8.1 to 1.15.0, accelerator.py, state.py and utils/dataclasses.py;
 transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
-``python -m benchmarks.accelerate.verdicts --fp8`` compares what it says of FP8.
+``python -m tools.accelerate.verdicts --fp8`` compares what it says of FP8.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def fsdp2(
 ) -> bool:
     """Whether FSDP2 shards the model; unknown if training arguments say otherwise."""
     if distributed_type == "FSDP" and training_deepspeed:
-        raise Unknown("precision.deepspeed")
+        raise Unknown("precision.zero")
     if distributed_type == "FSDP":
         return str(fsdp_config_fsdp_version) == "2"
     return known("sharded", None if training_fsdp else False)
@@ -191,7 +191,7 @@ def precision(
     te = launched_precision == "fp8" and fp8_backend == "TE"
     if forced_precision and te and not trainer_version.startswith("1.8"):
         if training_deepspeed or distributed_type not in ("NO", "MULTI_GPU", "FSDP"):
-            raise Unknown("precision.deepspeed")
+            raise Unknown("precision.zero")
         off = distributed_type == "FSDP" and known("sharded", fsdp2)
         return Words(forced_precision if off else "fp8")
     if forced_precision:
@@ -199,7 +199,7 @@ def precision(
     if not launched_precision:
         raise Unknown(LAUNCH)
     if distributed_type == "DEEPSPEED" or training_deepspeed:
-        raise Unknown("precision.deepspeed")
+        raise Unknown("precision.zero")
     if launched_precision != "fp8":
         names = {"bf16": "bf16", "fp16": "fp16"}
         return Words(known("precision", names.get(launched_precision)))
@@ -364,7 +364,7 @@ def saves_whole_model(
     TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
-    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
+    (``tools/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
     LLaMA-Factory, whose releases take Accelerate 1.11 at most.
     """
     if training_save_strategy in ("no", False):

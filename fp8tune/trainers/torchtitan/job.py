@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Unknown, Words, known, ranks_left
 from fp8tune.suggest import closest
 from fp8tune.trainers.torchtitan import models
 from fp8tune.trainers.torchtitan.releases import LENIENT
@@ -112,10 +112,7 @@ def dp_shard(
     """FSDP shards, with -1 resolved (distributed/parallel_dims.py)."""
     if parallelism_data_parallel_shard_degree > 0:
         return parallelism_data_parallel_shard_degree
-    shards, rest = divmod(known("world_size", world_size), other_ranks)
-    if rest or not shards:
-        raise Unknown("dp_shard")
-    return shards
+    return ranks_left(world_size, other_ranks)
 
 
 def declared_gpus(parallelism_data_parallel_shard_degree: int, other_ranks: int) -> int:

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from benchmarks.accelerate.arguments import ENUMS, lines
+from tools.accelerate.arguments import ENUMS, lines
 
 CONFIG = """\
 class TrainingArguments:
