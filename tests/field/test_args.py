@@ -385,6 +385,17 @@ def test_files_that_are_one_job(findings, fp8tune, files, arguments, joined):
     assert ("checked as one job" in said.out + said.err) == joined
 
 
+def test_estimate_joins_the_files_of_a_job(fp8tune, project):
+    sft = f"{QUIET}model_name_or_path: Qwen/Qwen3-8B\nmax_length: 4096\noutput_dir: o\n"
+    project({"launch.yaml": LAUNCH, "sft.yaml": sft})
+    alone = fp8tune("estimate", "launch.yaml", "--with", "sft.yaml", "--gpu", "h100")
+    joined = fp8tune("estimate", "sft.yaml", "launch.yaml", "--gpu", "h100")
+    assert joined.err == "fp8tune: launch.yaml and sft.yaml are read as one job\n"
+    assert (joined.code, joined.out) == (alone.code, alone.out)
+    two = fp8tune("estimate", "launch.yaml", "launch.yaml", "--gpu", "h100")
+    assert "one job" not in two.err
+
+
 def test_fixes_reach_each_file_of_a_job(fp8tune, project):
     folder = project({"launch.yaml": LAUNCH, "sft.yaml": SFT})
     said = fp8tune("lint", ".", "--unsafe-fixes")
