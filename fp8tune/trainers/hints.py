@@ -45,7 +45,7 @@ class Hints:
         """
         name = str(path[-1])
         if name == SWITCH and len(path) > 1:
-            return ""
+            return "did you mean `enable`?" if "enable" in keys else ""
         if len(path) == 1:
             meant = self._section(name)
         elif len(path) == 2:

@@ -256,7 +256,7 @@ MAX_SEQ_LENGTH = "training.max_seq_length"
         ),
         ("trl==0.17.0\n", "-- sft", []),
         ("", "-- sft", []),
-        ("trl @ git+https://github.com/huggingface/trl@v1.16.0\n", "-- sft", []),
+        ("trl @ git+https://github.com/huggingface/trl@8b4f0c1\n", "-- sft", []),
     ],
 )
 def test_which_script_has_arguments_of_its_release(
