@@ -444,3 +444,30 @@ def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
         }
     refused = fp8tune("estimate", "run.sh", "--output-format", "json").json["refused"]
     assert {f"{one['message']} {one['help']}" for one in refused} <= {*texts}
+
+
+@each(
+    ("wrong", "meant"),
+    [
+        ("--log-params-nrm", "--log-params-norm"),  # a flag without a key of the schema
+        ("--lr-warmup-iter 10", "--lr-warmup-iters"),
+    ],
+)
+def test_the_fix_of_a_misspelt_flag_names_a_flag(fp8tune, project, wrong, meant):
+    project({"a.sh": SCRIPT.replace("--lr ", f"{wrong} --lr ")})
+    said = fp8tune("lint", "--output-format", "json", "a.sh")
+    fixes = [found["fix"] for found in json.loads(said.out)["diagnostics"]]
+    changes = f"this value takes effect as `{meant}`"
+    assert (fixes[0]["title"], fixes[0]["changes"]) == (
+        f"rename it to `{meant}`",
+        changes,
+    )
+
+
+def test_two_scripts_are_compared_by_their_flags(fp8tune, project):
+    other = SCRIPT.replace("torchrun", "srun torchrun").replace("--lr ", "$MORE --lr ")
+    other = "export NVTE_DEBUG=1\n" + other.replace("batch-size 1", "batch-size 2", 1)
+    project({"a.sh": SCRIPT, "b.sh": other})
+    said = fp8tune("compare", "a.sh", "b.sh", "--output-format", "json")
+    keys = [row["name"] for row in json.loads(said.out)["values"]]
+    assert keys == ["environment.NVTE_DEBUG", "micro_batch_size"]
