@@ -278,6 +278,7 @@ class _Case:
         for found in case.findings(lambda _: True):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
+            keys |= {found.key} if self.rules.by_name[found.rule].fault else set()
             found = text.back(found, keys)
             later.append(found._replace(once=tuple(map(self._worded, found.once))))
         self.unjudged = case.unjudged | (self.unjudged if not refused else {})

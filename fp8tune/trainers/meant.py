@@ -8,6 +8,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Words
+from fp8tune.trainers.hints import Called
 
 NEAR = 0.75
 """How like a word a name must be to be near (difflib), as in ``suggest.closest``."""
@@ -34,7 +35,7 @@ def key_meant(hint: str, path: Path, keys: Collection[str]) -> dict[str, Any]:
     if len(path) > 1 and name not in keys:
         return {}
     word = str(path[-1])
-    clear = is_clear(word, name, keys)
+    clear = isinstance(hint, Called) or is_clear(word, name, keys)
     return {"meant": Words(name), "sure": same_word(word, name), "clear": clear}
 
 

@@ -18,7 +18,7 @@ from fp8tune.formats.document import Path, Unresolved
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, nearest
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
@@ -218,7 +218,7 @@ class _Run:
     def unknown(self, kind: str, path: Path, table: str, keys: Iterable[str]) -> None:
         """Note a key that nothing reads, or that is refused."""
         called = CALLED.get(str(path[0])) if len(path) == 1 else None
-        near = called or closest(str(path[-1]), keys)
+        near = called or nearest(str(path[-1]), keys)
         hint = f"did you mean `{near}`?" if near else ""
         facts = {"key": dotted(path), "name": str(path[-1]), "table": table}
         meant = key_meant(hint, path, list(keys))
