@@ -117,11 +117,11 @@ def tuned_bytes(
 
 
 class Written(NamedTuple):
-    """The path of the tuned config, ``""`` if none was written, its diff, and notes."""
+    """The path of the tuned config, ``""`` if none was written, notes, and its text."""
 
     path: str
     notes: tuple[str, ...] = ()
-    diff: str = ""
+    text: str = ""
 
 
 def write_tuned(
@@ -149,13 +149,12 @@ def write_tuned(
         left = f"{config.path} was changed during the search, so it was not overwritten"
         notes.append(f"{left}: see {path}")
     after = tuned_bytes(plan, outcome, name, about, "" if diff_to else path)
-    diff = unified_diff(config.path, _before(config), after)
     if diff_to:
-        diff_to.write(diff)
+        diff_to.write(unified_diff(config.path, _before(config), after))
     else:
         _put(path, after, config.path)
     notes += _notes(path, config, after, choices(plan, outcome))
-    return Written("" if diff_to else path, tuple(notes), diff)
+    return Written("" if diff_to else path, tuple(notes), after.decode())
 
 
 def _notes(
