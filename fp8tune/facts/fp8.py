@@ -131,11 +131,13 @@ def uneven_weight(fp8_linears: tuple[Linear, ...], shards: int, tp: int = 1) -> 
 
     Such a weight ends the run in its first FP8 all-gather (``fp8.sharded_rows``).
     """
-    for one in fp8_linears:
-        rows = one.on_rank(tp)[0]
+    if shards < 1:
+        raise Unknown("shards")
+    for linear in fp8_linears:
+        rows = linear.on_rank(tp)[0]
         if rows % shards:
-            part = f" / {tp} TP ranks = {rows:g}" if rows != one.rows else ""
-            return Words(f"{one.name}: {one.rows}{part}")
+            part = f" / {tp} TP ranks = {rows:g}" if rows != linear.rows else ""
+            return Words(f"{linear.name}: {linear.rows}{part}")
     return Words("")
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TextIO
 from fp8tune.facts.versions import Match
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
+from fp8tune.lint.config import Config
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.discover import meant
@@ -54,7 +55,6 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
     Plan,
-    TrainConfig,
     check_writable,
     keys_to_free,
     plan_for_trials,
@@ -358,7 +358,7 @@ def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
     return delete
 
 
-def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
+def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> Config:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda" and not is_remote(options):
@@ -415,7 +415,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
 
 def _read_config(
     options: SearchOptions, gpu: str, origin: str, world_size: int
-) -> TrainConfig:
+) -> Config:
     try:
         with open(options.config, "rb") as file:
             data = file.read(MAX_BYTES)
@@ -431,7 +431,7 @@ def _read_config(
         return config
     data = with_overrides(path, data, config.trainer, overrides)
     config = read_config(path, data, target, config.trainer.id, world_size)
-    return config._replace(overrides=overrides)
+    return config.having(written=overrides)
 
 
 def _open_study(

@@ -127,7 +127,11 @@ def test_a_study_is_of_one_gpu_driver_and_allocator(tmp_path, monkeypatch):
     [
         ("dp_shard = 2\ndp_replicate = 4\n", "8", "[hybrid-sharding]; KempnerForge "),
         ("dp_replicate = 2\n", "1", "[world-size-not-divisible]; KempnerForge "),
-        ("dp_replicate = 2\n", "", "dp_shard is not known; give the number of GPUs"),
+        (
+            "dp_replicate = 2\n",
+            "",
+            "the number of GPUs; give the number of GPUs",
+        ),
     ],
 )
 def test_what_the_trainer_cannot_run_is_not_tried(

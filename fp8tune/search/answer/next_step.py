@@ -73,7 +73,7 @@ class _Study(NamedTuple):
     def again(self, budget: str = "", but: Container[str] = (), more: str = "") -> str:
         """Return the search's own command, by default with the same budget."""
         budget = budget or str(_kept(self.about).get("budget") or self.longer)
-        arguments = "".join(f" {quoted(word)}" for word in self.plan.config.overrides)
+        arguments = "".join(f" {quoted(word)}" for word in self.plan.config.written)
         behind = f" --{arguments}" * bool(arguments)
         options = f"{options_of(self.about, but=but)}{more}{behind}"
         return f"fp8tune search {self.path} --budget {budget}{options}"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.job import Unknown
+from fp8tune.lint.config import Config
 from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
 from fp8tune.search.losses.compare import (
@@ -35,7 +36,7 @@ from fp8tune.search.losses.findings import (
     curves_by_setting,
     fp8_setting,
 )
-from fp8tune.search.plan import TrainConfig, warmup_names
+from fp8tune.search.plan import warmup_names
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.space import Point, Space
@@ -69,7 +70,7 @@ class Conditions(NamedTuple):
 
 
 def conditions_for_trials(
-    config: TrainConfig, allow: Sequence[str], ranks: int
+    config: Config, allow: Sequence[str], ranks: int
 ) -> Conditions:
     """Return the conditions for real trials that each run one of ``ranks`` ranks."""
     refusal = ""
@@ -89,7 +90,7 @@ def conditions_for_trials(
 
 
 def conditions_for_replay(
-    config: TrainConfig,
+    config: Config,
     loss_records: Sequence[Record],
     allow: Sequence[str],
     can_run: Callable[[dict[str, Any], LossRun], bool],

@@ -61,7 +61,7 @@ def summary(
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     doubts = (*WHY, "communication-decides", "pairs-left-out")
-    overrides = plan.config.overrides
+    overrides = plan.config.written
     first = (*VERDICTS, "baseline-not-measured", *doubts)
     groups = (
         (*messages(findings, *first), *messages(findings, "other-objective")),

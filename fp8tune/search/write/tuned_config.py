@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.formats.edits import unified_diff
+from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.linting import aftermath, with_measured
 from fp8tune.search.options import SearchOptions, is_same, tuned
-from fp8tune.search.plan import Plan, TrainConfig
+from fp8tune.search.plan import Plan
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
@@ -158,7 +159,7 @@ def write_tuned(
 
 
 def _notes(
-    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
+    path: str, config: Config, after: bytes, choices: Iterable[Choice]
 ) -> Iterator[str]:
     """Yield what a user should check in a tuned config, lint's findings first."""
     found = list(aftermath(path, config.data, after, config.job.target))
@@ -175,15 +176,15 @@ def _notes(
             yield line
 
 
-def _before(config: TrainConfig) -> bytes:
+def _before(config: Config) -> bytes:
     """Return the config's bytes, without the overrides of the command line."""
-    if not config.overrides:
+    if not config.written:
         return config.data
     with open(config.path, "rb") as file:
         return file.read(MOST)
 
 
-def _was_edited(config: TrainConfig) -> bool:
+def _was_edited(config: Config) -> bool:
     """Return whether the config's file was changed since it was read."""
     try:
         with open(config.path, "rb") as file:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known, ranks_left
 from fp8tune.trainers import local_model
 from fp8tune.trainers.automodel.loader import KNOWN, LENIENT
 from fp8tune.trainers.described import gemms as dense_gemms
@@ -243,11 +243,7 @@ def dp_shard(
     tp: int, pp: int, cp: int, dp_replicate: int, world_size: int | None = None
 ) -> int:
     """FSDP shards: all GPUs that the other degrees leave."""
-    degrees = math.prod((tp, pp, cp, dp_replicate))
-    shards, rest = divmod(known("world_size", world_size), degrees)
-    if rest or not shards:
-        raise Unknown("shards.product")
-    return shards
+    return ranks_left(world_size, tp, pp, cp, dp_replicate)
 
 
 def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:

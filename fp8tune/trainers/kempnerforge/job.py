@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known, ranks_left
 
 
 def is_run(job: Job) -> bool:
@@ -80,11 +80,7 @@ def dp_shard(
     """FSDP shards, with -1 resolved (config/distributed.py)."""
     if distributed_dp_shard > 0:
         return distributed_dp_shard
-    gpus = known("world_size", world_size)
-    shards, rest = divmod(gpus, dp_replicate * tp * pp * cp * ep)
-    if rest or not shards:
-        raise Unknown("dp_shard")
-    return shards
+    return ranks_left(world_size, dp_replicate, tp, pp, cp, ep)
 
 
 def declared_gpus(

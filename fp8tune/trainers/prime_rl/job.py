@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known, ranks_left
 from fp8tune.trainers.local_model import published
 from fp8tune.trainers.prime_rl import models
 
@@ -94,10 +94,7 @@ def dp_shard(
     """
     if world_size is not None and declared_gpus not in (None, world_size):
         raise Unknown("shards.deployment")
-    shards, rest = divmod(known("world_size", world_size), dp_replicate * cp)
-    if rest or not shards:
-        raise Unknown("dp_shard")
-    return shards
+    return ranks_left(world_size, dp_replicate, cp)
 
 
 def declared_gpus(job: Job) -> int:

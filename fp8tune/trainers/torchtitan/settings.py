@@ -46,10 +46,11 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
     """One key in 0.1.0; later the components must also list the model."""
     if job["trainer_version"] == LENIENT:
         return {"training.compile": value}
-    components = list(job["compile.components"])
-    if not value or "model" in components:
+    listed = job["compile.components"]
+    if not value or (isinstance(listed, list) and "model" in listed):
         return {"compile.enable": value}
-    return {"compile.enable": value, "compile.components": ["model", *components]}
+    components = ["model", *(listed if isinstance(listed, list) else ())]
+    return {"compile.enable": value, "compile.components": components}
 
 
 def all_gather_asked(job: Job, value: bool) -> dict[str, Any]:
