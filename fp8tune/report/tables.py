@@ -139,6 +139,15 @@ def _reported(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
         del values[""]
         for value, count in values.most_common(8):
             yield name, value if len(values) == 1 else f"{value} ({count} trials)"
+    records = [trial.record for trial in trials]
+    for measured, name, unit in (
+        ([r.sm_mhz for r in records], "SM clock, median", "MHz"),
+        ([r.power_w for r in records], "power, mean", "W"),
+        ([r.temperature_c for r in records], "temperature, highest", "C"),
+    ):
+        if known := list(filter(None, measured)):
+            low, high = min(known), max(known)
+            yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(known)} trials"
 
 
 def _versions(record: Record) -> str:
