@@ -86,7 +86,7 @@ SUBJECTS = {
         ),
     ),
     "confirmation": Subject(
-        ("search/confirm.py", "search/choice.py", "search/history.py"),
+        ("search/confirm.py", "search/answer/choice.py", "search/history.py"),
         (
             "tests/search/test_confirm.py",
             "tests/search/test_outcome.py",
