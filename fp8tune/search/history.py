@@ -108,13 +108,20 @@ class History:
 
     It is immutable, so that each figure is computed once; a search makes a new one
     after each trial. ``trials`` have the objective in the field ``tokens_per_second``
-    (see ``by``).
+    (see ``by``). Confirmation runs are planned for ``worker``.
     """
 
-    def __init__(self, space: Space, baseline: Point, trials: Sequence[Trial]) -> None:
+    def __init__(
+        self,
+        space: Space,
+        baseline: Point,
+        trials: Sequence[Trial],
+        worker: str = "",
+    ) -> None:
         self.space = space
         self.baseline = baseline
         self.trials = trials
+        self.worker = worker
 
     def by(self, objective: str) -> History:
         """Return the history in an objective; this one is in tokens/s."""
@@ -122,7 +129,7 @@ class History:
         return self if trials is self.trials else self._of(trials)
 
     def _of(self, trials: Sequence[Trial]) -> History:
-        return History(self.space, self.baseline, trials)
+        return History(self.space, self.baseline, trials, self.worker)
 
     @cached_property
     def timed(self) -> list[Trial]:
@@ -142,9 +149,10 @@ class History:
         search trials.
         """
         runs: dict[Point, list[Trial]] = defaultdict(list)
-        old = {trial.position for trial in self._confirmed_earlier}
+        old = {(trial.worker, trial.position) for trial in self._confirmed_earlier}
         for trial in self.timed:
-            own = trial._replace(stage="search") if trial.position in old else trial
+            is_old = (trial.worker, trial.position) in old
+            own = trial._replace(stage="search") if is_old else trial
             runs[self.point_of(trial)].append(own)
         return {point: Runs(own) for point, own in runs.items()}
 
@@ -360,26 +368,27 @@ class History:
     ) -> list[tuple[Trial, Trial]]:
         """Return the neighbouring runs of two settings, outliers included.
 
-        Trials before the position ``first`` do not count.
+        Of ``worker``, trials before the position ``first`` do not count.
         """
         if one == other:
             return []
+        runs = (self.runs(point).confirmed_trials for point in (one, other))
         return _neighbours(
             *(
-                [t for t in self.runs(point).confirmed_trials if t.position >= first]
-                for point in (one, other)
+                [t for t in own if t.position >= first or t.worker != self.worker]
+                for own in runs
             )
         )
 
     def pairs_across_workers(self, one: Point, other: Point) -> int:
-        """Count the further pairs there would be if all runs had one worker.
+        """Count the pairs of runs that are none, as their workers differ.
 
-        The confirmation goes to another worker if its own is gone, such as after a
-        break of the search.
+        A worker may end between the two runs of a pair.
         """
         both = [self.runs(point).confirmed_trials for point in (one, other)]
-        alike = [[trial._replace(worker="") for trial in own] for own in both]
-        return len(_neighbours(*alike)) - len(_neighbours(*both))
+        paired = {t.number for pair in _neighbours(*both) for t in pair}
+        left = [[t.worker for t in own if t.number not in paired] for own in both]
+        return 0 if set(left[0]) & set(left[1]) else min(map(len, left))
 
     def earlier_pairs(self, one: Point, other: Point) -> int:
         """Count the pairs of two settings that ran under a smaller budget."""
@@ -442,11 +451,11 @@ class History:
         """The speed beside other trials, as a share of that of a repeat alone.
 
         One for each setting that a worker ran in the search beside others, and again as
-        a confirmation, which runs alone.
+        a confirmation alone.
         """
         shares = []
         for own in self.settings.values():
-            alone = own.confirmed_trials
+            alone = [t for t in own.confirmed_trials if not self._beside(t)]
             where = {trial.worker for trial in alone if trial.worker}
             beside = [
                 t
@@ -522,9 +531,9 @@ def _neighbours(
 ) -> list[tuple[Trial, Trial]]:
     """Return pairs of runs close in time and of one worker, the closest first."""
     pairs: list[tuple[Trial, Trial]] = []
-    used: set[int] = set()
+    used: set[tuple[str, int]] = set()
     for a, b in sorted(itertools.product(mine, theirs), key=_apart):
-        positions = {a.position, b.position}
+        positions = {(a.worker, a.position), (b.worker, b.position)}
         near = _apart((a, b)) <= NEAR and a.worker == b.worker
         if near and used.isdisjoint(positions):
             used |= positions
