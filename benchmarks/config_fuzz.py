@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
 from benchmarks.paths import ROOT
-from benchmarks.verdicts import labelled
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.edits import unified_diff
 from fp8tune.job import Job, Target, Unknown
@@ -51,6 +50,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
+from tools.kempnerforge.verdicts import labelled
 
 SHARE = 250
 """Configs that one process takes at a time."""

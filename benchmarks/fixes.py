@@ -18,9 +18,9 @@ from benchmarks.broken_configs import Broken, broken_configs
 from benchmarks.machine import describe_run, table
 from benchmarks.options import for_checkout
 from benchmarks.search.recording import record
-from benchmarks.trainer_fuzz import trainer_verdict
-from benchmarks.verdicts import look_with_all_rules, refusals
 from fp8tune.lint.rewrite import apply_fixes
+from tools.kempnerforge.fuzz import trainer_verdict
+from tools.kempnerforge.verdicts import look_with_all_rules, refusals
 
 Verdict = Callable[[str, int], str]
 

@@ -55,9 +55,12 @@ MEMORY_TESTS = (
 
 SUBJECTS = {
     "expressions": Subject(
-        ("lint/expression.py", "lint/python_syntax.py", "lint/kleene.py"),
         (
-            "tests/lint/test_expression.py",
+            "conditions/expression.py",
+            "conditions/python_syntax.py",
+        ),
+        (
+            "tests/conditions/test_expression.py",
             "tests/lint/test_pack_expressions.py",
             "tests/lint/test_rule.py",
             "tests/lint/test_rules.py",

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from benchmarks.schema_drift import main
 from tests.each import each
+from tools.kempnerforge.drift import main
 
 SOURCE = """
 from __future__ import annotations

@@ -27,19 +27,7 @@ from typing import Any
 from benchmarks.hugging_face.step import ADDRESS, STEPS, measured
 
 KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral"}
-KINDS["qwen3_moe"] = "Qwen3Moe"
 """What transformers' classes of a family are called."""
-
-BACKEND = {
-    "_target_": "nemo_automodel.components.models.common.BackendConfig",
-    "attn": "sdpa",
-    "linear": "torch",
-    "rms_norm": "torch_fp32",
-    "experts": "torch_mm",
-    "dispatcher": "torch",
-}
-"""What computes mixtures of experts without a GPU."""
-
 
 PACKAGES = ("torch", "torchao", "transformers")
 RECIPES = "nemo_automodel.recipes.llm.train_ft"
@@ -102,8 +90,6 @@ def recipe(case: dict[str, Any], folder: str) -> dict[str, Any]:
         "optimizer": {"_target_": "torch.optim.AdamW", "lr": 1e-4}
         | case.get("optimizer", {"fused": True}),
     }
-    if "num_experts" in case["sizes"]:
-        found["model"]["backend"] = BACKEND
     return found | ({"fp8": case["fp8"]} if "fp8" in case else {})
 
 
@@ -139,8 +125,6 @@ def _on_cpu(torch: Any) -> None:
             return torch.device("cpu")
 
     model.torch = CpuTorch()
-    experts: Any = import_module("nemo_automodel.components.models.qwen3_moe.model")
-    experts.torch = CpuTorch()
     fp8: Any = import_module("nemo_automodel.components.quantization.fp8")
     fp8._has_cuda_capability = lambda *_: True
 

@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.megatron_lm.generate import script
-from benchmarks.megatron_lm.source import COMMIT
 from fp8tune.facts.memory import GIB
 from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
+from tools.megatron_lm.generate import script
+from tools.megatron_lm.source import COMMIT
 
 RUNS = Path(__file__).parent / "recorded.jsonl"
 GPUS = 8

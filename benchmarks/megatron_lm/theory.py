@@ -29,13 +29,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.megatron_lm.generate import script, words
-from benchmarks.megatron_lm.source import module
 from fp8tune.facts.memory import GIB
 from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
+from tools.megatron_lm.generate import script, words
+from tools.megatron_lm.source import module
 
 STATE = ("weights", "gradients", "optimizer state")
 CLOSE = 1e-3

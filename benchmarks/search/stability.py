@@ -44,9 +44,9 @@ from benchmarks.search.seed_worlds import (
     cases,
     generated,
 )
-from fp8tune.search.stability.compare import MAX_SEEDS, LossCurve, LossVerdict
-from fp8tune.search.stability.findings import Stability, assess
-from fp8tune.search.stability.loss_runs import FIRST_SEED, Conditions, next_run
+from fp8tune.search.losses.compare import MAX_SEEDS, LossCurve, LossVerdict
+from fp8tune.search.losses.findings import Stability, assess
+from fp8tune.search.losses.loss_runs import FIRST_SEED, Conditions, next_run
 from fp8tune.trials.record import LossRun
 
 FIRST, TUNED = 9000, (range(1000),)

@@ -46,7 +46,7 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
-    "model.local": "layers of Megatron's own, without Transformer Engine",
+    "model.local": "layers that are not Transformer Engine's",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
     "Mixtral and the MoE models of Qwen",
     "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
@@ -72,10 +72,9 @@ GAPS = {
     "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
     "its benchmark",
     "memory.strategy": "strategies other than fsdp2",
-    "memory.degrees": "tensor, pipeline, context and expert parallelism of this "
-    "trainer",
-    "memory.policy": "an mp_policy or autocast of its own, which changes what is "
-    "gathered and reduced",
+    "memory.degrees": "tensor, pipeline and context parallelism of this trainer",
+    "memory.policy": "an mp_policy, autocast or `defer_fsdp_grad_sync: false`, which "
+    "change what is gathered and reduced",
     "memory.te": "FP8 by Transformer Engine in this trainer",
     "activation_bytes.selective": "activations under this trainer's selective AC",
     "activation_bytes.liger": "activations of Liger's kernels, which are used where "
@@ -95,10 +94,6 @@ GAPS = {
     "ffn_size.experts": "mixtures of experts without a dense FFN",
     "latent_attention": "latent attention",
     "memory.experts": "the memory of this trainer's mixtures of experts",
-    "memory.dispatcher": "mixtures of experts other than Qwen3's with `dispatcher: "
-    "torch`, `attn: sdpa` and `linear: torch` in `model.backend`",
-    "memory.expert_setting": "mixtures of experts in FP8, compiled, with EP and fp32 "
-    "weights, or with experts that the number of shards does not divide",
     "experts_grouped": "experts that no grouped product computes: before transformers "
     "5, or with another `experts_implementation` than grouped_mm",
     "stage_layers": "the memory of this trainer's pipelines, or of those whose "
@@ -133,7 +128,7 @@ GAPS = {
     "rowwise_with_gw_hp",
     "precision.backend": "FP8 of another backend than torchao and Transformer "
     "Engine, or in a release that does not launch it",
-    "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
+    "precision.zero": "the precision of the Trainer under ZeRO",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
     "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "
@@ -232,11 +227,6 @@ def _gap(name: str) -> str:
     if name in NEEDED:
         return NEEDED[name]
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
-
-
-def unmeasured(recipe: str) -> str:
-    """The gap of an FP8 recipe of whose speed nothing is published."""
-    return "speed.te" if recipe == "delayed" else "speed.recipe"
 
 
 def why(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions.expression import Expression, compile_expression
+from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.lint.examples import plain_config
-from fp8tune.lint.expression import Expression, compile_expression
-from fp8tune.lint.syntax import ExpressionError
 
 if TYPE_CHECKING:
     from fp8tune.lint.rules import Rule

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fp8tune.conditions.expression import Expression, compile_tree
+from fp8tune.conditions.syntax import Tree, parse
 from fp8tune.job import Target, Unknown, Vocabulary
-from fp8tune.lint.expression import Expression, compile_tree
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.scope import ON_SCOPE
-from fp8tune.lint.syntax import Tree, parse
 from fp8tune.trainers.trainer import Trainer
 
 

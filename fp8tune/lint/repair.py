@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.conditions.expression import Expression
 from fp8tune.formats.document import Path
-from fp8tune.lint.expression import Expression
 from fp8tune.lint.wording import Template, compile_template
 
 VERBS = ("set", "rename", "move", "header")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from fp8tune.conditions.expression import Compiled, Expression
+from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
-from fp8tune.lint.expression import Expression
-from fp8tune.lint.kleene import Compiled
-from fp8tune.lint.syntax import ExpressionError
 
 MAX_SHOWN = 80
 """Longest value in a message [characters]."""

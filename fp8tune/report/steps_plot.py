@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import STANDINGS, Report, Setting
+from fp8tune.report.data import Report, role_names
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -19,8 +20,8 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import duration_ms, listed, median
-from fp8tune.search.wording import clean, precision_label
+from fp8tune.search.answer.answer import Setting
+from fp8tune.search.answer.wording import clean, joined, precision_label
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000
@@ -51,20 +52,19 @@ class StepTimes:
     @property
     def median(self) -> float:
         """The median of the times that counted [ms]."""
-        return median(self.counted)
+        return median([*self.counted] or [0.0])
 
     @property
     def left_out(self) -> str:
         """How many steps did not count, and why."""
         reasons = [why for _, _, why in self.steps if why]
-        why = listed(list(dict.fromkeys(reasons)))
+        why = joined(list(dict.fromkeys(reasons)))
         return f"{counted(len(reasons), 'step')} left out: {why}"
 
 
 def step_times(report: Report) -> list[StepTimes]:
     """Return the last run with step times of each setting that has a role."""
-    settings = {s.point: s for name in STANDINGS if (s := report.with_standing(name))}
-    every = (_step_times(report, setting) for setting in settings.values())
+    every = (_step_times(report, setting) for setting in report.with_roles)
     return [times for times in every if times]
 
 
@@ -95,12 +95,12 @@ def steps_plot(report: Report) -> Plot:
     if not every:
         return Plot(NAME, CONTENTS, TITLE, "No trial reported the times of its steps.")
     medians = "; ".join(
-        f"{one.setting.role_names}: {duration_ms(one.median)}" for one in every
+        f"{role_names(one.setting)}: {duration_ms(one.median)}" for one in every
     )
     rows = tuple(
         (
-            one.setting.role_names,
-            one.setting.short_label,
+            role_names(one.setting),
+            report.short_label(one.setting),
             str(step),
             f"{took:,.2f}",
             f"no: {why}" if why else "yes",
@@ -116,7 +116,7 @@ def steps_plot(report: Report) -> Plot:
         f"Times of the optimizer steps of one trial each; medians: {medians}.",
         ("role", "setting", "step", "ms", "counted"),
         rows,
-        lambda style: _draw(every, style),
+        lambda style: _draw(report, every, style),
     )
 
 
@@ -124,32 +124,35 @@ def _title(first: StepTimes) -> str:
     times = first.counted
     half = (max(times) - min(times)) / 2 / first.median if first.median else 0
     out = f"; {first.left_out}" if len(times) < len(first.steps) else ""
-    return f"Steps are steady to {100 * half:.2g} % ({first.setting.role_names}{out})"
+    return f"Steps are steady to {100 * half:.2g} % ({role_names(first.setting)}{out})"
 
 
-def _draw(every: list[StepTimes], style: Style) -> Figure:
-    is_long = max(len(one.setting.short_label) for one in every) > 40 and len(every) > 2
+def _draw(report: Report, every: list[StepTimes], style: Style) -> Figure:
+    labels = [report.short_label(one.setting) for one in every]
+    is_long = max(map(len, labels)) > 40 and len(every) > 2
     across, height = (2, 2.9) if is_long else (4, 4.0)
     figure, panels = new_figure(style, len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
-    for axes, one in zip(panels, every, strict=True):
-        _draw_steps(axes, one, top, style)
+    for axes, one, name in zip(panels, every, labels, strict=True):
+        _draw_steps(axes, one, report.precision(one.setting), top, style)
         width = 28 if across == 4 else 52
-        label = textwrap.fill(one.setting.short_label, width)
+        label = textwrap.fill(name, width)
         added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
-        role = one.setting.role_names
+        role = role_names(one.setting)
         axes.set_title(f"{role}: {duration_ms(one.median)}{added}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(figure, panels)
     return figure
 
 
-def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
+def _draw_steps(
+    axes: Axes, one: StepTimes, precision: str, top: float, style: Style
+) -> None:
     counted = [(step, took) for step, took, why in one.steps if not why]
     out = [(step, took) for step, took, why in one.steps if why]
     axes.set_ylim(0, top)
-    colour = style.of_precision(one.setting.precision)["color"]
-    name = f"counted, {precision_label(one.setting.precision)}"
+    colour = style.of_precision(precision)["color"]
+    name = f"counted, {precision_label(precision)}"
     axes.plot(*zip(*counted, strict=True), "o", color=colour, label=name)
     axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
@@ -169,3 +172,10 @@ def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(number_format(top))
+
+
+def duration_ms(value: float) -> str:
+    """Return a time [ms] in the unit that fits: ``31 s``, ``412 ms``, ``1.3 ms``."""
+    if value >= 1e4:
+        return f"{value / 1e3:,.0f} s"
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"

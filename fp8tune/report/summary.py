@@ -10,7 +10,6 @@ from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
-from fp8tune.search.outcome import SAME_COMMAND
 from fp8tune.search.saved_study import load_study, names_in, stored_where
 from fp8tune.studies import has_journal
 
@@ -84,8 +83,7 @@ def _state(report: Report) -> str:
         return "unknown"
     if report.output is None:
         return STOPPED
-    is_cut = report.outcome.ending.next_step == SAME_COMMAND
-    return INTERRUPTED if is_cut else "finished"
+    return INTERRUPTED if report.interrupted else "finished"
 
 
 def text(summary: Summary) -> Iterator[str]:

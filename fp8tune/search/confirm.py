@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.choice import MOST, choose, compare_fp8, overlooked
+from fp8tune.search.answer.choice import MOST, choose, compare_fp8, overlooked
 from fp8tune.search.history import NEAR, History
 from fp8tune.search.statistics import settled, verdict
 from fp8tune.trials.space import Point

@@ -15,6 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from fp8tune.search.answer.answer import (
+    LARGER_BUDGET,
+    NOTHING_MORE,
+    SAME_COMMAND,
+    Answer,
+    Ending,
+    bad_data,
+)
+from fp8tune.search.answer.choice import PAIRS, choose
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.budget import (
     Budget,
     never_begins,
@@ -23,21 +33,11 @@ from fp8tune.search.budget import (
     typical_cost,
     whole_budget,
 )
-from fp8tune.search.choice import PAIRS, choose
 from fp8tune.search.confirm import again, reason, settings
-from fp8tune.search.decide import decide
 from fp8tune.search.history import History
+from fp8tune.search.losses.loss_runs import Conditions, Stage
 from fp8tune.search.objective import SPEED
-from fp8tune.search.outcome import (
-    LARGER_BUDGET,
-    NOTHING_MORE,
-    SAME_COMMAND,
-    Ending,
-    SearchOutcome,
-    bad_data,
-)
 from fp8tune.search.pool import Ended, Pool
-from fp8tune.search.stability.loss_runs import Conditions, Stage
 from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
 from fp8tune.search.study import Study
 from fp8tune.trials.order import Order
@@ -128,7 +128,7 @@ class Search:
         """Whether the time left is too short for a trial to build its model."""
         return self.budget.left <= time_to_model(self.study.trials)
 
-    def run(self) -> SearchOutcome:
+    def run(self) -> Answer:
         """Search until no gain is expected or the budget is spent; return the outcome.
 
         Ctrl-C ends the search, not the program: the outcome is what is known by then.
@@ -143,7 +143,7 @@ class Search:
             self.pool.close()
         return self.outcome()
 
-    def outcome(self) -> SearchOutcome:
+    def outcome(self) -> Answer:
         """Return what the trials so far say.
 
         They count as for the last process that ran one. A process without time for a

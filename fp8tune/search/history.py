@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from fp8tune.search.losses.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.objective import by_objective
-from fp8tune.search.stability.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.statistics import (
     FAR,
     ON_CPU,
@@ -380,16 +380,6 @@ class History:
             )
         )
 
-    def pairs_across_workers(self, one: Point, other: Point) -> int:
-        """Count the pairs of runs that are none, as their workers differ.
-
-        A worker may end between the two runs of a pair.
-        """
-        both = [self.runs(point).confirmed_trials for point in (one, other)]
-        paired = {t.number for pair in _neighbours(*both) for t in pair}
-        left = [[t.worker for t in own if t.number not in paired] for own in both]
-        return 0 if set(left[0]) & set(left[1]) else min(map(len, left))
-
     def earlier_pairs(self, one: Point, other: Point) -> int:
         """Count the pairs of two settings that ran under a smaller budget."""
         if not self._confirmed_earlier:
@@ -445,27 +435,6 @@ class History:
             and other.at_s is not None
             and other.at_s <= trial.at_s < other.at_s + other.record.cost_s
         ]
-
-    @cached_property
-    def shares_beside_others(self) -> list[float]:
-        """The speed beside other trials, as a share of that of a repeat alone.
-
-        One for each setting that a worker ran in the search beside others, and again as
-        a confirmation alone.
-        """
-        shares = []
-        for own in self.settings.values():
-            alone = [t for t in own.confirmed_trials if not self._beside(t)]
-            where = {trial.worker for trial in alone if trial.worker}
-            beside = [
-                t
-                for t in own
-                if t.stage != "confirm" and t.worker in where and self._beside(t)
-            ]
-            before, after = speed(records_of(beside)), speed(records_of(alone))
-            if before and after:
-                shares.append(before.value / after.value)
-        return shares
 
     # Which settings may be chosen, and the best of them.
 

@@ -15,17 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import counted, plain
+from fp8tune.search.answer.answer import Estimate, failure_code
+from fp8tune.search.answer.decide import decide
+from fp8tune.search.answer.wording import FAILURES, gib, percent, short_label
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
-from fp8tune.search.outcome import Estimate, failure_code
-from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import Speed, ratio, speed, verdict
 from fp8tune.search.study import Study
-from fp8tune.search.wording import FAILURES, gib, percent, short_label
+from fp8tune.search.write.output import trial_result
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted

@@ -196,8 +196,9 @@ class RetryingStorage(BaseStorage, BaseHeartbeat):
     def get_heartbeat_interval(self) -> int | None:
         """Return the seconds between heartbeats; ``None`` without any."""
         storage = self._storage
-        has = isinstance(storage, BaseHeartbeat)
-        return storage.get_heartbeat_interval() if has else None
+        if not isinstance(storage, BaseHeartbeat):
+            return None
+        return storage.get_heartbeat_interval()
 
     def get_heartbeat_stale_trial_callback(
         self,

@@ -190,7 +190,7 @@ def _plan(about: dict[str, Any]) -> Plan:
     gpu, world_size = str(about["gpu"]), int(about["world_size"])
     target = Target(gpu, world_size, "--gpu", "--world-size")  # comments do not replace
     config = read_config(path, text.encode(), target, about["trainer"])
-    config = config._replace(overrides=tuple(map(str, about.get("overrides", ()))))
+    config = config.having(written=tuple(map(str, about.get("overrides", ()))))
     knobs = [_knob(**fields) for fields in about["knobs"]]
     only = [_point(knobs, places) for places in about["points"]]
     return Plan(config, Space(knobs, only), _point(knobs, about["given"]))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TextIO
 from fp8tune.facts.versions import Match
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
+from fp8tune.lint.config import Config
 from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.discover import meant
@@ -31,27 +32,30 @@ from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.answer import Answer, Finding
+from fp8tune.search.answer.decide import with_config
+from fp8tune.search.answer.findings import settling_budget
+from fp8tune.search.answer.next_step import next_commands
+from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
-from fp8tune.search.decide import with_config
-from fp8tune.search.findings import settling_budget
 from fp8tune.search.linting import check_config
+from fp8tune.search.losses.loss_runs import (
+    Conditions,
+    conditions_for_replay,
+)
 from fp8tune.search.machine import (
     TrialMachine,
     check_worker_gpu,
     other_gpu_note,
     target_gpu,
 )
-from fp8tune.search.next_step import next_commands
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.outcome import Finding, SearchOutcome
-from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
     Plan,
-    TrainConfig,
     check_writable,
     keys_to_free,
     plan_for_trials,
@@ -73,10 +77,6 @@ from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
 from fp8tune.search.say import note, say, say_next
 from fp8tune.search.slurm import requeue_this_job
-from fp8tune.search.stability.loss_runs import (
-    Conditions,
-    conditions_for_replay,
-)
 from fp8tune.search.start_workers import (
     check_workers,
     is_remote,
@@ -91,13 +91,14 @@ from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.tuned_config import (
+from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
+from fp8tune.search.write.output import closing, display
+from fp8tune.search.write.tuned_config import (
     Written,
     check_outputs,
     export_trials,
     write_tuned,
 )
-from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
@@ -209,7 +210,7 @@ def _search(
 
 def _finish(
     prepared: Prepared,
-    outcome: SearchOutcome,
+    outcome: Answer,
     about: Mapping[str, Any],
     options: SearchOptions,
     stop: Stop,
@@ -237,13 +238,17 @@ def _finish(
     output = written.path
     commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
     _print_outcome(prepared, outcome, output, stop, out)
+    answer = as_json(outcome, plan, study.folder, output, about, commands)
+    if prepared.machine:  # whether or not a trial ended
+        answer["synthetic_data"] = bool(prepared.synthetic_data)
     if options.as_json:
-        print(json.dumps(_as_json(prepared, outcome, output, commands), indent=2))
+        print(json.dumps(answer, indent=2))
     for text in written.notes:
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            study.note(output=output, ending=outcome.ending._asdict())
+            stored, diff = to_store(outcome, plan, answer), written.diff
+            study.note(output=output, answer=stored, diff=diff, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:
@@ -257,7 +262,7 @@ def _finish(
     return output
 
 
-def _run(search: Search, prepared: Prepared, stop: Stop) -> SearchOutcome:
+def _run(search: Search, prepared: Prepared, stop: Stop) -> Answer:
     """Run a search; if nobody is left to run its trials, return what is known."""
     pool = prepared.pool
     stop.waits = lambda: pool.side_by_side and pool.goes_on(search.running)
@@ -302,7 +307,7 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     return STOPPED if stop.asked else 0
 
 
-def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
+def _exit_code(outcome: Answer, plan: Plan, output: str) -> int:
     """Return 0 if a config was written or the user's is the best, else 1."""
     proven = outcome.chosen == plan.baseline and outcome.verdict != "inconclusive"
     changed = outcome.chosen not in (None, plan.baseline)
@@ -368,7 +373,7 @@ def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
     return delete
 
 
-def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> TrainConfig:
+def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> Config:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
     if options.device == "cuda" and not is_remote(options):
@@ -425,7 +430,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
 
 def _read_config(
     options: SearchOptions, gpu: str, origin: str, world_size: int
-) -> TrainConfig:
+) -> Config:
     try:
         with open(options.config, "rb") as file:
             data = file.read(MAX_BYTES)
@@ -441,7 +446,7 @@ def _read_config(
         return config
     data = with_overrides(path, data, config.trainer, overrides)
     config = read_config(path, data, target, config.trainer.id, world_size)
-    return config._replace(overrides=overrides)
+    return config.having(written=overrides)
 
 
 def _open_study(
@@ -497,9 +502,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         yield text
 
 
-def _with_findings(
-    prepared: Prepared, outcome: SearchOutcome, *, stopped: bool
-) -> SearchOutcome:
+def _with_findings(prepared: Prepared, outcome: Answer, *, stopped: bool) -> Answer:
     """Add the findings that need the config, and what to do if nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
@@ -511,7 +514,7 @@ def _with_findings(
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _failed_before(study: Study, outcome: SearchOutcome) -> Iterator[Finding]:
+def _failed_before(study: Study, outcome: Answer) -> Iterator[Finding]:
     """Yield how many settings are not retried because they failed before."""
     count = count_retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
@@ -520,7 +523,7 @@ def _failed_before(study: Study, outcome: SearchOutcome) -> Iterator[Finding]:
 
 def _print_outcome(
     prepared: Prepared,
-    outcome: SearchOutcome,
+    outcome: Answer,
     output: str,
     stop: Stop,
     out: TextIO,
@@ -532,16 +535,3 @@ def _print_outcome(
         say("left: the same command shows the search again", out)
     elif stop.asked:
         say("stopped: the same command continues from here", out)
-
-
-def _as_json(
-    prepared: Prepared, outcome: SearchOutcome, output: str, commands: Sequence[str]
-) -> dict[str, Any]:
-    """Return the outcome for programs."""
-    data = as_json(outcome, prepared.plan, output, prepared.study.folder)
-    data["next"] = list(commands)
-    data["starts_from"] = prepared.start.study or None
-    data["replay"] = prepared.machine is None
-    if prepared.machine:  # whether or not a trial ended
-        data["synthetic_data"] = bool(prepared.synthetic_data)
-    return data

@@ -108,7 +108,7 @@ class Hints:
         near = closest(name, self.schema.sections)
         key = "" if near else closest(name, self.schema.top_keys)
         meant = f"[{near}]" if near else f"`{key}`" * bool(key)
-        return meant or self._homes(name) or self._called(name, "")
+        return self._called(name, "") or meant or self._homes(name)
 
     def _section_keys(self, section: str) -> list[str]:
         return self._by_section.get(section, [])

@@ -12,6 +12,9 @@ from fp8tune.job import Words
 NEAR = 0.75
 """How like a word a name must be to be near (difflib), as in ``suggest.closest``."""
 
+CLEARLY = 0.1
+"""How much nearer than all others the name is that was clearly meant."""
+
 _NAME = r"did you mean [`\[]([\w.]+)[`\]]\?"
 
 
@@ -54,7 +57,15 @@ def is_clear(word: str, meant: str, names: Iterable[str]) -> bool:
 
     letters = {_letters(name): name for name in names}
     near = difflib.get_close_matches(_letters(word), letters, n=2, cutoff=NEAR)
+    if len(near) == 2 and _ratio(near[0], word) - _ratio(near[1], word) > CLEARLY:
+        near.pop()
     return [letters[one] for one in near] in ([], [meant])
+
+
+def _ratio(letters: str, word: str) -> float:
+    import difflib
+
+    return difflib.SequenceMatcher(None, letters, _letters(word)).ratio()
 
 
 def same_word(one: str, other: str) -> bool:

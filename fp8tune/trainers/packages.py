@@ -12,13 +12,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.facts.versions import packages
 from fp8tune.trainers.about import COMMAND, order, trainers
 
 if TYPE_CHECKING:
@@ -142,6 +140,8 @@ def wanted() -> frozenset[str]:
 @cache
 def _of_fp8() -> tuple[str, ...]:
     """The packages whose versions matter to runs in FP8."""
+    from fp8tune.facts.versions import packages
+
     return tuple(sorted(map(_plain, packages())))
 
 
@@ -211,10 +211,15 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
         if release := found.get(name):
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
-            if release.exact and not release.newest:
-                loaded.values[f"{name}_version"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
+
+
+def exact_releases(path: str) -> dict[str, str]:
+    """Return the release of each package of which a config's files name just one."""
+    found = releases(path).items()
+    sure = {n: r for n, r in found if r.exact and not (r.newest or r.developed)}
+    return {name: release.version for name, release in sure.items()}
 
 
 def fp8_releases(path: str) -> dict[str, str]:
@@ -223,6 +228,8 @@ def fp8_releases(path: str) -> dict[str, str]:
     That of a package ``x`` is ``x_version``.
     """
     found = releases(path)
+    if not found:
+        return {}
     return {
         f"{name}_version": found[name].version
         for name in _of_fp8()
@@ -343,6 +350,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    import tomllib  # costs start-up time, and few configs have such a file beside them
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -3,9 +3,11 @@
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from fp8tune.conditions.syntax import KNOWN
 from fp8tune.trainers.about import COMMAND, module_of, order, path_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -124,6 +126,7 @@ class Schema(NamedTuple):
     root: str = ""
     unknown_keys: str = "refused"
     quoted_values: str = "refused"
+    checks: dict[str, Any] = {}
 
     @property
     def top_keys(self) -> dict[str, Key]:
@@ -175,7 +178,21 @@ def parsed(trainer: str) -> dict[str, Any]:
 
     name, _, version = trainer.partition("==")
     with open(path_of(name, "schema.toml"), "rb") as schema:
-        return of_release(tomllib.load(schema), version)
+        data = of_release(tomllib.load(schema), version)
+    with suppress(FileNotFoundError), open(path_of(name, "checks.toml"), "rb") as file:
+        checks = tomllib.load(file)
+        mine = [each for each in checks["check"] if _is_of(each, *release_of(version))]
+        data["checks"] = checks | {"check": mine}
+    return data
+
+
+def _is_of(entry: dict[str, Any], release: str, command: str) -> bool:
+    """Return whether an entry is one of a release and of the files of a command."""
+    return (
+        order(entry.get("since", release)) <= order(release)
+        and order(release) <= order(entry.get("until", release))
+        and command in entry.get("of", [command])
+    )
 
 
 def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
@@ -189,7 +206,6 @@ def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
     if not version:
         return data
     release, command = release_of(version)
-    place = order(release)
 
     def table(entries: dict[str, Any]) -> dict[str, Any]:
         chosen = {}
@@ -197,11 +213,7 @@ def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
             for each in entry if isinstance(entry, list) else [entry]:
                 if not (isinstance(each, dict) and BOUNDS & each.keys()):
                     chosen[name] = each
-                elif (
-                    order(each.get("since", release)) <= place
-                    and place <= order(each.get("until", release))
-                    and command in each.get("of", [command])
-                ):
+                elif _is_of(each, release, command):
                     rest = {k: v for k, v in each.items() if k not in BOUNDS}
                     chosen[name] = rest.get("value", rest)
         return chosen
@@ -239,9 +251,12 @@ def _reached(
 def read(trainer: str) -> Schema:
     """The schema of a trainer's version."""
     try:
-        data = import_module(module_of(trainer)).SCHEMA
+        module = import_module(module_of(trainer))
     except ImportError:  # in a checkout
         data = parsed(trainer)
+    else:
+        data = module.SCHEMA
+        KNOWN.update(module.TREES)
     return schema_of(data, trainer.partition("==")[2])
 
 
@@ -269,8 +284,8 @@ FIXED = ("title", "source", "root", "unknown_keys", "quoted_values")
 BOUNDS = frozenset({"since", "until", "of"})
 """What an entry says of the versions that have it."""
 
-OPTIONAL = ("root", "unknown_keys", "quoted_values")
-"""Fields of a schema that few have.
+OPTIONAL = ("root", "unknown_keys", "quoted_values", "checks")
+"""Fields of a schema that few have; ``checks`` are those of ``checks.toml``.
 
 A trainer without a loader of its own refuses or ignores ``unknown_keys``, and refuses
 or converts ``quoted_values``: numbers and switches that are written as text.

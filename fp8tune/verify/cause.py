@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
+from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Prose, Unknown, Words
 from fp8tune.lint.builtin import CAUSES, builtin_folder
-from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.repair import Repair, compile_repair
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers.about import trainers

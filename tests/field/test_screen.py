@@ -15,14 +15,14 @@ from rich.console import Console
 from fp8tune.job import Target
 from fp8tune.report.data import read_report
 from fp8tune.search.live import Board
-from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.say import say, say_next
 from fp8tune.search.stop import Stop
 from fp8tune.search.storage import open_storage
 from fp8tune.search.study import Study
-from fp8tune.search.writeback import MARK
+from fp8tune.search.write.output import display
+from fp8tune.search.write.writeback import MARK
 from fp8tune.trials.space import Knob, Space
 from tests.report.studies import told
 from tests.search.replayed import RECORDS, answered

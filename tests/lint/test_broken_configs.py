@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.broken_configs import broken_configs
-from benchmarks.verdicts import look_with_all_rules, refusals
 from fp8tune.formats.edits import Edit, in_order
 from fp8tune.formats.toml.document import parse
 from fp8tune.lint.rewrite import apply_fixes
+from tools.kempnerforge.verdicts import look_with_all_rules, refusals
 
 CONFIGS = list(broken_configs(150, seed=5))
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.conditions.syntax import parse
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.rules import Rule
-from fp8tune.lint.syntax import parse
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 from tests.lint.every_rule import PACK, each_rule

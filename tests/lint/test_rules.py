@@ -6,12 +6,12 @@ import tomllib
 import pytest
 
 from benchmarks.rule_evidence.config import shrink
+from fp8tune.conditions.expression import compile_expression
 from fp8tune.job import Target
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, run_examples
 from fp8tune.lint.experiment import experiments
-from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.rules import CATEGORIES, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE

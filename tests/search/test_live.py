@@ -11,10 +11,10 @@ from rich.console import Console
 from fp8tune.job import Target
 from fp8tune.search.coordinator import Event
 from fp8tune.search.live import Board
-from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
+from fp8tune.search.write.output import display
 from tests.search.tries import (
     BEST,
     BF16,

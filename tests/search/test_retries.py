@@ -3,9 +3,9 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.config_findings import machine_findings
+from fp8tune.search.answer.answer import Finding
+from fp8tune.search.answer.findings import machine_findings
 from fp8tune.search.coordinator import Search
-from fp8tune.search.outcome import Finding
 from fp8tune.search.pool import Peer
 from fp8tune.search.recorded import usable_records
 from fp8tune.search.study import Study

@@ -11,7 +11,7 @@ from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import seconds_spent
 from tests.each import each
-from tests.search.stability import test_stage as stage
+from tests.search.losses import test_stage as stage
 from tests.search.tries import (
     BEST,
     GIVEN,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import schema_file
-from benchmarks.schema_file import update
 from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.trainer import Trainer, trainer
 from tests.each import each
+from tools import schema_file
+from tools.schema_file import update
 
 SCHEMA = trainer("kempnerforge").schema
 KEYS = dict(SCHEMA.dotted_keys())

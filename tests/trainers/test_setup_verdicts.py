@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.axolotl.verdicts import AXOLOTL
-from benchmarks.llamafactory.verdicts import LLAMAFACTORY
-from benchmarks.setup_verdicts import claimed, difference, is_refused
-from benchmarks.verdicts import labelled
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.axolotl.verdicts import AXOLOTL
+from tools.kempnerforge.verdicts import labelled
+from tools.llamafactory.verdicts import LLAMAFACTORY
+from tools.setup_verdicts import claimed, difference, is_refused
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -5,7 +5,7 @@ that are given to a config class refuse unknown keys; ``fp8`` and ``compile`` ar
 key by key, so that unknown ones are ignored, as unknown sections are.
 
 Source: nemo_automodel/components/config/loader.py, recipes/_typed_config.py and
-_dist_utils.py; ``python -m benchmarks.automodel.verdicts`` compares this with them.
+_dist_utils.py; ``python -m tools.automodel.verdicts`` compares this with them.
 """
 
 from __future__ import annotations

@@ -2,21 +2,18 @@
 
 The classes drop every key that they do not know, at the top and in tables; a plugin
 that ``plugins`` lists brings keys of its own. Values are converted in pydantic's lax
-mode. Then validators check how they fit together (``checks.py``).
+mode. Then validators check how they fit together (``checks.toml``).
 
 Source: Axolotl 0.18.0 and 0.19.0, cli/config.py, utils/config/__init__.py; ``python -m
-benchmarks.axolotl.verdicts`` compares this with the trainer.
+tools.axolotl.verdicts`` compares this with the trainer.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.axolotl.checks import CANNOT, refusals
-from fp8tune.trainers.axolotl.model_checks import LEGACY_ATTENTION
-from fp8tune.trainers.axolotl.values import Values, hoisted_version
+from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
@@ -28,7 +25,10 @@ HINTS = 20
 
 MAX_FAULTS = 1000
 
-OUTSIDE = ("strict", "axolotl_config_path", *LEGACY_ATTENTION)
+OUTSIDE = (
+    *("strict", "axolotl_config_path", "xformers_attention", "sage_attention"),
+    *("flex_attention", "flash_attention", "sdp_attention", "eager_attention"),
+)
 """Keys that other parts of Axolotl read, beside its classes."""
 
 NEWER = {"fp8_config": "Axolotl 0.19.0 has it; before, the recipe is tensorwise"}
@@ -47,6 +47,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema, {"sharegpt": _sharegpt})
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as the trainer holds it, and what it refuses or drops."""
@@ -76,6 +77,7 @@ class _Run:
 
     def __init__(self, loader: Loader, raw: dict[str, Any]) -> None:
         self.schema, self.hints, self.raw = loader.schema, loader.hints, raw
+        self.checks = loader.checks
         self.values: dict[str, Any] = {}
         self.written: set[str] = set()
         self.faults: list[Fault] = []
@@ -210,24 +212,37 @@ class _Run:
         self.fault(kind, path, name=name, table=table, **facts)
 
     def check(self) -> None:
-        """Note values that do not fit together, each at the first key that is there."""
-        top = {k: v for k, v in self.values.items() if "." not in k}
-        version = self.schema.version
+        """Note values that do not fit together, and texts that are no numbers."""
         said = any(fault.kind == "wrong-type" for fault in self.faults)
-        for names, reason, hint in refusals(self.raw, top, version):
-            if said and reason == CANNOT:
-                continue  # it follows from a value that is named already
-            keys = names.split()
-            key = next((key for key in keys if key in self.raw), keys[0])
-            self.fault("refused-settings", (key,), reason=reason, hint=hint)
+        for fault in self.checks.refusals(_Nulls(self.raw), self.raw):
+            if not said or fault.facts["reason"] != self.checks.cannot:
+                self.faults.append(fault)  # else it follows from a value named already
         for name in FLOATS:
-            if isinstance(self.values.get(name), str):
-                with suppress(ValueError):
-                    self.values[name] = float(self.values[name])
+            if isinstance(text := self.values.get(name), str):
+                try:
+                    self.values[name] = float(text)
+                except ValueError:
+                    facts = {"reason": self.checks.cannot, "hint": ""}
+                    self.fault("refused-settings", (name,), **facts)
+
+
+class _Nulls(dict[str, Any]):
+    """Keys and values; an absent key is null."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def _sharegpt(values: Values) -> bool:
+    """Whether a data set has a type that is gone."""
+    kinds = (each.get("type") for each in values["datasets"] if isinstance(each, dict))
+    return any(str(kind).startswith("sharegpt") for kind in kinds)
 
 
 def _with_version(raw: dict[str, Any]) -> dict[str, Any]:
     """The file with FSDP's version at the top, where ``fsdp_config`` has it."""
-    if raw.get("fsdp_version") or not isinstance(raw.get("fsdp_config"), dict):
+    inner = raw.get("fsdp_config")
+    if raw.get("fsdp_version") or not isinstance(inner, dict):
         return raw
-    return raw | {"fsdp_version": hoisted_version(Values(raw))}
+    version = inner.get("version") or inner.get("fsdp_version")
+    return raw | {"fsdp_version": version or (1 if inner else None)}

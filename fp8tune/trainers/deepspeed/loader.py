@@ -7,7 +7,7 @@ looked at. What depends on the number of ranks is in job.py.
 
 Source: deepspeed 0.17.6, 0.18.9 and 0.19.8, runtime/config.py,
 runtime/precision_config.py and runtime/zero/config.py.
-``python -m benchmarks.deepspeed.verdicts`` compares.
+``python -m tools.deepspeed.verdicts`` compares.
 """
 
 from __future__ import annotations

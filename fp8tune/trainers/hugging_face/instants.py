@@ -7,8 +7,7 @@ gather and reduce in other groups here, and the range of the peak.
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.memory.fit import least_peak_gib
-from fp8tune.job import Job, Words
+from fp8tune.job import Words
 
 BF16, FP32 = 2, 4
 
@@ -176,33 +175,6 @@ def estimate_family(
     return Words(f"{kind}, mixture of experts" if moe_layers else kind)
 
 
-def memory_least_peak_gib(
-    job: Job, samples_may_be_shorter: bool, memory_peak_gib: float | None = None
-) -> float:
-    """The peak with samples as short as they may be, or what is modelled of it [GiB].
-
-    Without packing a batch is as long as its longest sample, which no file says.
-    """
-    shortest = job.with_values({"block_tokens": 1}) if samples_may_be_shorter else job
-    if memory_peak_gib is None:
-        return least_peak_gib(shortest)
-    return float(shortest["memory.peak_gib"])
-
-
 def memory_band(estimate_family: str) -> tuple[float, float]:
     """How far below and above the estimate the peak may lie, as shares of it."""
     return BANDS[estimate_family]
-
-
-def memory_low_gib(
-    memory_peak_gib: float,
-    memory_least_peak_gib: float,
-    memory_band: tuple[float, float],
-) -> float:
-    """Lower end of the peak's band [GiB]."""
-    return min(memory_peak_gib, memory_least_peak_gib) * (1 - memory_band[0])
-
-
-def memory_high_gib(memory_peak_gib: float, memory_band: tuple[float, float]) -> float:
-    """Upper end of the peak's band [GiB]."""
-    return memory_peak_gib * (1 + memory_band[1])

@@ -5,7 +5,7 @@ No value is converted to the type of its key: ``fp8: "false"`` is a text, and so
 Then the argument classes check what they compute with (``checks.py``).
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py; ``python -m
-benchmarks.llamafactory.verdicts`` compares this with the trainer.
+tools.llamafactory.verdicts`` compares this with the trainer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import cache
 from typing import Any
 
 from fp8tune.job import Words
+from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.llamafactory.checks import refusals
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
@@ -51,6 +51,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema, {"shares_differ": _shares_differ})
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The arguments as the trainer holds them, and what it refuses or misreads."""
@@ -66,7 +67,7 @@ class Loader:
         faults += _of_one_release(self.schema.version, raw)
         unknown = [name for name in raw if name not in keys][:MAX_FAULTS]
         faults += map(self._unknown, unknown, range(len(unknown)))
-        faults += _refused(values, raw)
+        faults += self.checks.refusals(values, raw)
         return Loaded(values, raw.keys() & keys.keys(), faults)
 
     def _unknown(self, name: str, number: int) -> Fault:
@@ -105,15 +106,16 @@ def _has_reference(value: Any) -> bool:
     return any(isinstance(text, str) and "${" in text for text in texts)
 
 
-def _refused(values: dict[str, Any], raw: dict[str, Any]) -> list[Fault]:
-    """Refusals of values that do not fit, each at the first key that is written."""
-    faults = []
-    for names, reason, hint in refusals(values):
-        keys = names.split()
-        key = next((key for key in keys if key in raw), keys[0])
-        facts = {"key": key, "reason": reason, "hint": hint}
-        faults.append(Fault("refused-settings", (key,), facts))
-    return faults
+def _shares_differ(values: Values) -> bool:
+    """Whether the shares of the data sets are not one number for each."""
+    count = len([float(share) for share in _texts(values["interleave_probs"])])
+    sets = (_texts(values[name]) for name in ("dataset", "eval_dataset"))
+    return any(each is not None and len(each) != count for each in sets)
+
+
+def _texts(value: Any) -> Any:
+    """The entries of a text with commas; other values as they are."""
+    return value.split(",") if isinstance(value, str) else value
 
 
 def _no_number(name: str, spec: Key, value: bool | str) -> Fault:

@@ -5,7 +5,7 @@ written are unknown. What no config class has is skipped with a warning. At star
 field of ``mixed_precision`` is copied over model, optimizer and DDP.
 
 Source: src/megatron/bridge/training/utils/omegaconf_utils.py, mixed_precision.py and
-config.py; ``python -m benchmarks.megatron_bridge.verdicts`` compares this with them.
+config.py; ``python -m tools.megatron_bridge.verdicts`` compares this with them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Of a flag whose value only a run knows, the value is unknown. Where words of the
 may stand for more flags, so is every flag that is not written.
 
 Source: megatron/training/arguments.py and core/transformer/transformer_config.py;
-``python -m benchmarks.megatron_lm.verdicts`` compares this with both.
+``python -m tools.megatron_lm.verdicts`` compares this with both.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ stands for one of several kinds names it by ``type``; where the default has a ki
 kind is added. After its values, each table checks how they fit together (checks.py).
 
 Source: prime-rl 0.8.1.dev67, packages/prime-rl-configs; prime-pydantic-config 0.4.3;
-pydantic 2.13. ``python -m benchmarks.prime_rl.verdicts`` compares this with prime-rl.
+pydantic 2.13. ``python -m tools.prime_rl.verdicts`` compares this with prime-rl.
 """
 
 from __future__ import annotations

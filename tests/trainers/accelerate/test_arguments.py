@@ -2,7 +2,7 @@
 
 import tomllib
 
-from benchmarks.accelerate.arguments import lines
+from tools.accelerate.arguments import ENUMS, lines
 
 CONFIG = """\
 class TrainingArguments:
@@ -25,6 +25,7 @@ class ScriptArguments:
 def make_parser():
     return TrlParser((ScriptArguments, SFTConfig))
 """
+WORDS = "".join(f'class {name}:\n    NO = "no"\n' for name in sorted({*ENUMS.values()}))
 LAUNCH = 'parser.add_argument("--num_processes", "--num-processes", type=int)\n'
 
 
@@ -33,6 +34,8 @@ def test_names_of_each_class_and_release(tmp_path):
         "accelerate-1.0.0/accelerate/commands/launch.py": LAUNCH,
         "transformers-4.9.0/transformers/training_args.py": CONFIG,
         "transformers-5.0.0/transformers/training_args.py": f"{CONFIG}    new: int\n",
+        "transformers-4.9.0/transformers/trainer_utils.py": WORDS,
+        "transformers-5.0.0/transformers/trainer_utils.py": f'{WORDS}    NEW = "new"\n',
         "trl-0.9.0/trl/trainer/sft_config.py": TRL.format("max_seq_length"),
         "trl-0.10.0/trl/trainer/sft_config.py": TRL.format("max_length"),
         "trl-0.9.0/trl/scripts/sft.py": SCRIPT,
@@ -44,9 +47,15 @@ def test_names_of_each_class_and_release(tmp_path):
         path.write_text(text)
     parsed = tomllib.loads("\n".join(lines(tmp_path)))
     del parsed["trl"]["other"]
+    no = {"..": "no\n"}
     assert parsed == {
         "newest": {"trl": "0.10.0", "transformers": "5.0.0"},
         "transformers": {"TrainingArguments": {"..": "seed\n", "5.0..": "new\n"}},
+        "values": {
+            **dict.fromkeys(ENUMS, no),
+            "lr_scheduler_type": no | {"5.0..": "new\n"},
+            "optim": no | {"..4.9": "adamw_hf\n"},
+        },
         "trl": {
             "sft": {
                 "..": "dataset_name shared\n",

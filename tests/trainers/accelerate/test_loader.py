@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.accelerate.schema import WORDS
 from fp8tune.trainers.accelerate.loader import trl_keys
 from tests.each import each
+from tools.accelerate.schema import WORDS
 
 FILE = "distributed_type: MULTI_GPU\nmixed_precision: fp8\nnum_processes: 8\n"
 

@@ -1,17 +1,17 @@
 """What Accelerate, transformers and TRL made of launch files, and what lint says.
 
 ``tests/data/accelerate_verdicts.jsonl.gz`` holds generated files with the verdicts of
-several releases (``python -m benchmarks.accelerate.verdicts``).
+several releases (``python -m tools.accelerate.verdicts``).
 """
 
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.accelerate.verdicts import kind_of, outcomes
-from benchmarks.verdicts import labelled
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.about import trainers
+from tools.accelerate.verdicts import kind_of, outcomes
+from tools.kempnerforge.verdicts import labelled
 
 DATA = Path(__file__).parents[2] / "data" / "accelerate_verdicts.jsonl.gz"
 

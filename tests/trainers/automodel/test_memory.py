@@ -32,12 +32,6 @@ RECIPE = {
 }
 """As Automodel's ``llama3_1_8b_hellaswag_fp8.yaml``, with layers that are compiled."""
 
-MIXTURE = {
-    "pretrained_model_name_or_path": "Qwen/Qwen3-30B-A3B",
-    "torch_dtype": "bf16",
-    "backend": {"attn": "sdpa", "linear": "torch", "dispatcher": "torch"},
-}
-
 
 def job(ranks=8, version="0.5.0", **sections):
     """The job of the recipe, with these sections laid over its own."""
@@ -69,25 +63,8 @@ def test_a_mixture_of_experts_needs_at_least_its_weights_gradients_and_moments(e
         distributed={"ep_size": ep, "enable_compile": False},
     )
     assert found["memory.least_peak_gib"] == pytest.approx(28.44 + 64 / 1024, abs=0.01)
-    with pytest.raises(Unknown, match=r"memory\.dispatcher"):
+    with pytest.raises(Unknown, match=r"memory\.experts"):
         found["memory.peak_gib"]
-
-
-def test_experts_by_the_torch_dispatcher_are_estimated_whole():
-    """Rows of 8 experts per token, in bf16 and once more in fp32, are the most."""
-    setting = {"enable_compile": False, "activation_checkpointing": True}
-    few, many = (
-        job(
-            model=MIXTURE,
-            distributed=setting | {"ep_size": 8},
-            fp8={"enabled": False},
-            packed_sequence={"packed_sequence_size": tokens},
-        )
-        for tokens in (1024, 2048)
-    )
-    assert few["memory.peak_gib"] > few["memory.optimizer_gib"]
-    least = 1024 * 8 * 2048 * (2 + 4) / 2**30
-    assert many["memory.peak_gib"] - few["memory.peak_gib"] > least
 
 
 def test_a_mixture_of_experts_that_cannot_fit_is_out_of_memory():
@@ -141,19 +118,8 @@ def test_the_published_gain_is_in_the_range():
             },
             "activation_bytes.liger",
         ),
-        (
-            {"model": {"pretrained_model_name_or_path": "Qwen/Qwen3-30B-A3B"}},
-            "memory.dispatcher",
-        ),
-        ({"model": MIXTURE}, "memory.expert_setting"),
-        ({"model": MIXTURE, "distributed": {"ep_size": 16}}, "shards.product"),
-        (
-            {
-                "model": MIXTURE,
-                "distributed": {"moe": {"reshard_after_forward": True}},
-            },
-            "memory.gathered",
-        ),
+        ({"distributed": {"defer_fsdp_grad_sync": False}}, "memory.policy"),
+        ({"distributed": {"enable_fsdp2_prefetch": True}}, "memory.gathered"),
         ({"model": {"config": {"num_hidden_layers": 2}}}, "model.elsewhere"),
     ],
 )

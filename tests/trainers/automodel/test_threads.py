@@ -1,9 +1,9 @@
 """Reports of users: the config that they gave, rebuilt, gets the finding."""
 
-from benchmarks.judged import report_of
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
+from tools.judged import report_of
 
 # Automodel#1085: FP8 trains, and dies when the first checkpoint is saved
 SAVES = """

@@ -1,15 +1,15 @@
 """NeMo Automodel's own verdicts: what is refused, in FP8, and compiled.
 
 ``tests/data/automodel_verdicts.jsonl.gz`` holds generated recipes with what its
-own set-up made of them (``benchmarks.automodel.verdicts``).
+own set-up made of them (``tools.automodel.verdicts``).
 """
 
 from pathlib import Path
 
-from benchmarks.automodel.verdicts import difference
-from benchmarks.judged import kept
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.automodel.verdicts import difference
+from tools.judged import kept
 
 DATA = Path(__file__).parents[2] / "data" / "automodel_verdicts.jsonl.gz"
 

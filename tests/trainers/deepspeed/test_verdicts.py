@@ -2,16 +2,16 @@
 
 ``tests/data/deepspeed_verdicts.jsonl.gz`` holds generated configs with what
 ``DeepSpeedConfig`` of each release said
-(``python -m benchmarks.deepspeed.verdicts``).
+(``python -m tools.deepspeed.verdicts``).
 """
 
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.deepspeed.verdicts import difference
-from benchmarks.verdicts import labelled
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.deepspeed.verdicts import difference
+from tools.kempnerforge.verdicts import labelled
 
 DATA = Path(__file__).parents[2] / "data" / "deepspeed_verdicts.jsonl.gz"
 

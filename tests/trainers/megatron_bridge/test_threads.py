@@ -1,9 +1,9 @@
 """Reports of users: the overrides that they gave, rebuilt, get the finding."""
 
-from benchmarks.judged import report_of
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
+from tools.judged import report_of
 
 RUN = """
 train:

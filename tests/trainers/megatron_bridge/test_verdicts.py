@@ -1,15 +1,15 @@
 """Megatron-Bridge's own verdicts: what is refused, skipped, lost, and in FP8.
 
 ``tests/data/megatron_bridge_verdicts.jsonl.gz`` holds generated overrides with what
-Bridge made of them in four recipes (``benchmarks.megatron_bridge.verdicts``).
+Bridge made of them in four recipes (``tools.megatron_bridge.verdicts``).
 """
 
 from pathlib import Path
 
-from benchmarks.judged import fp8_claims, kept, wrong_claims
-from benchmarks.megatron_bridge.verdicts import difference, fp8
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.judged import fp8_claims, kept, wrong_claims
+from tools.megatron_bridge.verdicts import difference, fp8
 
 DATA = Path(__file__).parents[2] / "data" / "megatron_bridge_verdicts.jsonl.gz"
 

@@ -4,10 +4,10 @@ Where no rule can know, ``fp8tune estimate`` or ``verify`` answers instead: how 
 gains (Megatron-LM#396, #860, ms-swift#6980) and needs (#1236, ms-swift#9371).
 """
 
-from benchmarks.judged import report_of
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
+from tools.judged import report_of
 
 MODEL = """\
 #!/bin/bash

@@ -2,15 +2,15 @@
 
 ``tests/data/megatron_lm_verdicts.jsonl.gz`` holds generated flags with what its parser,
 ``validate_args``, ``TransformerConfig`` and the model's forward pass made of them over
-a stand-in for Transformer Engine (``benchmarks.megatron_lm.verdicts``).
+a stand-in for Transformer Engine (``tools.megatron_lm.verdicts``).
 """
 
 from pathlib import Path
 
-from benchmarks.judged import fp8_claims, kept, wrong_claims
-from benchmarks.megatron_lm.verdicts import difference, fp8
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.judged import fp8_claims, kept, wrong_claims
+from tools.megatron_lm.verdicts import difference, fp8
 
 DATA = Path(__file__).parents[2] / "data" / "megatron_lm_verdicts.jsonl.gz"
 

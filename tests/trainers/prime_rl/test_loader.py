@@ -2,11 +2,11 @@
 
 import tomllib
 
-from benchmarks.prime_rl.source import KINDS
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
+from tools.prime_rl.source import KINDS
 
 RL = '[trainer]\n[orchestrator]\n[model]\nname = "Qwen/Qwen3-8B"\n'
 

@@ -1,7 +1,7 @@
 """prime-rl's own verdicts: `rejected` is found exactly where prime-rl refuses.
 
 ``tests/data/prime_rl_verdicts.jsonl.gz`` holds generated configs with what prime-rl's
-config classes said of them (``python -m benchmarks.prime_rl.verdicts``).
+config classes said of them (``python -m tools.prime_rl.verdicts``).
 """
 
 from collections import Counter
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prime_rl.source import KINDS
-from benchmarks.prime_rl.verdicts import difference, is_clear
-from benchmarks.verdicts import labelled
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.kempnerforge.verdicts import labelled
+from tools.prime_rl.source import KINDS
+from tools.prime_rl.verdicts import difference, is_clear
 
 DATA = Path(__file__).parents[2] / "data" / "prime_rl_verdicts.jsonl.gz"
 CASES = list(filter(is_clear, labelled(DATA)))

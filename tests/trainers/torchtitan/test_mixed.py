@@ -2,18 +2,18 @@
 
 ``tests/data/torchtitan_mixed.jsonl.gz`` holds generated files, the text that the fixes
 made of each, and the verdict of the release on that text
-(``python -m benchmarks.torchtitan.mixed``).
+(``python -m tools.torchtitan.mixed``).
 """
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.torchtitan.mixed import kept, migrated, migrating
-from benchmarks.torchtitan.verdicts import difference
-from benchmarks.torchtitan.wheels import VERSIONS
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.torchtitan.mixed import kept, migrated, migrating
+from tools.torchtitan.verdicts import difference
+from tools.torchtitan.wheels import VERSIONS
 
 DATA = Path(__file__).parents[2] / "data" / "torchtitan_mixed.jsonl.gz"
 CASES = kept(DATA)

@@ -15,7 +15,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job, from_json
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.search.writeback import Choice, write_back
+from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
 from tests.each import each

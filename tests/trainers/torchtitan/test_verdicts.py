@@ -2,7 +2,7 @@
 
 ``tests/data/torchtitan_verdicts.jsonl.gz`` holds generated configs with the stage of
 the start at which each release ended, and its exception
-(``python -m benchmarks.torchtitan.verdicts``).
+(``python -m tools.torchtitan.verdicts``).
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torchtitan.verdicts import ENVIRONMENT, difference, kept
-from benchmarks.torchtitan.wheels import VERSIONS
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
+from tools.torchtitan.verdicts import ENVIRONMENT, difference, kept
+from tools.torchtitan.wheels import VERSIONS
 
 DATA = Path(__file__).parents[2] / "data" / "torchtitan_verdicts.jsonl.gz"
 CASES = [case for case in kept(DATA) if not case["error"].startswith(ENVIRONMENT)]

@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from benchmarks.torchtitan.schema import lines
-from benchmarks.torchtitan.wheels import Field, Wheel
+from tools.torchtitan.schema import lines
+from tools.torchtitan.wheels import Field, Wheel
 
 SOURCE = '''
 from typing import Literal

@@ -1,0 +1,1 @@
+"""The language of conditions, of rules and of what trainers refuse."""

@@ -1,0 +1,109 @@
+"""What a trainer refuses of values that do not fit together: its ``checks.toml``.
+
+Each entry ``[[check]]`` is one check: the ``keys`` to blame, the condition ``when`` on
+the values, the ``reason``, maybe a ``hint``, and the releases ``since`` and ``until``
+that have it. A check is looked at where the file writes one of its keys, or with
+``absent = true`` always. Expressions of ``[names]`` are further names for conditions,
+which are in the language of the rules: ``defined(x)`` is false for null, ``text(x)``
+and ``whole(x)`` tell texts and whole numbers. ``cannot`` is the reason where a value of
+another kind ends the trainer's own check; without it such a check says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from fp8tune.conditions.expression import Expression, compile_expression
+from fp8tune.job import Prose, Unknown
+from fp8tune.trainers.faults import Fault
+from fp8tune.trainers.schema import Schema
+
+Derived = Mapping[str, Callable[["Values"], Any]]
+"""Names that no expression can say, by the functions that compute them."""
+
+ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
+    "defined": lambda scope, name: scope[name] is not None,
+    "text": lambda scope, name: isinstance(scope[name], str),
+    "whole": lambda scope, name: isinstance(scope[name], int),
+}
+
+
+class Values(dict[str, Any]):
+    """The values of a config, those of tables by dotted names, and what follows."""
+
+    def __init__(self, values: Mapping[str, Any], derived: Derived) -> None:
+        super().__init__()
+        self.values_of_file = values
+        self.derived = derived
+
+    def __missing__(self, name: str) -> Any:
+        value = self[name] = self._value(name)
+        return value
+
+    def _value(self, name: str) -> Any:
+        if name in self.derived:
+            try:
+                return self.derived[name](self)
+            except (TypeError, ValueError) as error:
+                raise Unknown(name) from error
+        table, dot, key = name.rpartition(".")
+        if not dot or name in self.values_of_file:
+            return self.values_of_file[name]
+        values = self[table]
+        return values.get(key) if isinstance(values, dict) else None
+
+
+def conditions(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield all expressions of the checks of a schema, as its file says it."""
+    checks = schema.get("checks", {})
+    yield from checks.get("names", {}).values()
+    yield from (check["when"] for check in checks.get("check", ()))
+
+
+class Checks:
+    """The checks of one release of a trainer."""
+
+    def __init__(self, schema: Schema, derived: Derived | None = None) -> None:
+        self.checks: list[dict[str, Any]] = schema.checks.get("check", [])
+        self.cannot: str = schema.checks.get("cannot", "")
+        self.derived = {**(derived or {})}
+        for name, source in schema.checks.get("names", {}).items():
+            self.derived[name] = partial(self._value_of, source)
+        self.compiled: dict[str, Expression] = {}
+
+    def _value_of(self, source: str, values: Values) -> Any:
+        return self._of(source).evaluate(values)
+
+    def _of(self, source: str) -> Expression:
+        if source not in self.compiled:
+            self.compiled[source] = compile_expression(source, lambda _: True, ON_SCOPE)
+        return self.compiled[source]
+
+    def refusals(
+        self, values: Mapping[str, Any], written: Mapping[str, Any]
+    ) -> Iterator[Fault]:
+        """Yield a fault for each check that fails, at the first key that is written.
+
+        A check that reads a name which ``values`` lacks says nothing.
+        """
+        scope = Values(values, self.derived)
+        for check in self.checks:
+            keys = check["keys"]
+            key = next((key for key in keys if key in written), "")
+            if not key and not check.get("absent"):
+                continue
+            reason, hint = check["reason"], check.get("hint", "")
+            try:
+                if not self._value_of(check["when"], scope):
+                    continue
+            except KeyError:
+                continue
+            except Unknown:
+                if not self.cannot:
+                    continue
+                reason, hint = self.cannot, ""
+            facts = {"reason": Prose(reason.format_map(scope)), "hint": Prose(hint)}
+            key = key or keys[0]
+            yield Fault("refused-settings", (key,), {"key": key, **facts})
