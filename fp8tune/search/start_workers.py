@@ -40,7 +40,7 @@ from fp8tune.search.study import EXPORT, Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
-    *("start", "options", "output", "ending", "knobs", "points", "given"),
+    *("start", "options", "output", "ending", "answer", "knobs", "points", "given"),
     SEARCHED_IN,
 )
 """Parts of a study's description that are not in its name, or follow from others."""

@@ -235,6 +235,29 @@ def test_a_row_that_a_dead_host_holds_is_waited_for(database, monkeypatch, capsy
         connection.invalidate()
 
 
+def test_one_process_at_a_time_plans_until_it_ends(database):
+    storages = [open_storage(database, create=True) for _ in range(2)]
+    study, seen = study_in(storages[0]), []
+
+    def plan():
+        with storages[1].locked(study):
+            seen.append(1)
+
+    thread = threading.Thread(target=plan)
+    with storages[0].locked(study):
+        thread.start()
+        time.sleep(0.3)
+        assert seen == []
+        storages[0]._engine.dispose()  # of other connections, not the lock's
+        with psycopg.connect(database, autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND granted"
+            )
+        thread.join(10)
+        assert seen == [1]
+
+
 def fill(storage, study):
     for number in range(500):
         storage.set_study_user_attr(study, f"a{number}", os.urandom(20_000).hex())
