@@ -27,7 +27,7 @@ SLOW = (
     *("tests/search/test_faults.py", "tests/search/test_local_workers.py"),
     *("tests/search/test_resuming.py", "tests/search/test_search_command.py"),
     *("tests/search/test_stopping.py", "tests/search/test_strategy.py"),
-    *("tests/search/test_study.py", "tests/search/test_workers.py"),
+    "tests/search/test_study.py",
     "tests/search/test_written.py",
     *("tests/test_docs.py", "tests/test_readme.py", "tests/test_streams.py"),
     *("tests/trainers/test_verdicts.py", "tests/trainers/torchtitan/test_mixed.py"),

@@ -236,6 +236,27 @@ def test_arrows_point_one_way():
     assert wrong == []
 
 
+DECIDING = [
+    f"fp8tune.search.{name}"
+    for name in (
+        *("answer.choice", "answer.decide", "answer.findings"),
+        *("history", "statistics"),
+    )
+]
+
+
+def test_the_report_decides_nothing():
+    """It reads the answer that the search stored."""
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if inside(module, "report")
+        for name in imports(module)
+        if name in DECIDING
+    ]
+    assert wrong == []
+
+
 TOML_ITSELF = {
     "fp8tune.lint.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",

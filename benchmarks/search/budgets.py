@@ -19,7 +19,7 @@ from benchmarks import machine
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.prior import Prior
 from fp8tune.search.real_trials import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
@@ -62,7 +62,7 @@ def search_result(
     runner = kind(records, space, card_gib=place.capacity_gib)
     strategy = Strategy(study, place.given, prior, place.capacity_gib)
     outcome = Search(
-        space, place.given, OneByOne(study, runner), strategy, study, budget_s
+        space, place.given, Peer(study, runner), strategy, study, budget_s
     ).run()
     trials, seconds = Counter[str](), Counter[str]()
     for trial in study.trials:

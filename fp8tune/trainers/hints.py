@@ -41,6 +41,17 @@ def about_template(value: Any) -> str:
     return jinja or (VARIABLE.format(found[0][:40]) if found else "")
 
 
+def nearest(name: str, keys: Iterable[str]) -> str:
+    """Return the key that is like a name, or the one that begins with this word."""
+    known = [*keys]
+    longer = [key for key in known if key.startswith(f"{name}_")]
+    return closest(name, known) or (longer[0] if len(longer) == 1 else "")
+
+
+class Called(str):
+    """A question that names the key which other trainers call so."""
+
+
 class Hints:
     """Suggestions from the names of one schema."""
 
@@ -54,15 +65,16 @@ class Hints:
         """
         name = str(path[-1])
         if name == SWITCH and len(path) > 1:
-            return ""
+            return "did you mean `enable`?" if "enable" in keys else ""
         if len(path) == 1:
             meant = self._section(name)
         elif len(path) == 2:
             meant = self._key(name, str(path[0]))
         else:
-            near = closest(name, keys)
+            near = nearest(name, keys)
             meant = f"`{near}`" if near else ""
-        return f"did you mean {meant}?" if meant else ""
+        hint = f"did you mean {meant}?" if meant else ""
+        return Called(hint) if meant and meant == self._called(name, "") else hint
 
     def _key(self, name: str, section: str) -> str:
         if name in self.schema.sections:
@@ -174,7 +186,7 @@ def key_meant(hint: str, path: Path, keys: Collection[str]) -> dict[str, Any]:
     if len(path) > 1 and name not in keys:
         return {}
     word = str(path[-1])
-    clear = is_clear(word, name, keys)
+    clear = isinstance(hint, Called) or is_clear(word, name, keys)
     return {"meant": Words(name), "sure": same_word(word, name), "clear": clear}
 
 

@@ -83,6 +83,7 @@ def test_the_whole_answer(replay, tmp_path):
     folder = tmp_path / study
     assert {path.name for path in folder.iterdir()} == {
         "study.journal",
+        "study.journal.lock",
         "trials.jsonl",
         "report.html",
         "lock",

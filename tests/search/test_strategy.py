@@ -6,7 +6,7 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.prior import CORRECTED
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
@@ -26,7 +26,7 @@ def searched(place, prior=None, card_gib=0.0, records=None):
     strategy = Strategy(study, place.given, prior, card_gib)
     budget_s = 7200.0
     found = Search(
-        space, place.given, OneByOne(study, runner), strategy, study, budget_s
+        space, place.given, Peer(study, runner), strategy, study, budget_s
     ).run()
     return study, found
 
@@ -81,9 +81,7 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     records = [ran(p, speed, space=space, **SMALL) for p, speed in speeds.items()]
     study, runner = Study(space), Replay(records, space)
     strategy = Strategy(study, (0, 1))
-    found = Search(
-        space, (0, 1), OneByOne(study, runner), strategy, study, 7200.0
-    ).run()
+    found = Search(space, (0, 1), Peer(study, runner), strategy, study, 7200.0).run()
     assert found.chosen == (1, 1)
 
 

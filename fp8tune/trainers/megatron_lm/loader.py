@@ -18,10 +18,10 @@ from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of, trainers
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.hints import Hints, key_meant, value_meant
-from fp8tune.trainers.megatron_lm.checks import refusals
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS = 200
@@ -64,6 +64,7 @@ class Loader:
         self.programs = trainers()["megatron_lm"].programs
         """Those of Megatron-LM. Others may take more values of a flag, as forks do."""
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the arguments as Megatron-LM holds them, and what it refuses."""
@@ -103,7 +104,7 @@ class Loader:
             faults += _missing(raw) if own else ()
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
-        faults += refusals(values)
+        faults += self.checks.refusals(values, written)
         _pad(values)
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 

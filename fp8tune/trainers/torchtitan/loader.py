@@ -279,7 +279,10 @@ class _Run:
         allowed = CONVERTERS.get(self.version, CONVERTERS[""])
         path: Path = ("model", "converters")
         if isinstance(converters, str) and converters:
-            facts = {"allowed": [[name] for name in allowed[:1]], "hint": ""}
+            facts: dict[str, Any] = {"allowed": [[name] for name in allowed[:1]]}
+            facts["hint"] = ""
+            if converters in allowed:
+                facts |= {"meant": [converters], "sure": True}
             self.refuse("value-not-allowed", path, **facts)
             return
         if not isinstance(converters, list):
