@@ -5,7 +5,7 @@ that are given to a config class refuse unknown keys; ``fp8`` and ``compile`` ar
 key by key, so that unknown ones are ignored, as unknown sections are.
 
 Source: nemo_automodel/components/config/loader.py, recipes/_typed_config.py and
-_dist_utils.py; ``python -m tools.automodel.verdicts`` compares this with them.
+_dist_utils.py; ``python -m tools.verdicts automodel`` compares this with them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from fp8tune.formats.document import Path, Unresolved
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, nearest
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, nearest, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 MAX_FAULTS = 200
@@ -95,6 +95,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the recipe as Automodel holds it, and what it refuses or ignores."""
@@ -118,6 +119,7 @@ class _Run:
 
     def __init__(self, loader: Loader) -> None:
         self.schema, self.hints = loader.schema, loader.hints
+        self.checks = loader.checks
         self.values: dict[str, Any] = {}
         self.written: set[str] = set()
         self.faults: list[Fault] = []
@@ -157,7 +159,7 @@ class _Run:
                 facts = {"key": section, "value": table}
                 self.faults.append(Fault("section-not-a-table", (section,), facts))
         self.fp8()
-        self.te(raw)
+        self.together(raw)
 
     def slips(self, raw: dict[str, Any]) -> str:
         """Note misspelt names of classes, and return the recipe that was meant."""
@@ -174,7 +176,9 @@ class _Run:
     def misspelt(self, path: Path, value: Any, meant: str) -> None:
         """Note the name of a class that no package has."""
         reason = f"there is nothing called `{value}`"
-        self.refused(path, reason, f"did you mean `{meant}`?")
+        hint = Prose(f"did you mean `{meant}`?")
+        facts = {"key": dotted(path), "reason": Prose(reason), "hint": hint}
+        self.faults.append(Fault("refused-settings", path, facts))
 
     def variant(self, name: str, table: Any) -> str:
         """Return the class of a section, where one of its keys chooses it."""
@@ -238,28 +242,11 @@ class _Run:
             self.faults.append(Fault("filter-is-text", ("fp8", "filter_fqns"), facts))
             v["fp8.filter_fqns"] = [*filters]  # each letter is a filter
 
-    def te(self, raw: dict[str, Any]) -> None:
-        """Transformer Engine's FP8 needs its linears, or its GEMMs of experts."""
-        v, key = self.values, "model.backend.te_fp8"
-        own = v.get("model.backend.linear"), v.get("model.backend.experts")
-        if v.get(key) and None not in own and "te" not in own:
-            self.refused(
-                (*key.split("."),),
-                "te_fp8 requires at least one TE backend (linear or experts)",
-                "set `linear: te` or `experts: te` in `model.backend`",
-            )
-        degrees = self.values.get("distributed.pp_size") or 1
-        pipeline = isinstance(raw.get("distributed"), dict) and raw["distributed"].get(
-            "pipeline"
-        )
-        late = self.schema.version != LENIENT and self.strict
-        if late and isinstance(degrees, int) and degrees > 1 and pipeline is None:
-            self.refused(
-                ("distributed", "pp_size"),
-                "pp_size > 1 enables pipeline parallelism but no "
-                "`distributed.pipeline` block was provided",
-                "add `pipeline: {}` to `distributed`",
-            )
+    def together(self, raw: dict[str, Any]) -> None:
+        """What is refused together, and values of known recipes that are one of few."""
+        scope = self.values | {"file": raw, "strict": self.strict}
+        self.faults += self.checks.refusals(scope, self.written)
+        v = self.values
         if self.strict:
             if (key := "distributed.strategy") in v:
                 self.one_of("Distributed", key, str(v[key]).lower())
@@ -277,11 +264,6 @@ class _Run:
         facts |= value_meant(hint, value)
         self.faults.append(Fault("value-not-allowed", path, facts))
         del self.values[key]
-
-    def refused(self, path: Path, reason: str, hint: str) -> None:
-        """Note settings that are refused together."""
-        facts = {"key": dotted(path), "reason": Prose(reason), "hint": Prose(hint)}
-        self.faults.append(Fault("refused-settings", path, facts))
 
 
 def _targets(values: Any, path: Path = ()) -> Iterator[Path]:
