@@ -2,7 +2,8 @@
 
 Usage: ``python -m benchmarks.bash_scripts --count 8000 --seed 20000``. Scripts set
 three variables and an array by assignments, tests, lists, blocks, loops and functions,
-then run a command with them. Prints each script where a word differs, how many words
+and by commands that are not followed, after which a variable must be unknown. Then they
+run a command with them. Prints each script where a word differs, how many words
 were resolved, and how many scripts differ. Needs bash.
 """
 
@@ -93,11 +94,11 @@ class Script:
             7: f"if {test}{more}; then {one}; else {two}; fi",
             8: f"{test} && {{ {one}; {two}; }}",
             9: self.random.choice((
-                f"for A in 1 2; do {one}; done", f"( {one} )",
+                f"for A in 1 2; do {one}; done", f"( {one} )", f"{{ {one}; }} | cat",
                 f"case $A in 1) {one};; *) {two};; esac",
                 f'case "$A" in 0|2) {one};; "1") {two};; esac',
-                f"case $B in (1) {one};& 2) {two};; *) {one}; esac",
-                f"case $C in $A) {one};;& [12]) {two};; esac",
+                f"case $B in (1) {one};; 2) {two};; *) {one}; esac",
+                f"case $C in $A) {one};; [12]) {two};; esac",
                 f"while {test}; do {one}; break; done",
             )),
         }[kind]  # fmt: skip

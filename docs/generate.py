@@ -78,7 +78,6 @@ EVIDENCE = {
         "real_trainers",
         "verdicts_aa",
         "scale_simulated",
-        "scale_storage",
     ),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }

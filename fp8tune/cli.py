@@ -28,7 +28,6 @@ COMMANDS = (
     "search",
     "studies",
     "verify",
-    "worker",
 )
 
 

@@ -9,7 +9,9 @@ guessed.
 # no future annotations: as strings, they double the import time of a NamedTuple
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,11 +46,11 @@ def known(name: str, value: T | None) -> T:
     return value
 
 
-def ranks_left(name: str, gpus: int | None, *degrees: int) -> int:
-    """GPUs that other parallel degrees leave; raises ``Unknown(name)`` with a rest."""
+def ranks_left(gpus: int | None, *degrees: int) -> int:
+    """GPUs that the other parallel degrees leave, if they divide the number of GPUs."""
     ranks, rest = divmod(known("world_size", gpus), math.prod(degrees))
     if rest or ranks < 1:
-        raise Unknown(name)
+        raise Unknown("shards.product")
     return ranks
 
 
@@ -81,16 +83,28 @@ TARGETS = ("gpu", "world_size", "gpus_per_node")
 class Source(NamedTuple):
     """A function that computes a name of the job; its parameters name what it reads.
 
-    If ``of_job``, its first argument is the job itself, so that it can ask what other
-    values would give; ``reads`` are names that it then asks for. Parameters are
-    computed in order: those that a user may have to supply come first.
+    A wheel gives the module and the name of the ``function``, so that the module is
+    imported when a job first needs it. If ``of_job``, its first argument is the job
+    itself, so that it can ask what other values would give; ``reads`` are names that it
+    then asks for. Parameters are computed in order: those that a user may have to
+    supply come first.
     """
 
-    call: Callable[..., Any]
+    function: Callable[..., Any] | tuple[str, str]
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     of_job: bool = False
     reads: tuple[str, ...] = ()
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The function itself."""
+        if not isinstance(self.function, tuple):
+            return self.function
+        module, name = self.function
+        loaded = sys.modules.get(module) or import_module(module)
+        function: Callable[..., Any] = getattr(loaded, name)
+        return function
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -9,8 +9,6 @@ import gc
 import os
 import sys
 
-from fp8tune.streams import discard
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
@@ -72,6 +70,8 @@ def fail(message: str, code: int) -> int:
     try:
         print(f"fp8tune: {plain(message)}", file=sys.stderr)
     except OSError:
+        from fp8tune.streams import discard
+
         discard(sys.stderr)
     return code
 
@@ -82,6 +82,8 @@ def _delivered(code: int) -> int:
         try:
             stream.flush()
         except (OSError, ValueError):
+            from fp8tune.streams import discard
+
             discard(stream)
             code = 2
     return code

@@ -65,7 +65,6 @@ ALLOWED = {
         "formats",
         "atomic",
         "_index",
-        "_index_not_toml",
     ),
     "estimate": (
         "estimate",
@@ -198,6 +197,33 @@ def test_what_lint_needs_imports_nothing_heavy():
     assert {module: names for module, names in heavy.items() if names} == {}
 
 
+OUTSIDE = {
+    "fp8tune": ("benchmarks", "tests", "tools"),
+    "tests": ("benchmarks",),
+    "tests/support": ("benchmarks", "tools"),
+    "tools": ("benchmarks",),
+}
+"""What folders of the repository may not import."""
+
+
+@pytest.mark.parametrize("folder", OUTSIDE)
+def test_what_is_installed_or_tested_needs_no_benchmark(folder):
+    wrong = [
+        f"{path}: {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        if name.partition(".")[0] in OUTSIDE[folder]
+    ]
+    assert wrong == []
+
+
 def test_arrows_point_one_way():
     wrong = [
         f"{module} imports {name}"
@@ -210,11 +236,32 @@ def test_arrows_point_one_way():
     assert wrong == []
 
 
+DECIDING = [
+    f"fp8tune.search.{name}"
+    for name in (
+        *("answer.choice", "answer.decide", "answer.findings"),
+        *("history", "statistics"),
+    )
+]
+
+
+def test_the_report_decides_nothing():
+    """It reads the answer that the search stored."""
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if inside(module, "report")
+        for name in imports(module)
+        if name in DECIDING
+    ]
+    assert wrong == []
+
+
 TOML_ITSELF = {
     "fp8tune.lint.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
     "fp8tune.lint.settings": "pyproject.toml",
-    "fp8tune.search.writeback": "tomlkit writes it",
+    "fp8tune.search.write.writeback": "tomlkit writes it",
 }
 
 
@@ -334,7 +381,7 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert ours <= set(MODULES)
     assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
-    assert not ours & {"fp8tune.lint.config", "fp8tune.lint.listing"}
+    assert "fp8tune.lint.listing" not in ours
     assert not ours & {"fp8tune.atomic", "fp8tune.lint.statistics"}
     assert not ours & OF_COMMAND_LINES
     assert not [name for name in ours if inside(name, "lint.formats")]

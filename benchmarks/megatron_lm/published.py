@@ -17,8 +17,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from benchmarks.megatron_lm.schema import FOLDER
 from fp8tune.trainers.megatron_lm.gains import fp8_reasons
+from tools.megatron_lm.schema import FOLDER
 
 TABLES = "docs/performance-summary-archive.md"
 """Pre-training speeds by container release, model and system."""

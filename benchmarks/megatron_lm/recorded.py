@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.megatron_lm.generate import script
-from benchmarks.megatron_lm.source import COMMIT
 from fp8tune.facts.memory import GIB
 from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
+from tests.support.verdicts import megatron_script
+from tools.megatron_lm.source import COMMIT
 
 RUNS = Path(__file__).parent / "recorded.jsonl"
 GPUS = 8
@@ -91,7 +91,9 @@ def run_of(row: dict[str, Any]) -> Run:
     """Return the run of one line of the file."""
     known = trainer("megatron_lm")
     gpus = row.get("gpus", GPUS)
-    document = parse(script(list(map(shlex.quote, row["flags"])), gpus).encode())
+    document = parse(
+        megatron_script(list(map(shlex.quote, row["flags"])), gpus).encode()
+    )
     loaded = known.load(document.values)
     target = Target(gpu="h100", world_size=gpus)
     return Run(row["test"], row["gib"], known.job(loaded, target))

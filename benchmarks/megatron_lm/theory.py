@@ -29,13 +29,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.megatron_lm.generate import script, words
-from benchmarks.megatron_lm.source import module
 from fp8tune.facts.memory import GIB
 from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
+from tests.support.verdicts import megatron_script
+from tools.megatron_lm.generate import words
+from tools.megatron_lm.source import module
 
 STATE = ("weights", "gradients", "optimizer state")
 CLOSE = 1e-3
@@ -163,7 +164,7 @@ def main() -> int:
     states, activations, different = 0, 0, 0
     for flags, gpus in cases(options.count, options.seed):
         given = words(flags)
-        document = parse(script(given, gpus).encode())
+        document = parse(megatron_script(given, gpus).encode())
         job = known.job(known.load(document.values), Target(world_size=gpus))
         theirs, mine = theory((arguments, memory), given, gpus), ours(job)
         compared = "recompute-granularity" in flags

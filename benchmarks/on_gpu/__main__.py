@@ -31,12 +31,12 @@ from benchmarks.on_gpu.page import settings_table, write_page
 from benchmarks.on_gpu.predicted import compare
 from benchmarks.paths import RESULTS
 from fp8tune.facts.gpus import UnknownGpu, resolve
+from fp8tune.lint.config import Config
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import (
     Plan,
-    TrainConfig,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -108,7 +108,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
 """Options that one command alone has."""
 
 
-def _config(options: Options) -> TrainConfig:
+def _config(options: Options) -> Config:
     """Read the config for the GPU here, or the one that is named."""
     here = current().gpu.name if options.device == "cuda" else ""
     gpu = options.gpu or here
@@ -193,7 +193,7 @@ def time_linears(options: Options) -> int:
     return int(len(rows) < len(every))
 
 
-def _runner(options: Options, setup: Setup, config: TrainConfig) -> Builtin:
+def _runner(options: Options, setup: Setup, config: Config) -> Builtin:
     """Return what runs trials of a config, with an eye on the GPU."""
     guard = Guard(current()) if options.device == "cuda" else None
     job = config.job

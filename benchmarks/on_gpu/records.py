@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fp8tune.job import Job, Target
-from fp8tune.search.plan import TrainConfig, read_config
+from fp8tune.lint.config import Config
+from fp8tune.search.plan import read_config
 from fp8tune.trials.record import Record, parse_all
 
 TARGET = ("gpu", "world_size")
@@ -21,7 +22,7 @@ TARGET = ("gpu", "world_size")
 class Measured(NamedTuple):
     """A record and the config, on its GPUs, that it is of."""
 
-    config: TrainConfig
+    config: Config
     record: Record
 
     @property
@@ -34,7 +35,7 @@ class Measured(NamedTuple):
         )
 
 
-def add(path: Path, config: TrainConfig, record: Record) -> None:
+def add(path: Path, config: Config, record: Record) -> None:
     """Append a record; write the config beside it if this is the first one."""
     path.with_suffix(".toml").write_bytes(config.data)
     target = config.job.target
@@ -51,7 +52,7 @@ def read(path: Path) -> Iterator[Measured]:
     ``add`` writes.
     """
     config = path.with_suffix(".toml")
-    data, configs = config.read_bytes(), dict[tuple[str, int], TrainConfig]()
+    data, configs = config.read_bytes(), dict[tuple[str, int], Config]()
     with path.open(encoding="utf-8") as file:
         for record in parse_all(iter(file)):
             gpu, size = (record.extra.get(name) for name in TARGET)

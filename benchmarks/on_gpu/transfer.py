@@ -13,7 +13,7 @@ from typing import Any
 
 from fp8tune.search.plan import Plan
 from fp8tune.search.saved_study import look
-from fp8tune.search.writeback import Choice, write_back
+from fp8tune.search.write.writeback import Choice, write_back
 
 STEPS = ("first", "fresh", "started")
 SHARE = 0.75

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.prime_rl.source import RELEASE
 from fp8tune.job import Job, Target
 from fp8tune.trainers.trainer import trainer
+from tools.prime_rl.source import RELEASE
 
 RUNS = Path(__file__).parent / "published.csv"
 OFF = {"optim_cpu_offload": False, "ac_offloading": "None"}

@@ -1,7 +1,7 @@
 """Whole searches in simulated time with eight workers, against one.
 
 ``python -m benchmarks.scale.simulated`` runs each search on generated landscapes
-(``benchmarks/search/landscape.py``) of which some trials straggle and some fail.
+(``tests/support/landscape.py``) of which some trials straggle and some fail.
 ``--record`` writes ``results/scale_simulated.md`` and ``.jsonl``.
 """
 
@@ -15,9 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.scale.many_workers import FAILURES, STRAGGLERS
 from benchmarks.search.budgets import fraction
-from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
@@ -26,10 +24,13 @@ from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from tests.support.landscape import World, estimate, world
 
 FIRST, COUNT = 720_000, 30
 """Seeds that no tuning used."""
 WORKERS = 8
+STRAGGLERS, FAILURES = 0.05, 0.05
+"""Shares of the trials that take 3 to 10 times as long, and that fail."""
 GOOD = 0.995
 ENOUGH_SETTINGS, RATE_S = 144, 600.0
 """Settings that a landscape must have to count trials of so many seconds on it: eight
@@ -226,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 NOTE = """\
-Simulated: generated landscapes (`benchmarks/search/landscape.py`), each searched by one
+Simulated: generated landscapes (`tests/support/landscape.py`), each searched by one
 worker and by eight. Of the trials 5 % take 3 to 10 times as long, and 5 % fail by
 chance. The time to a setting of 0.995 is the time until a trial of a setting with at
 least 0.995 of the best speed has ended. No number of workers makes that shorter than
@@ -238,8 +239,7 @@ worker ran too.
 A search by the models ends when no setting is worth a trial. It then has tried so few
 that the trials of eight workers in the same time cannot be counted. They are counted in
 searches of random settings, on landscapes of at least 144 settings (of three times as
-many seeds). Confirmation runs run one by one on one worker, so the answer comes less
-than proportionally sooner."""
+many seeds). Eight workers confirm at the same time, each in pairs of its own."""
 
 
 if __name__ == "__main__":

@@ -16,17 +16,18 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from benchmarks.paths import ROOT
-from benchmarks.search.landscape import Truth, World
 from fp8tune.job import Target
+from fp8tune.lint.config import Config
 from fp8tune.runners.builtin.standin import depths
 from fp8tune.runners.replay import Replay
-from fp8tune.search.plan import TrainConfig, plan_for_trials, read_config
+from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.prior import Prior, prior_of_job
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
 from fp8tune.trials.record import FULL, Record
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point, Space
+from tests.support.landscape import Truth, World
 
 ERRORS = {
     "wrong as published runs are": (0.06, 0.12),
@@ -152,7 +153,7 @@ def heavy(seed: int, errors: tuple[float, float], warm: float = 1.0) -> Heavy:
             return Heavy(kind, world, prior)
 
 
-def _config(kind: Kind, draw: random.Random) -> TrainConfig:
+def _config(kind: Kind, draw: random.Random) -> Config:
     if kind.file:
         data = (ROOT / "configs" / kind.file).read_bytes()
     else:
@@ -187,7 +188,7 @@ class _Ground:
 
     def __init__(
         self,
-        config: TrainConfig,
+        config: Config,
         space: Space,
         prior: Prior,
         kind: Kind,

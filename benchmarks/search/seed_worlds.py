@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.stability.compare import LossCurve, LossVerdict
+from fp8tune.search.losses.compare import LossCurve, LossVerdict
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.space import Knob, Space
 

@@ -29,11 +29,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.live_bytes import LiveBytes
-from benchmarks.torchtitan import judge
 from fp8tune.job import Target
 from fp8tune.trainers.torchtitan.gemms import NAMES
 from fp8tune.trainers.trainer import trainer
+from tests.support.live_bytes import LiveBytes
+from tools.torchtitan import judge
 
 ALIKE = 0.005
 """Largest relative difference of a peak that counts as alike."""

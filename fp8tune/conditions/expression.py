@@ -4,7 +4,8 @@
 may use, and compiled to closures; nothing is ever ``eval``-ed. A name with an unknown
 value makes its comparison unknown. ``and`` is false if any part is false and ``or`` is
 true if any part is true; otherwise an unknown part makes the whole unknown. An unknown
-result raises ``Unknown``: the rule does not apply.
+result raises ``Unknown``: the rule does not apply. Of an unknown part only ``args`` are
+kept: an exception would keep its frame alive, and with it the whole config.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fp8tune.conditions.kleene import Compiled, every, some
-from fp8tune.conditions.syntax import ExpressionError, Tree, parse
+from fp8tune.conditions import ExpressionError, Tree, parse
 from fp8tune.job import Prose, Unknown
+
+Compiled = Callable[[Any], Any]
+"""Works out a part for a scope; raises ``Unknown``."""
 
 Compared = Callable[[Any, Any], Any]
 
@@ -131,7 +134,7 @@ class _Compiler:
         return lambda scope: [item(scope) for item in items]
 
     def _and(self, tree: Tree) -> Compiled:
-        return every([self._part(part) for part in tree[1:]])
+        return _every([self._part(part) for part in tree[1:]])
 
     def _part(self, tree: Tree) -> tuple[Compiled, tuple[str, ...]]:
         """Return a part of an ``and``, and the names that it requires."""
@@ -143,7 +146,7 @@ class _Compiler:
         return compiled, names
 
     def _or(self, tree: Tree) -> Compiled:
-        return some([self.node(part) for part in tree[1:]])
+        return _some([self.node(part) for part in tree[1:]])
 
     def _not(self, tree: Tree) -> Compiled:
         operand = self.node(tree[1])
@@ -264,3 +267,53 @@ def _number(value: Any) -> Any:
     if isinstance(value, (int, float)):
         return value
     raise Unknown("a number")
+
+
+def _some(parts: list[Compiled]) -> Compiled:
+    """Return an ``or`` of parts."""
+
+    def evaluate(scope: Any) -> bool:
+        unknown = None
+        for part in parts:
+            try:
+                if part(scope):
+                    return True
+            except Unknown as error:
+                unknown = error.args
+        if unknown is not None:
+            raise Unknown(*unknown)
+        return False
+
+    return evaluate
+
+
+def _every(parts: list[tuple[Compiled, tuple[str, ...]]]) -> Compiled:
+    """Return an ``and`` of parts, given the names that each part requires.
+
+    A part that depends on a missing GPU or world size is not evaluated: it is unknown
+    too, and may be expensive.
+    """
+
+    def evaluate(scope: Any) -> bool:
+        unknown = None
+        for part, names in parts:
+            if unknown is not None and _rests_on(scope, names, unknown[0]):
+                continue
+            try:
+                if not part(scope):
+                    return False
+            except Unknown as error:
+                unknown = error.args
+        if unknown is not None:
+            raise Unknown(*unknown)
+        return True
+
+    return evaluate
+
+
+def _rests_on(scope: Any, names: tuple[str, ...], missing: str) -> bool:
+    """Return whether one of the names depends on an unknown GPU or world size."""
+    words = getattr(scope, "words", None)
+    if words is None or missing not in ("gpu", "world_size"):
+        return False
+    return any(missing in words.origins(name) for name in names)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.config import Config
-from fp8tune.lint.engine import check
+from fp8tune.lint.engine import check_config
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
@@ -52,15 +52,7 @@ class Refusal(NamedTuple):
 
 def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
     """Add to the refusals of a config the positions of lint's findings."""
-    target = config.job.target
-    found = check(
-        config.path,
-        config.data,
-        Rules([*_rules(), *_without_fp8()], {}),
-        target,
-        only=config.trainer,
-        overrides=config.overrides,
-    )
+    found = check_config(config, Rules([*_rules(), *_without_fp8()], {}))
     places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
     form, is_key = config.document.format, config.job.words.keys.__contains__
 

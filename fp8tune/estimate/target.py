@@ -50,7 +50,7 @@ def on_its_gpus(known: Config) -> Placed:
     if target.world_size_origin == ASSUMED:
         variants = variants.on(target.world_size, "assumed: add --world-size 16")
     refused = [one.message for one in variants.refused if one.voids]
-    return Placed(known._replace(job=variants.job), refused)
+    return Placed(known.on(variants.job.target), refused)
 
 
 def by_world_size(variants: Variants, precision: str = "") -> dict[int, Prediction]:

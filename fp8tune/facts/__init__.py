@@ -7,35 +7,43 @@ docstring gives its meaning, its unit in brackets, and the source.
 
 from __future__ import annotations
 
-from fp8tune.facts import (
-    fp8,
-    gemm,
-    gpu,
-    instead,
-    job_versions,
-    params,
-    speed,
-    step,
-    te,
-)
-from fp8tune.facts.memory import experts, fit, held, instants, peak, sizing
+from importlib import import_module
+
 from fp8tune.job import Source, sources
 
-FACTS: dict[str, Source] = {
-    **sources(step, "step."),
-    **sources(fp8, "fp8."),
-    **sources(te, "te."),
-    **sources(job_versions, "versions."),
-    **sources(gpu, "gpu."),
-    **sources(params, "params."),
-    **sources(held, "memory."),
-    **sources(instants, "memory."),
-    **sources(experts, "memory."),
-    **sources(peak, "memory."),
-    **sources(fit, "memory."),
-    **sources(sizing, "memory."),
-    **sources(gemm, "gemm."),
-    **sources(speed, "speed."),
-    **sources(instead, "instead."),
+MODULES = {
+    "step": "step.",
+    "fp8": "fp8.",
+    "te": "te.",
+    "job_versions": "versions.",
+    "gpu": "gpu.",
+    "params": "params.",
+    "memory.held": "memory.",
+    "memory.instants": "memory.",
+    "memory.experts": "memory.",
+    "memory.peak": "memory.",
+    "memory.fit": "memory.",
+    "memory.sizing": "memory.",
+    "gemm": "gemm.",
+    "speed": "speed.",
+    "instead": "instead.",
 }
+"""The modules whose public functions are facts, and what their names begin with."""
+
+
+def _read() -> dict[str, Source]:
+    try:
+        from fp8tune._index import FACTS
+    except ImportError:  # in a checkout
+        return {
+            name: source
+            for module, prefix in MODULES.items()
+            for name, source in sources(
+                import_module(f"fp8tune.facts.{module}"), prefix
+            ).items()
+        }
+    return {name: Source(*fields) for name, fields in FACTS.items()}
+
+
+FACTS: dict[str, Source] = _read()
 """All facts by name."""

@@ -46,7 +46,7 @@ GAPS = {
     "compiled blocks",
     "activation_bytes.described": "activations without full AC, of a trainer that only "
     "a file describes",
-    "model.local": "layers of Megatron's own, without Transformer Engine",
+    "model.local": "layers that are not Transformer Engine's",
     "model.family": "models of this family: it covers Llama, Mistral, Qwen2, Qwen3, "
     "Mixtral and the MoE models of Qwen",
     "model.adapter": "LoRA, other adapters, frozen parts and quantized weights",
@@ -128,7 +128,7 @@ GAPS = {
     "rowwise_with_gw_hp",
     "precision.backend": "FP8 of another backend than torchao and Transformer "
     "Engine, or in a release that does not launch it",
-    "precision.deepspeed": "the precision of the Trainer under DeepSpeed",
+    "precision.zero": "the precision of the Trainer under ZeRO",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
     "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "
@@ -227,11 +227,6 @@ def _gap(name: str) -> str:
     if name in NEEDED:
         return NEEDED[name]
     return f"no estimate covers {GAPS[name]}" if name in GAPS else ""
-
-
-def unmeasured(recipe: str) -> str:
-    """The gap of an FP8 recipe of whose speed nothing is published."""
-    return "speed.te" if recipe == "delayed" else "speed.recipe"
 
 
 def why(

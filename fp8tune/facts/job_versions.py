@@ -5,8 +5,12 @@ Source: ``versions.toml``, whose combinations name their own.
 
 from __future__ import annotations
 
-from fp8tune.facts.versions import Match, combinations, matches
+from typing import TYPE_CHECKING
+
 from fp8tune.job import Job, Prose
+
+if TYPE_CHECKING:
+    from fp8tune.facts.versions import Match
 
 TORCHAO = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
 """The recipes of torchao."""
@@ -59,6 +63,10 @@ def _first(job: Job, consequence: str) -> Match | None:
         for name, version in job.given.items()
         if name.endswith("_version")
     }
+    if not versions:
+        return None
+    from fp8tune.facts.versions import combinations, matches
+
     among = (
         each
         for each in combinations()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.facts.gaps import unmeasured
-from fp8tune.facts.on_gpu import SWITCHED, is_hopper, seconds_on
+from fp8tune.facts.gemm_speed import unmeasured
+from fp8tune.facts.steptime import SWITCHED, is_hopper, seconds_on
 from fp8tune.job import Job, Unknown
 
 if TYPE_CHECKING:

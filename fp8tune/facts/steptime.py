@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fp8tune.facts import gemm_speed
+from fp8tune.facts.gpus import find
 from fp8tune.facts.linears import Gemm
+from fp8tune.job import Unknown
 
 GIGA = 1e9
 LAUNCH = 5e-6
@@ -196,3 +198,47 @@ def _tensor_parallel(step: Step, recipe: str, rates: Rates) -> float:
     """The time of 12 collectives of activations per block; half in FP8."""
     volume = 24.0 * step.tokens * step.hidden_size * step.layers / step.tp / step.pp
     return volume * (0.5 if recipe == "tensorwise" else 1.0) / (rates.tensor * GIGA)
+
+
+SWITCHED = ("h100-sxm", "h200")
+"""GPUs with published runs that show what several of them lose to communication.
+
+They have NVSwitch. PCIe boards and the NVL have NVLink in pairs, H800 less of it, and
+GH200 are joined in several ways.
+"""
+
+
+def is_hopper(gpu: str) -> bool:
+    """Whether H100 measurements apply: Hopper with 700 TFLOPS or more.
+
+    An H20 has a seventh of the matmul rate at more bandwidth, so other shapes pay.
+    """
+    found = find(gpu)
+    hopper = found.vendor == "nvidia" and found.compute_capability == 9.0
+    return hopper and (found.bf16_tflops or 0.0) >= 700
+
+
+def seconds_on(
+    gpu: str, step: Step, recipe: str, *, gather: bool = True, slower: float = 1.0
+) -> Parts:
+    """The time of one micro-batch by part [s]; raises ``Unknown``.
+
+    ``slower`` multiplies the fitted time of the collectives of weights; ``gather`` is
+    that of ``seconds``.
+    """
+    chip, rates = _chip(gpu), Rates()
+    if step.shards * step.tp * step.pp > 1 and find(gpu).name not in SWITCHED:
+        raise Unknown("speed.switched")
+    rates = rates._replace(
+        network=rates.network / slower,
+        contention=rates.contention * slower,
+    )
+    return seconds(step, chip, recipe, rates, gather=gather)
+
+
+def _chip(gpu: str) -> Chip:
+    found = find(gpu)
+    peak, memory = found.bf16_tflops or 0.0, found.hbm_gb_per_s or 0.0
+    if not is_hopper(gpu) or not peak or not memory:
+        raise Unknown("speed.bf16_seconds")
+    return Chip(found.bf16_measured_tflops or 0.803 * peak, memory)

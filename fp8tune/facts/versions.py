@@ -114,12 +114,21 @@ class Match(NamedTuple):
 @cache
 def combinations() -> tuple[Combination, ...]:
     """Return every combination of ``versions.toml``, in its order."""
+    try:
+        from fp8tune._index import VERSIONS
+    except ImportError:  # in a checkout
+        return tuple(map(_combination, parsed()))
+    return tuple(map(_combination, VERSIONS))
+
+
+def parsed() -> list[dict[str, Any]]:
+    """Return the entries of ``versions.toml``."""
     import tomllib
 
     path = os.path.join(os.path.dirname(__file__), "versions.toml")
     with open(path, "rb") as file:
         entries: list[dict[str, Any]] = tomllib.load(file)["combination"]
-    return tuple(map(_combination, entries))
+    return entries
 
 
 def _combination(entry: dict[str, Any]) -> Combination:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.conditions.syntax import KNOWN
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
 
 _NAMES = "name|code|severity|fp8|trainer|fault|when|same|differs"
@@ -35,27 +34,16 @@ def rule_files(folder: str) -> Iterator[tuple[str, str]]:
                     yield category, os.path.join(place, name)
 
 
-def read_builtin(*, only_toml: bool = False) -> list[Rule]:
-    """Return the built-in rules; they are not checked here, but by tests.
-
-    Where all configs are TOML, a wheel need not read the conditions and messages of
-    the rules of trainers that read none: these rules then have names, and never fire.
-    """
+def read_builtin() -> list[Rule]:
+    """Return the built-in rules; they are not checked here, but by tests."""
     folder = builtin_folder()
     try:
-        from fp8tune._index import RULES, TREES
+        from fp8tune._index import RULES
     except ImportError:  # in a checkout
         return [_builtin(path, category) for category, path in rule_files(folder)]
-    KNOWN.update(TREES)
-    fronts: dict[str, dict[str, Any]] = {}
-    if not only_toml:
-        from fp8tune._index_not_toml import FRONTS, TREES
-
-        KNOWN.update(TREES)
-        fronts = FRONTS
     return [
-        indexed(f"{folder}/{category}/{name}", category, fronts.get(head["name"], head))
-        for category, name, head in RULES
+        indexed(f"{folder}/{category}/{name}", category, head, stored)
+        for category, name, head, stored in RULES
     ]
 
 
@@ -71,10 +59,8 @@ def _builtin(path: str, category: str) -> Rule:
     return rule
 
 
-def indexed(path: str, category: str, front: dict[str, Any]) -> Rule:
+def indexed(path: str, category: str, head: dict[str, Any], stored: bytes) -> Rule:
     """Return a rule of an installed wheel; its file is read only for its page."""
-    rule = Rule(path, category, front)
+    rule = Rule(path, category, head, stored=stored)
     rule.builtin = True
-    if "guard" in front:  # else the rule has only a name here
-        rule.front, rule.guard = front, front["guard"]
     return rule

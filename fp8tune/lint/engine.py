@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.formats import TITLES, format_of, parse
+from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.document import (
     ConfigDocument,
     InvalidText,
@@ -20,26 +20,22 @@ from fp8tune.formats.document import (
 )
 from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Job, Prose, Target, Unknown, Words
+from fp8tune.lint.config import Config, NotAConfig, config_of
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
-from fp8tune.lint.directive import Directive, directive_of
+from fp8tune.lint.directive import Directive
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.lint.mark import speaks
-from fp8tune.lint.places import Places, marked
-from fp8tune.lint.rule_parts import At
-from fp8tune.lint.rules import Rule
+from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
-from fp8tune.lint.settings import extra_keys_at
 from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, as_written, plain, with_parts
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, Loaded, dotted
+from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, dotted
 from fp8tune.trainers.hints import about_template
-from fp8tune.trainers.recognise import chosen, may_be_config, reader, recognise
+from fp8tune.trainers.recognise import may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
-    from fp8tune.lint.companions import Apart
     from fp8tune.lint.fix import Offer
 
 _SAYS = re.compile("GPU|[ABHL][0-9]{2}")
@@ -52,93 +48,61 @@ def check(
     rules: Rules,
     target: Target,
     *,
-    only: str | Trainer = "",
-    usual: str = "",
-    explicit: bool = True,
     others: Mapping[str, str] | None = None,
-    overrides: tuple[str, ...] = (),
-    beside: tuple[str, ...] = (),
-    loader: str = "",
-    host: Mapping[str, Any] | None = None,
+    **how: Any,
 ) -> Report:
     """Check the bytes of one file.
 
-    ``target`` is what the command line says; the file's own header comment fills
-    what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
-    ``only`` names or is the trainer instead of recognising it, ``usual`` names it where
-    the header comment does not; ``explicit`` says that the user named the file.
-    ``others`` are the rules on two files that another file of the run makes true, with
-    its path (``compare``). ``overrides`` are the arguments that the trainer gets behind
-    the config, ``beside`` the other files of its job. ``host`` has the values of the
-    file of which it is a part; then its header comment names no others. ``loader`` is
-    what reads it if not its trainer's own. Raises ``Unreadable``.
+    ``target`` is what the command line and the project say. ``others`` are the rules on
+    two files that another file of the run makes true, with its path (``compare``).
+    ``how`` is as for ``config_of``. Raises ``Unreadable``.
     """
-    form = format_of(path)
-    given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
-    if form != "toml" and not (explicit or only):
-        text = data.decode(errors="replace")
-        says = form == "yaml" and speaks(text)
-        if not (says or may_be_config(text, explicit=False, form=form)):
-            return Report(path, [], skipped=f"{TITLES[form]} without a trainer's keys")
     try:
-        document = parse(data, path)
-        directive = directive_of(document, beside=host is None)
-        names = (only, directive.trainer, usual)
-        kind = chosen(document, names, explicit=explicit, loader=loader)
+        config = config_of(path, data, target, **how)
+    except NotAConfig as error:
+        return Report(path, [], skipped=str(error))
     except InvalidText as error:
-        if only or usual or may_be_config(error.text, explicit=explicit, form=form):
+        form, explicit = format_of(path), how.get("explicit", True)
+        named = how.get("only") or how.get("usual")
+        if named or may_be_config(error.text, explicit=explicit, form=form):
             from fp8tune.lint import unparsed
 
             return unparsed.report(path, error, rules)
         return Report(path, [], skipped=f"not {TITLES[form]}")
-    if not kind.trainer or (kind.fragment and not explicit):
-        return Report(path, [], skipped=kind.description)
-    known, told_by = reader(
-        given or kind.trainer,
-        names,
-        path,
-        (*directive.extra_keys, *extra_keys_at(path)),
-    )
-    alone, files = document, None
-    apart: tuple[Apart, ...] = ()
-    beside = beside if explicit or known.about.parts else ()
-    if any((known.about.parts, known.about.named, directive.beside, beside)):
-        from fp8tune.lint.companions import whole
+    return check_config(config, rules, others)
 
-        job = whole(path, alone, directive, known, beside, only)
-        files, directive, apart = job
-        document, host = files or alone, host or job.host
-    case = partial(_Case, path, document, directive, known, rules, target, host)
-    report = case(others or {}, overrides).report()
+
+def check_config(
+    config: Config, rules: Rules, others: Mapping[str, str] | None = None
+) -> Report:
+    """Check a config, and the other files of its job; ``others`` as for ``check``."""
+    trainer, overrides = config.trainer, config.overrides
+    report = _Case(config, rules, others or {}).report()
     if overrides:
-        report = _checked_twice(report, case({}, ()).report(), known)
-    if known.id not in names and (known.version or form != "toml"):
-        report = report._replace(told=known.id, told_by=told_by)
-    if files:
+        first = _Case(config.having(overrides=()), rules, {}).report()
+        report = _checked_twice(report, first, trainer)
+    if trainer.id not in config.names and (
+        trainer.version or config.alone.format != "toml"
+    ):
+        report = report._replace(told=trainer.id, told_by=config.told_by)
+    if config.files:
         from fp8tune.lint.split import split
 
-        report = split(report, files)
-    report = _with_others(report, apart, rules, target, overrides, alone.values)
-    return _with_owner(report, alone, known) if any(names) else report
+        report = split(report, config.files)
+    report = _with_others(report, config, rules)
+    return _with_owner(report, config) if any(config.names) else report
 
 
-def _with_others(
-    report: Report,
-    apart: Iterable[Apart],
-    rules: Rules,
-    target: Target,
-    overrides: tuple[str, ...],
-    values: Mapping[str, Any],
-) -> Report:
+def _with_others(report: Report, config: Config, rules: Rules) -> Report:
     """Add the reports on files of the job that are configs of other trainers."""
     reports: list[Report] = []
     notes: list[str] = []
-    for path, title, only, joined, files, _ in apart:
-        beside = () if overrides else files
+    for path, title, only, joined, files, _ in config.apart:
+        beside = () if config.overrides else files
         with suppress(CannotRead, Unreadable):
             loader = "json" if only and format_of(path) == "json" else ""
-            look = partial(check, path, read(path), rules, target, only=only)
-            host = values if joined else None
+            look = partial(check, path, read(path), rules, config.target, only=only)
+            host = config.alone.values if joined else None
             own = look(beside=beside, host=host, loader=loader)
             reports += own._replace(beside=()), *own.beside
         if not (only or joined or beside):
@@ -148,16 +112,16 @@ def _with_others(
     return report._replace(beside=every, notes=(*report.notes, *notes))
 
 
-def _with_owner(report: Report, document: ConfigDocument, known: Trainer) -> Report:
+def _with_owner(report: Report, config: Config) -> Report:
     """Let the first unknown key say if the file is another trainer's."""
     keys = ("unknown-key", "unknown-key-ignored")
     unknown = next((d for d in report.diagnostics if d.rule in keys), None)
     if unknown is None:
         return report
-    form = document.format
-    other = recognise(document.values, explicit=True, form=form).trainer
+    document = config.alone
+    other = recognise(document.values, explicit=True, form=document.format).trainer
     name = other.partition("==")[0]
-    if not other or name == known.name:
+    if not other or name == config.trainer.name:
         return report
     title = trainers()[name].title
     words = (
@@ -201,6 +165,9 @@ MAX_ROUNDS = 10
 MAX_NAMES = 5
 """Values that only a run knows which are named."""
 
+MEANT = ("meant", "moved")
+"""Facts of a fault of which one says that it is known what was meant."""
+
 UNSHARED = 2
 """Version of marshal that writes equal values alike: later ones refer back."""
 
@@ -211,40 +178,25 @@ ESTIMATED = {"memory": "memory", "slow": "speed"}
 class _Case:
     def __init__(
         self,
-        path: str,
-        document: ConfigDocument,
-        directive: Directive,
-        known: Trainer,
+        config: Config,
         rules: Rules,
-        target: Target,
-        host: Mapping[str, Any] | None,
         others: Mapping[str, str],
-        overrides: tuple[str, ...],
         rounds: int = MAX_ROUNDS,
     ) -> None:
-        self.path = path
+        self.config = config
+        self.path, self.document = config.path, config.document
+        self.known, self.loaded = config.trainer, config.loaded
+        self.job: Job = config.job
+        self.directive, self.overrides = config.directive, config.overrides
         self.others = others
-        self.overrides = overrides
         self.compared: dict[str, tuple[str, bytes]] = {}
-        self.document = document
         self.rules = rules
-        self.directive = directive
-        self.known = known
-        self.loaded: Loaded = known.load(document.values, overrides)
-        if len(known.about.formats) > 1:
-            self.loaded.values["config_format"] = document.format
-        if host is not None:
-            self.loaded.values["launch_file"] = host
-        self.job: Job = known.job_at(path, self.loaded, directive.complete(target))
-        self.target = target
-        self.alone = None if any(target) else self.job
-        script = document.format == "bash"
+        self.alone = None if any(config.target) else self.job
+        script = self.document.format == "bash"
         self.open_flags = self.loaded.values.get("unknown", {}) if script else {}
-        self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
         self.bugs: dict[str, str] = {}
-        self.host = host
         self.rounds = rounds
         self.meant: list[tuple[Diagnostic, Fault]] = []
 
@@ -282,20 +234,22 @@ class _Case:
         first = [*self._faults(), *self._conditions()]
         kept = [found for found in first if keeps(found)]
         meant = [pair for pair in self.meant if any(pair[0] is f for f in kept)]
-        later = self._once_fixed(meant) if meant and self.rounds else None
+        refused = all(found.category == "rejected" for found, _ in meant)
+        later = self._once_fixed(meant, refused) if meant and self.rounds else None
         if later is None:
             yield from kept
             return
         seen, holding = (set(map(self._subject, each)) for each in (first, later))
-        refused = all(found.category == "rejected" for found, _ in meant)
         holding |= {self._subject(found) for found, _ in meant}
         for found in kept:
             # from the default of a key that was meant to be set: no such run starts
             moot = refused and not self.rules.by_name[found.rule].fault
             if not moot or self._subject(found) in holding:
                 yield found
+        left = {dotted(f.path[:-1]) for _, f in meant if "moved" in f.facts}
         for found in later:
-            if self._subject(found) not in seen and keeps(found):
+            new = self._subject(found) not in seen and found.key not in left
+            if new and keeps(found):
                 yield found
 
     def _subject(self, found: Diagnostic) -> tuple[Any, ...]:
@@ -305,35 +259,30 @@ class _Case:
         return found.rule, found.key * bool(self.rules.by_name[found.rule].fault)
 
     def _once_fixed(
-        self, meant: list[tuple[Diagnostic, Fault]]
+        self, meant: list[tuple[Diagnostic, Fault]], refused: bool
     ) -> list[Diagnostic] | None:
-        """Return the findings of the text in which stands what was meant, if any."""
+        """Return the findings of the text in which stands what was meant, if any.
+
+        What is not checked there counts alone, where the text as it is is ``refused``.
+        """
         from fp8tune.lint.once import Corrected
 
         try:
-            text = Corrected(self.document, meant)
+            text = Corrected(self.document, self.overrides, meant)
         except (CannotEdit, InvalidText):
             return None
-        case = _Case(
-            self.path,
-            text.document,
-            self.directive,
-            self.known,
-            self.rules,
-            self.target,
-            self.host,
-            self.others,
-            self.overrides,
-            self.rounds - 1,
-        )
+        document, overrides = text.document, text.overrides
+        config = self.config.having(document=document, overrides=overrides)
+        case = _Case(config, self.rules, self.others, self.rounds - 1)
         words, later = self.known.vocabulary, []
         for found in case.findings(lambda _: True):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
+            keys |= {found.key} if self.rules.by_name[found.rule].fault else set()
             found = text.back(found, keys)
             later.append(found._replace(once=tuple(map(self._worded, found.once))))
-        self.unjudged = case.unjudged | self.unjudged
-        self.gaps = case.gaps | self.gaps
+        self.unjudged = case.unjudged | (self.unjudged if not refused else {})
+        self.gaps = case.gaps | (self.gaps if not refused else {})
         self.compared = case.compared | self.compared
         self.bugs = case.bugs | self.bugs
         return later
@@ -399,7 +348,7 @@ class _Case:
         if self.overrides or job is None:  # a title is about the file alone
             loaded = self.known.load(self.document.values)
             job = self.known.job(loaded, self.directive.complete(Target()))
-        return contradiction(self.document, job, self.directive, self.target)
+        return contradiction(self.document, job, self.directive, self.config.target)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -514,7 +463,8 @@ class _Case:
                 fix = fix._replace(title=title, changes=changes)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
         found = found._replace(fix=fix)
-        if fault and fault.path and fix and "meant" in fault.facts:
+        named = fault and fault.path and not fault.facts.keys().isdisjoint(MEANT)
+        if fault and named and (fix or fault.argument):
             self.meant.append((found, fault))
         elif not fault and fix and _writes_what_was_meant(found):
             text = fix.edits[0].text.strip("\"'")
@@ -532,7 +482,9 @@ class _Case:
     def _is_key(self, name: str) -> bool:
         """Whether a dotted name is a key, not for example the name of a file."""
         there = tuple(name.split(".")) in self.document.spans.keys
-        return there or name in self.job.words.keys
+        unknown = (f.facts for f in self.loaded.faults if f.kind in UNKNOWN)
+        meant = (name in (facts["key"], facts.get("meant")) for facts in unknown)
+        return there or name in self.job.words.keys or any(meant)
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
         """Return the fix of a finding, or why none is offered."""
@@ -567,23 +519,26 @@ class _Case:
         return f" ({'; '.join(parts)})" if parts else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
+        from fp8tune.lint.places import Places, marked
+
+        places = Places(self.document, self.job, self.loaded)
         taken: set[tuple[Region, Marked | None]] = set()
         for index, at in enumerate(rule.at):
             note, argument = "", None
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
-                region = self.places.of_fault(fault, at.mark)
+                region = places.of_fault(fault, at.mark)
                 argument = fault.argument and marked(fault.argument, at.mark)
             else:
-                key, region, note = self.places.of(_by_value(at, scope))
-                argument = self.places.argument(key, at.mark)
+                key, region, note = places.of(_by_value(at, scope))
+                argument = places.argument(key, at.mark)
             if index and ((region, argument) in taken or note):
                 continue
             taken.add((region, argument))
             text = note + _filled(rule.label(index), scope)
             yield Label(key, region, text, argument)
         for other in fault.others if fault else ():
-            region = self.places.of_fault(Fault("", other, {}), rule.at[0].mark)
+            region = places.of_fault(Fault("", other, {}), rule.at[0].mark)
             yield Label(dotted(other), region, _filled(rule.label(0), scope))
 
 

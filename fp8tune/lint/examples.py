@@ -18,8 +18,7 @@ from fp8tune.job import Target
 from fp8tune.lint.compare import conflicts
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report
 from fp8tune.lint.engine import check
-from fp8tune.lint.rule_parts import Example
-from fp8tune.lint.rules import Rule
+from fp8tune.lint.rules import Example, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.packages import assuming
 

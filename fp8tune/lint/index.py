@@ -1,14 +1,16 @@
-"""Rules, schemas and GPUs as modules, for wheels: see ``fp8tune/build_hook.py``."""
+"""What lint reads at its start as modules, for wheels: see ``build_hook.py``."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.conditions.syntax import KNOWN, Tree, parse
-from fp8tune.facts import gpus
+from fp8tune.conditions import KNOWN, parse
+from fp8tune.facts import FACTS, gpus, versions
+from fp8tune.job import Source
 from fp8tune.lint.builtin import builtin_folder, rule_files
 from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rules import Rule
@@ -18,39 +20,42 @@ from fp8tune.trainers.trainer import trainer
 _LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since")
 """What no finding shows."""
 
+_HEAD = (
+    *("name", "code", "severity", "fp8", "trainer", "versions", "fault"),
+    *("when", "same", "differs"),
+)
+"""What decides whether a rule may fire on a config."""
+
+_EVERY_PYTHON = 4
+"""The version of marshal that all releases of Python read."""
+
 
 def sources() -> Iterator[tuple[str, str]]:
     """The modules of a wheel and their texts: ``fp8tune._index``, and one per schema.
 
-    A schema is read only where a config may be of its trainer, and ``_index_not_toml``
-    only where a config may not be TOML: it has what lint needs of the rules of trainers
-    that read no TOML. The index has their names, codes and severities.
+    A schema is read only where a config may be of its trainer. Of a rule lint reads
+    what decides whether it may fire; the rest is unpacked where it may.
     """
     rules = [_rule(path, category) for category, path in rule_files(builtin_folder())]
-    rest = [rule for rule in rules if not _may_be_toml(rule)]
-    trees = _trees(rule for rule in rules if rule not in rest)
     parts = {
-        "RULES": [
-            (r.category, os.path.basename(r.path), _head(r) if r in rest else _front(r))
-            for r in rules
-        ],
-        "TREES": trees,
+        "RULES": [_entry(rule) for rule in rules],
+        "FACTS": _located(FACTS),
         "TRAINERS": list(about.parsed()),
         "FOREIGN": recognise.foreign_parsed(),
         "GPUS": gpus.parsed(),
+        "VERSIONS": versions.parsed(),
     }
     yield "fp8tune._index", _text(parts)
-    more = _trees(rest)
-    parts = {
-        "FRONTS": {rule.name: _front(rule) for rule in rest},
-        "TREES": {source: more[source] for source in more if source not in trees},
-    }
-    yield "fp8tune._index_not_toml", _text(parts)
     for name in (each for known in about.trainers().values() for each in known.ids):
         known = trainer(name)
+        computed = known.vocabulary.computed.items()
         data = schema.parsed(name)
-        trees = {source: parse(source) for source in checks.conditions(data)}
-        parts = {"SCHEMA": data, "NEEDS": needs_of(rules, known), "TREES": trees}
+        parts = {
+            "SCHEMA": data,
+            "NEEDS": needs_of(rules, known),
+            "COMPUTED": _located({n: s for n, s in computed if s != FACTS.get(n)}),
+            "TREES": {source: parse(source) for source in checks.conditions(data)},
+        }
         yield about.module_of(name), _text(parts)
 
 
@@ -63,37 +68,35 @@ def _rule(path: str, category: str) -> Rule:
     return rule
 
 
-def _head(rule: Rule) -> dict[str, Any]:
-    return {key: rule.front[key] for key in ("name", "code", "severity")}
-
-
-def _front(rule: Rule) -> dict[str, Any]:
-    return {**rule.front, "guard": rule.guard}
-
-
-def _trees(rules: Iterable[Rule]) -> dict[str, Tree]:
-    """Return the trees of all expressions of rules."""
-    KNOWN.clear()
-    for rule in rules:
-        _compile(rule)
-    return dict(KNOWN)
-
-
-def _may_be_toml(rule: Rule) -> bool:
-    """Whether a trainer that the rule is for reads TOML."""
-    known = about.trainers()
-    return not rule.trainers or any(
-        "toml" in known[name].formats for name in rule.trainers
+def _entry(rule: Rule) -> tuple[str, str, dict[str, Any], bytes]:
+    """Return what a wheel holds of a rule."""
+    head = {name: rule.front[name] for name in _HEAD if name in rule.front}
+    stored = marshal.dumps((rule.front, _trees(rule)), _EVERY_PYTHON)
+    return (
+        rule.category,
+        os.path.basename(rule.path),
+        head | {"guard": rule.guard},
+        stored,
     )
+
+
+def _located(computed: dict[str, Source]) -> dict[str, tuple[Any, ...]]:
+    """Return names of a job with the place of each function and what it reads."""
+    return {
+        name: ((source.call.__module__, source.call.__name__), *source[1:])
+        for name, source in computed.items()
+    }
 
 
 def _text(parts: dict[str, Any]) -> str:
     return "".join(f"{name} = {value!r}\n" for name, value in parts.items())
 
 
-def _compile(rule: Rule) -> None:
-    """Compile all expressions of a rule, so that their trees are cached."""
+def _trees(rule: Rule) -> dict[str, Any]:
+    """Return the trees of all expressions of a rule."""
+    KNOWN.clear()
     if rule.source:
         _ = rule.when, rule.guard and (rule.guarding, rule.rest)
         _ = rule.same and rule.compared
     _ = rule.message, rule.help, rule.fixes, [*map(rule.label, range(len(rule.at)))]
+    return dict(KNOWN)

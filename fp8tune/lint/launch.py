@@ -32,7 +32,7 @@ from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
 from fp8tune.lint.directive import gpu_of
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.trainers.about import CallAbout, trainers
+from fp8tune.trainers.about import CallAbout, launchers, trainers
 from fp8tune.trainers.call import Call, calls
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -363,7 +363,8 @@ def _target(
     names = [word.rpartition("/")[2] for word in words]
     notes: list[str] = []
     torchrun = not TORCHRUN.isdisjoint(names)
-    if kind.starts == "config" or (not torchrun and "accelerate" in names):
+    by_config = {name for name, starts in launchers().items() if starts == "config"}
+    if kind.starts == "config" or (not torchrun and by_config & {*names}):
         said = _said(one, files)
         alone = nodes == 1 and not kind.script  # with a file, the number is in it
         size = number_of(said) if said else per_node * alone

@@ -7,7 +7,7 @@ checked too. Findings that are new there are findings of the file, with a note.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from fp8tune.lint.rewrite import apart
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.lint.wording import shown
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.meant import is_clear
+from fp8tune.trainers.hints import is_clear
 
 MAX_NAMED = 3
 """Most fixes that a finding names."""
@@ -46,46 +46,58 @@ class Corrected:
     """A text in which stands what was meant, and the way back from it.
 
     ``meant`` has the findings whose fixes write what was meant, with their faults.
-    Raises ``CannotEdit`` and ``InvalidText`` if the text cannot be read after these.
+    ``overrides`` are then the arguments as they were meant. Raises ``CannotEdit`` and
+    ``InvalidText`` if the text cannot be read after the fixes.
     """
 
     def __init__(
-        self, document: ConfigDocument, meant: Iterable[tuple[Diagnostic, Fault]]
+        self,
+        document: ConfigDocument,
+        overrides: Iterable[str],
+        meant: Iterable[tuple[Diagnostic, Fault]],
     ) -> None:
         clear = [(found, fault) for found, fault in meant if _is_clear(fault.facts)]
-        fixes = {found.region: _meant(fault) for found, fault in clear}
-        by_key = {fixes[found.region].key: found for found, _ in reversed(clear)}
+        typed = {f.argument.text: (d, f) for d, f in clear if f.argument}
+        self.overrides = tuple(
+            _as_meant(typed[word][1]) if word in typed else word for word in overrides
+        )
+        fixes = {d.region: _meant(f) for d, f in clear if not f.argument}
+        by_key = {fixes[d.region].key: d for d, f in reversed(clear) if not f.argument}
         chosen = apart(sorted(by_key.values(), key=attrgetter("region")))
-        if not chosen:
+        if not chosen and self.overrides == overrides:
             raise CannotEdit("nothing is clear")
         self.meant = [fixes[found.region] for found in chosen]
-        self.severity = min((one.severity for one in chosen), key=SEVERITIES.index)
+        self.meant += [_meant(fault) for _, fault in typed.values()]
+        every = [*chosen, *(found for found, _ in typed.values())]
+        self.severity = min((one.severity for one in every), key=SEVERITIES.index)
         places = {
             Edit(edit.start, edit.end, edit.text): found.region
             for found in chosen
             for edit in (found.fix.edits if found.fix else ())
         }
         self.edits = [(edit, places[edit]) for edit in in_order(places)]
+        self.in_place = all(len(found.fix.edits) == 1 for found in chosen if found.fix)
         self.before = document.lines
         try:
             self.document = document.read(apply(document.text, places))
         except Unreadable:
             raise CannotEdit("the text is refused after it") from None
 
-    def back(self, found: Diagnostic, keys: Container[str]) -> Diagnostic:
+    def back(self, found: Diagnostic, keys: Set[str]) -> Diagnostic:
         """Return a finding of the corrected text as one of the text before.
 
         It holds once the fixes of ``keys`` are made, on which its rule rests. If there
         are none, and it is not known what it rests on, all of them. It is no more
-        severe than what these fix: until then the run may work.
+        severe than what these fix: until then the run may work. Its own fix can be made
+        together with fixes that replace a text in place, not with moves.
         """
-        fixes = [one.words for one in self.meant if one.key in keys]
+        fixes = [one.words for one in self.meant if _concerns(one.key, keys)]
         if not (fixes or found.once):
             fixes = [one.words for one in self.meant]
         labels = (x._replace(region=self._region(x.region)) for x in found.labels)
         changes = [self._change(edit) for edit in found.fix.edits] if found.fix else []
         fits = [change for change in changes if change]
-        fix = found.fix if len(fits) == len(changes) else None
+        fix = found.fix if self.in_place and len(fits) == len(changes) else None
         return found._replace(
             severity=max(found.severity, self.severity, key=SEVERITIES.index),
             once=(*fixes, *found.once),
@@ -140,6 +152,8 @@ class Corrected:
 
 def _is_clear(facts: Mapping[str, Any]) -> bool:
     """Return whether only one key or value can have been meant."""
+    if "meant" not in facts:  # but where another release has it
+        return True
     if "clear" in facts or facts.get("sure"):
         return bool(facts.get("sure") or facts["clear"])
     word, meant, allowed = facts.get("value"), facts["meant"], facts.get("allowed")
@@ -148,9 +162,29 @@ def _is_clear(facts: Mapping[str, Any]) -> bool:
     return is_clear(word, meant, map(str, allowed))
 
 
+def _as_meant(fault: Fault) -> str:
+    """Return an argument with the key or the value that was meant."""
+    if not fault.argument:
+        return ""
+    text, meant = fault.argument.text, str(fault.facts["meant"])
+    start, end = fault.argument.value
+    if isinstance(fault.facts["meant"], Words):
+        end = fault.argument.key[1]
+        start = end - len(str(fault.path[-1]))
+    return text[:start] + meant + text[end:]
+
+
+def _concerns(meant: str, keys: Set[str]) -> bool:
+    """Return whether a key is one of these, or the table of one."""
+    return any(f"{key}.".startswith(f"{meant}.") for key in keys)
+
+
 def _meant(fault: Fault) -> Meant:
     """Return what the fix of a fault makes of its key."""
     key = str(fault.facts["key"])
+    if "meant" not in fault.facts:
+        home = str(fault.facts["home"])
+        return Meant(home, f"`{key}` is `{home}`")
     meant = fault.facts["meant"]
     if not isinstance(meant, Words):
         return Meant(key.partition("[")[0], f"`{key}` is {shown(meant)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fp8tune.formats.document import ConfigDocument, Path, Span
 from fp8tune.job import Job
 from fp8tune.lint.diagnostic import Marked, Region
-from fp8tune.lint.rule_parts import At
+from fp8tune.lint.rules import At
 from fp8tune.trainers.faults import Argument, Fault, Loaded
 
 TOP = Region(1, 1, 1, 1)

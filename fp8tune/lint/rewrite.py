@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune import atomic
 from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply
@@ -111,8 +110,8 @@ UNIGNORABLE = frozenset(
 
 
 NO_COMMENTS = (
-    "no ignore comments were added to JSON that has none: Hugging Face's libraries "
-    "read a DeepSpeed file with Python's json, which takes none"
+    "no ignore comments were added to JSON that has none: programs that read it with "
+    "Python's json refuse them"
 )
 
 
@@ -326,6 +325,8 @@ def replace(path: str, before: bytes, after: bytes) -> None:
     keep the old bytes. Raises ``Changed`` if the file's content is not ``before``, and
     ``OSError``.
     """
+    from fp8tune import atomic  # its modules cost start-up time
+
     place = os.path.realpath(path)
     with open(place, "r+b") as file:  # fails if the file is not writable
         if file.read(len(before) + 1) != before:

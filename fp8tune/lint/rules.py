@@ -6,15 +6,16 @@ use; users' packs are fully checked when they load.
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions import KNOWN
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
-from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
@@ -59,6 +60,44 @@ class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 
 
+NAMED_BY = ("key", "any", "value_of")
+"""The fields of a span that say its key; it has one of them."""
+
+
+class At(NamedTuple):
+    """A span of the finding: its name, which part of it, and its label.
+
+    Of several names the first one in the file gives the span. The finding is about the
+    first name, in the file or not, unless ``any`` makes all names equal. With
+    ``by_value`` the key is not the name, but its value.
+    """
+
+    names: list[str]
+    mark: str
+    label: str
+    any: bool = False
+    by_value: bool = False
+
+
+class Example(NamedTuple):
+    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
+
+    ``fixed`` is a bad example after the fix of its finding, safe or not. ``beside`` is
+    a second config of the same run, for a rule on two files. ``arguments`` are the
+    trainer's overrides. ``format`` is that of all these texts. ``installed`` are
+    releases of packages, by their names, ``environment`` variables of the run.
+    """
+
+    config: str
+    also: list[str]
+    fixed: str = ""
+    beside: str = ""
+    arguments: tuple[str, ...] = ()
+    format: str = "toml"
+    installed: dict[str, str] = {}
+    environment: dict[str, str] = {}
+
+
 class Rule:
     """One rule, as its file defines it.
 
@@ -66,10 +105,16 @@ class Rule:
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
     ``trainers``, all if there are none, and of one for ``versions``, or all. ``fp8`` is
     ``off`` if FP8 is asked for and no linear computes in it where the rule fires.
+    A wheel has ``stored`` the rest, and the trees of its expressions.
     """
 
     def __init__(
-        self, path: str, category: str, head: dict[str, Any], text: str = ""
+        self,
+        path: str,
+        category: str,
+        head: dict[str, Any],
+        text: str = "",
+        stored: bytes = b"",
     ) -> None:
         self.builtin = False
         self.path = path
@@ -86,6 +131,9 @@ class Rule:
         self.same = head.get("same", "")
         self.differs = head.get("differs", "")
         self._given = text
+        self.stored = stored
+        if stored:
+            self.guard = head["guard"]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without compiled or cached parts."""
@@ -104,6 +152,11 @@ class Rule:
     @cached_property
     def front(self) -> dict[str, Any]:
         """The part of the file that a finding needs: everything before the examples."""
+        if self.stored:
+            front: dict[str, Any]
+            front, trees = marshal.loads(self.stored)  # noqa: S302 - of the wheel
+            KNOWN.update(trees)
+            return front
         if not self.builtin or "data" in self.__dict__:
             return self.data
         return parsed(self._text.partition("\n[[bad]]")[0])
@@ -160,17 +213,17 @@ class Rule:
     @cached_property
     def at(self) -> list[At]:
         """The spans of a finding, the primary one first."""
-        return [at(entry) for entry in self.front.get("at", [])]
+        return [_at(entry) for entry in self.front.get("at", [])]
 
     @property
     def bad(self) -> list[Example]:
         """Configs that the rule fires on."""
-        return [example(entry, self._format) for entry in self.data.get("bad", [])]
+        return [_example(entry, self._format) for entry in self.data.get("bad", [])]
 
     @property
     def good(self) -> list[Example]:
         """Configs that the rule is silent on."""
-        return [example(entry, self._format) for entry in self.data.get("good", [])]
+        return [_example(entry, self._format) for entry in self.data.get("good", [])]
 
     @property
     def _format(self) -> str:
@@ -289,6 +342,7 @@ class Rule:
 
     def compiled(self, source: str) -> Expression:
         """An expression that may speak of what the rule knows."""
+        _ = self.stored and self.front  # brings the trees
         ids = [id_ for name in self.trainers for id_ in trainers()[name].ids]
         keys = trainer(ids[0]).vocabulary.renamed if len(ids) == 1 else {}
         knows = _anything if self.builtin else self.knows  # tests check those
@@ -297,6 +351,32 @@ class Rule:
 
 def _anything(_: str) -> bool:
     return True
+
+
+def _at(entry: dict[str, Any]) -> At:
+    """Read a span from its table in the file."""
+    names = next(entry[field] for field in NAMED_BY if field in entry)
+    return At(
+        [names] if isinstance(names, str) else list(names),
+        entry.get("mark", "value"),
+        entry.get("label", ""),
+        "any" in entry,
+        "value_of" in entry,
+    )
+
+
+def _example(entry: dict[str, Any], form: str) -> Example:
+    """Read an example from its table in the file; it may name a format but ``form``."""
+    return Example(
+        entry["config"],
+        entry.get("also", []),
+        entry.get("fixed", ""),
+        entry.get("beside", ""),
+        tuple(entry.get("arguments", ())),
+        entry.get("format", form),
+        entry.get("installed", {}),
+        entry.get("environment", {}),
+    )
 
 
 def parsed(text: str) -> dict[str, Any]:

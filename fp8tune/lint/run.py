@@ -23,8 +23,8 @@ from fp8tune.trainers.about import misnamed
 if TYPE_CHECKING:
     from fp8tune.lint.baseline import Book
 
-SHARE = 12
-"""Files that are worth a process of their own."""
+SHARE = 16
+"""Files that are worth a process of their own, which loads and compiles anew."""
 
 FIRST = 3
 """Files that are checked before the others are shared out; rules are compiled then."""
@@ -77,7 +77,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
     found = _joined(list(files), options)
-    result = _by_file(_run_all(found, _Runner(found, options, {})))
+    result = _by_file(_run_all(found, _Runner(options, {})))
     result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
         raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
@@ -114,7 +114,7 @@ def _by_file(result: Result) -> Result:
 
 def _with_others(found: list[Found], result: Result, options: Options) -> Result:
     """Add the findings of rules on two files."""
-    if not any(report.compared for report in result.reports):
+    if len(result.reports) < 2 or not any(r.compared for r in result.reports):
         return result
     from fp8tune.lint.compare import conflicts, merged
 
@@ -124,7 +124,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
         return result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
-    again = _run_all(files, _Runner(files, alone, others))
+    again = _run_all(files, _Runner(alone, others))
     return result._replace(
         reports=list(merged(result.reports, again.reports)),
         unread=[*result.unread, *again.unread],
@@ -199,7 +199,6 @@ def _is_other(report: Report) -> bool:
 class _Runner:
     def __init__(
         self,
-        found: Iterable[Found],
         options: Options,
         others: Mapping[str, dict[str, str]],
     ) -> None:
@@ -216,9 +215,7 @@ class _Runner:
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._books: dict[str, Book] = {}
-        paths = (options.stdin_filename if f.path == "-" else f.path for f in found)
-        only_toml = all(format_of(path) == "toml" for path in paths)
-        self._builtin = read_builtin(only_toml=only_toml)
+        self._builtin = read_builtin()
 
     def check_options(self) -> None:
         """Check selection and packs even if no file needs them."""
@@ -321,7 +318,8 @@ class _Runner:
         from fp8tune.lint.rewrite import fixable
 
         self.counted += 1
-        return report._replace(fixable=fixable(data, look))
+        counted = fixable(data, lambda new: report if new == data else look(new))
+        return report._replace(fixable=counted)
 
     def _held(self, report: Report) -> Report:
         """Return the report without the findings that its baseline accepts."""

@@ -140,6 +140,8 @@ def _concise(found: Diagnostic) -> str:
 
 
 def _full(result: Result, out: TextIO, *, colour: bool) -> None:
+    if not any(result.diagnostics):
+        return
     from fp8tune.lint.snippet import Painter
 
     painter = Painter(colour=colour)

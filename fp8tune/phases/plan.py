@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
-from fp8tune.lint.engine import check
+from fp8tune.lint.engine import check_config
 from fp8tune.lint.wording import shown
 from fp8tune.lint.written import rules_for
 from fp8tune.phases import CannotPlan
@@ -129,14 +129,7 @@ def _check_trainer(config: Config) -> None:
 
 def _check_runs(config: Config) -> None:
     """Raise ``CannotPlan`` if the trainer refuses the config, or crashes on it."""
-    report = check(
-        config.path,
-        config.data,
-        rules_for(config.path),
-        config.target,
-        only=config.trainer,
-        overrides=config.overrides,
-    )
+    report = check_config(config, rules_for(config.path))
     for found in report.diagnostics:
         if found.severity == "error" and found.category in ("rejected", "crash"):
             see = f"fix that first, see: fp8tune lint {config.path}"

@@ -14,27 +14,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fp8tune import __version__, atomic
 from fp8tune.formats.edits import unified_diff
 from fp8tune.lint.wording import plain
+from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
-from fp8tune.report.loss_plot import loss_plot
 from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import NARROW, Plot, to_files, to_svg
-from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
-from fp8tune.search.next_step import (
-    next_commands,
-    options_of,
-    password_lines,
-    quoted,
-)
+from fp8tune.search.answer.next_step import options_of, password_lines, quoted
+from fp8tune.search.answer.wording import clean
 from fp8tune.search.options import is_same
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.tuned_config import check_apart, check_place, tuned_bytes
-from fp8tune.search.wording import clean
-from fp8tune.search.writeback import CannotWrite
+from fp8tune.search.write.tuned_config import check_apart, check_place
 from fp8tune.studies import FOLDER, make_folder
 
 NAME = "report.html"
@@ -108,14 +101,14 @@ def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
 
 def draw_plots(report: Report) -> list[Plot]:
     """Return every plot of a report, the most important first."""
-    every = (memory_plot, knobs_plot, prediction_plot, loss_plot, steps_plot)
+    every = (memory_plot, knobs_plot, loss_plot, steps_plot)
     return [plot(report) for plot in every]
 
 
 def render(report: Report, plots: Sequence[Plot]) -> str:
     """Return the page: it loads nothing, and all text from outside is escaped."""
     pages = environment_of_pages()
-    diff, tuned_text, why_no_diff = _diff(report)
+    diff, tuned, why_no_diff = _diff(report)
     script, digest = script_of(pages)
     return pages.get_template(NAME).render(
         report=report,
@@ -132,7 +125,7 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         environment=environment(report),
         diff=diff,
         why_no_diff=why_no_diff,
-        tuned=tuned_text,
+        tuned=tuned,
         script=script,
         script_hash=digest,
         max_rows=MAX_ROWS,
@@ -164,7 +157,7 @@ def commands(report: Report) -> list[str]:
     """Return what to type next: to continue from a study, or to look again."""
     about = report.study.about
     if not report.is_running:
-        return next_commands(report.plan, about, report.outcome, report.output)
+        return list(report.commands)
     again = f"fp8tune report {_study(report)}{options_of(about, 'storage')}"
     line = f"{again}  # again: the search is still running"
     return [*password_lines(about), line]
@@ -186,18 +179,18 @@ def _finalize(value: Any) -> Any:
 
 def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
     """Return the diff of the config and its tuned text, or why there are none."""
-    config, study = report.plan.config, report.study
-    try:
-        after = tuned_bytes(
-            report.plan, report.outcome, study.name, study.about, report.output
-        )
-    except CannotWrite as error:
-        return [], [], f"It cannot be written: {error}"
-    if not after:
+    about, config = report.study.about, report.plan.config
+    tuned, unwritten = about.get("tuned"), about.get("unwritten")
+    if report.output is None:
+        return [], [], "Nothing yet: the search has not ended."
+    if unwritten:
+        return [], [], f"It cannot be written: {unwritten}"
+    if not tuned:
         return [], [], "Nothing: no other values are proposed."
-    text = unified_diff(config.path, config.data, after)
-    lines = after.decode(errors="replace").split("\n")
-    return list(_marked(text)), [clean(line, MAX_LINE) for line in lines], ""
+    after = str(tuned)
+    lines = [clean(line, MAX_LINE) for line in after.split("\n")]
+    text = unified_diff(config.path, config.data, after.encode(errors="replace"))
+    return list(_marked(text)), lines, ""
 
 
 def _marked(diff: str) -> Iterator[DiffLine]:

@@ -7,12 +7,13 @@ import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fp8tune.report.data import CUT_OFF, Report, Setting
+from fp8tune.report.data import Report
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -22,10 +23,9 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import listed, median
+from fp8tune.search.answer.answer import Estimate, Setting
+from fp8tune.search.answer.wording import change, clean, joined, percent, value_label
 from fp8tune.search.objective import show_value
-from fp8tune.search.outcome import Estimate
-from fp8tune.search.wording import change, clean, percent, value_label
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"
@@ -84,8 +84,7 @@ def knobs_plot(report: Report) -> Plot:
         CONTENTS,
         f"{first.name.rpartition('.')[2]} matters most: {first.sentence}",
         note,
-        f"{report.unit} by the value of each knob. "
-        + " ".join(f"{effect.name}: {effect.sentence}." for effect in effects),
+        " ".join(f"{effect.name}: {effect.sentence}." for effect in effects),
         ("knob", "other knobs", report.unit, "without a figure"),
         rows,
         lambda style: _draw(effects[:MAX_PANELS], report.unit, style),
@@ -108,49 +107,36 @@ def _places(report: Report) -> list[int]:
 
 
 def _effect(report: Report, place: int) -> Effect | None:
-    knob = report.plan.space.knobs[place]
+    knob, chosen = report.plan.space.knobs[place], report.chosen
     groups: dict[Point, list[Setting]] = defaultdict(list)
-    for setting in report.settings:
+    for setting in sorted(report.settings, key=lambda s: s.point[place]):
         if knob.frozen or report.plan.space.allows(setting.point, report.plan.baseline):
             groups[_without(setting.point, place)].append(setting)
-    kept = _without(report.chosen, place) if report.chosen else None
-    every = [_line(own, place, rest == kept) for rest, own in groups.items()]
-    lines = [e for e in every if e.is_chosen or len(e.values) + len(e.failed) > 1]
-    lines.sort(key=lambda line: line.is_chosen)
-    labels = [_value(knob, at) for at in range(len(knob.values))]
-    found = _chosen_change(report, place, lines, labels)
-    found = found or _median_change(lines, labels)
-    if found is None:
-        return None
-    used = sorted({at for line in lines for at in (*line.values, *line.failed)})
-    index = {at: i for i, at in enumerate(used)}
-    drawn = (
-        line._replace(
-            values={index[at]: value for at, value in line.values.items()},
-            failed={index[at]: how for at, how in line.failed.items()},
+    alike = _without(chosen, place) if chosen else None
+    groups = {r: own for r, own in groups.items() if r == alike or len(own) > 1}
+    used = sorted({s.point[place] for own in groups.values() for s in own})
+    labels = tuple(_value(knob, at) for at in used)
+    at = {index: position for position, index in enumerate(used)}
+    lines = [
+        Line(
+            rest == alike,
+            {at[s.point[place]]: s.value.value for s in own if s.value},
+            {at[s.point[place]]: _failure(s) for s in own if not s.value},
         )
-        for line in lines
-    )
-    sentence, gain = found
-    values = tuple(labels[at] for at in used)
-    return Effect(clean(knob.key, 60), values, tuple(drawn), sentence, gain)
+        for rest, own in groups.items()
+    ]
+    lines.sort(key=lambda line: line.is_chosen)
+    changed = _chosen_change(report, place, lines, labels, used)
+    changed = changed or _median_change(lines, labels)
+    return changed and Effect(clean(knob.key, 60), labels, tuple(lines), *changed)
 
 
 def _without(point: Point, place: int) -> Point:
     return point[:place] + point[place + 1 :]
 
 
-def _line(group: Sequence[Setting], place: int, is_chosen: bool) -> Line:
-    ordered = sorted(group, key=lambda setting: setting.point[place])
-    return Line(
-        is_chosen,
-        {s.point[place]: s.value.value for s in ordered if s.value},
-        {
-            s.point[place]: "watts unknown" if s.speed else s.outcome
-            for s in ordered
-            if not s.value
-        },
-    )
+def _failure(setting: Setting) -> str:
+    return "watts unknown" if setting.outcome == "ok" else setting.outcome
 
 
 def _value(knob: Knob, at: int) -> str:
@@ -161,19 +147,23 @@ def _value(knob: Knob, at: int) -> str:
 
 
 def _chosen_change(
-    report: Report, place: int, lines: Sequence[Line], labels: Sequence[str]
+    report: Report,
+    place: int,
+    lines: Sequence[Line],
+    labels: Sequence[str],
+    used: Sequence[int],
 ) -> tuple[str, float] | None:
     """Compare the chosen value with the baseline's, else with the best other.
 
     All other knobs are as chosen if such settings ran with both values.
     """
-    if report.chosen is None:
+    chosen, baseline = report.chosen, report.plan.baseline[place]
+    if chosen is None or chosen[place] not in used:
         return None
-    mine, baseline = report.chosen[place], report.plan.baseline[place]
+    mine = used.index(chosen[place])
+    first = used.index(baseline) if baseline in used else mine
     usable = [line for line in lines if {mine} < line.values.keys()]
-    with_both = [
-        line for line in usable if mine != baseline and baseline in line.values
-    ]
+    with_both = [line for line in usable if mine != first in line.values]
     line = max(
         with_both or [line for line in usable if line.is_chosen],
         key=lambda line: (line.is_chosen, line.values[mine]),
@@ -182,21 +172,20 @@ def _chosen_change(
     if line is None:
         return None
     others = {at: value for at, value in line.values.items() if at != mine}
-    other = baseline if baseline in others else max(others, key=others.__getitem__)
-    gain, is_open = Estimate(line.values[mine] / others[other]), False
+    other = first if first in others else max(others, key=others.__getitem__)
+    gain, remark = Estimate(line.values[mine] / others[other]), " (other settings)"
     if line.is_chosen:
-        same_rest = *report.chosen[:place], other, *report.chosen[place + 1 :]
-        by_runs = report.gain_over(same_rest)
-        is_open = report.vs_chosen(same_rest) == "inconclusive"
-        gain = gain if is_open else by_runs or gain
-    oom = [labels[at] for at, how in line.failed.items() if how == "oom"]
-    sentence = (
-        f"{labels[mine]} against {labels[other]}: {change(gain)}"
-        f"{' (inconclusive)' if is_open else ''}"
-        f"{'' if line.is_chosen else ' (other settings)'}"
-        f"{f'; {chr(44).join(oom)} out of memory' if oom else ''}"
-    )
-    return sentence, gain.value
+        point = *chosen[:place], used[other], *chosen[place + 1 :]
+        setting, remark = report.setting(point), ""
+        behind = setting.vs_chosen if setting else None
+        if setting and setting.pairs and behind and behind.low is None:
+            remark = " (inconclusive)"
+        elif behind:
+            low, high = (end and 1 / end for end in (behind.high, behind.low))
+            gain = Estimate(1 / behind.value, low, high)
+    oom = ", ".join(labels[at] for at, how in line.failed.items() if how == "oom")
+    sentence = f"{labels[mine]} against {labels[other]}: {change(gain)}{remark}"
+    return sentence + f"; {oom} out of memory" * bool(oom), gain.value
 
 
 def _median_change(
@@ -219,12 +208,11 @@ def _median_change(
 def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
     """Return which knobs have no panel, and why."""
     with_panel = {effect.name for effect in effects}
-    knobs = report.plan.space.knobs
-    names = [clean(knobs[place].key, 60) for place in _places(report)]
+    names = (clean(report.plan.space.knobs[at].key, 60) for at in _places(report))
     rest = [name for name in names if name not in with_panel]
     alone = "that knob alone" if len(rest) == 1 else "one of these alone"
     why = f"no two measured settings differ in {alone}"
-    return f"No panel for {listed(rest)}: {why}." if rest else ""
+    return f"No panel for {joined(rest)}: {why}." if rest else ""
 
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
@@ -258,22 +246,15 @@ def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
             label="all other knobs as chosen" if chosen else "other settings",
             zorder=3 if chosen else 2,
         )
+    failed = {at: how for line in effect.lines for at, how in line.failed.items()}
     ran = {at for line in effect.lines for at in line.values}
-    lost = {at for e in effect.lines for at, how in e.failed.items() if how != CUT_OFF}
-    if lost - ran:
-        mark_failed(axes, sorted(lost - ran), style, "every setting failed here")
+    lost = [at for at, how in failed.items() if at not in ran and how != "cut-off"]
+    if lost:
+        mark_failed(axes, sorted(lost), style, "every setting failed here")
     sentence = textwrap.fill(effect.sentence, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{sentence}", fontsize="medium")
-    _draw_ticks(axes, effect.labels)
+    axes.set_xticks(range(len(effect.labels)), effect.labels)
+    if len("".join(effect.labels)) > MAX_TICKS:
+        axes.tick_params(axis="x", labelrotation=30)
     axes.set_xlim(-0.4, len(effect.labels) - 0.6)
     axes.set_xlabel(effect.name)
-
-
-def _draw_ticks(axes: Axes, labels: Sequence[str]) -> None:
-    """Write the values below the axis: turned if long, only some if there are many."""
-    longest = max(map(len, labels))
-    step = math.ceil(len(labels) * (longest + 1) / MAX_TICKS) if longest < 4 else 1
-    axes.set_xticks(range(0, len(labels), step), labels[::step])
-    axes.set_xticks(range(len(labels)), minor=True)
-    if longest * len(labels) / step > MAX_TICKS:
-        axes.tick_params(axis="x", labelrotation=30)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import Report, Setting
+from fp8tune.report.data import Report, key_value, role_names, vs_chosen, why_not
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -15,12 +15,13 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
+from fp8tune.search.answer.answer import Setting
+from fp8tune.search.answer.wording import gib
 from fp8tune.search.objective import show_value
-from fp8tune.search.wording import gib
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}
-"""The marker of a setting by the first of its standings."""
+"""The marker of a setting by the first of its roles."""
 
 
 def memory_plot(report: Report) -> Plot:
@@ -31,16 +32,18 @@ def memory_plot(report: Report) -> Plot:
         return Plot(NAME, CONTENTS, "Throughput against memory", why)
     rows = tuple(
         (
-            s.label,
-            s.role_names,
-            f"{s.outcome}, may not be chosen: {s.why_not}" if s.why_not else s.outcome,
+            report.label(s),
+            role_names(s),
+            f"{s.outcome}, may not be chosen: {why}"
+            if (why := why_not(s))
+            else s.outcome,
             str(s.runs),
             report.figure(s),
-            report.vs_chosen(s.point),
+            vs_chosen(s),
             gib(s.peak_gib),
             "yes" if s.on_frontier else "",
         )
-        for s in sorted(report.settings, key=lambda s: -s.key_value)
+        for s in sorted(report.settings, key=lambda s: -key_value(s))
     )
     return Plot(
         NAME,
@@ -58,25 +61,26 @@ def memory_plot(report: Report) -> Plot:
 
 
 def _title(report: Report, placed: list[Setting]) -> str:
-    chosen = report.with_standing("chosen")
+    chosen = report.setting(report.chosen)
     if chosen is None or chosen not in placed:
         return (
             f"Throughput against memory of {counted(len(report.settings), 'setting')}"
         )
-    free = [s for s in placed if s.may_be_chosen]
-    is_best = all(s.key_value <= chosen.key_value for s in free)
+    free = [s for s in placed if s.is_eligible]
+    value = key_value(chosen)
+    is_best = all(key_value(s) <= value for s in free)
     rank = "the best of" if is_best else "chosen from"
     among = f", {rank} {counted(len(free), 'setting')} that may be chosen"
-    rate = f"{show_value(chosen.key_value, report.objective)} {report.unit}"
+    rate = f"{show_value(value, report.objective)} {report.unit}"
     return (
-        f"{chosen.short_label}: {rate} in "
+        f"{report.short_label(chosen)}: {rate} in "
         f"{gib(chosen.peak_gib)} GiB{among if len(free) > 1 else ''}"
     )
 
 
 def _scale_note(report: Report) -> str:
     """Return which figures are scaled, and why."""
-    if not any(setting.scaled for setting in report.settings):
+    if not any(setting.is_scaled for setting in report.settings):
         return ""
     return (
         "Settings that were not measured again beside the chosen one are scaled down "
@@ -87,9 +91,9 @@ def _scale_note(report: Report) -> str:
 def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
     figure, (axes,) = new_figure(style, height=5.0)
     _draw_frontier(axes, placed, style)
-    _draw_settings(axes, placed, style)
+    _draw_settings(axes, report, placed, style)
     axes.margins(x=0.12, y=0.18)
-    _draw_marked(axes, placed, style)
+    _draw_marked(axes, report, placed, style)
     _draw_capacity(axes, report, style)
     _draw_out_of_memory(axes, report, style)
     of = "of the process" if report.is_rehearsal else "allocated on one GPU"
@@ -106,7 +110,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
     if len(front) > 1:
         axes.plot(
             [s.peak_gib for s in front],
-            [s.key_value for s in front],
+            [key_value(s) for s in front],
             drawstyle="steps-post",
             color=style.colours.muted,
             linewidth=1.2,
@@ -116,11 +120,14 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
         )
 
 
-def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
+def _draw_settings(
+    axes: Axes, report: Report, placed: list[Setting], style: Style
+) -> None:
     """Draw a marker for each setting, hollow if it may not be chosen though it ran."""
     kinds: dict[tuple[bool, str], list[Setting]] = {}
-    for setting in sorted(placed, key=lambda s: bool(s.why_not)):
-        kinds.setdefault((bool(setting.why_not), setting.precision), []).append(setting)
+    for setting in sorted(placed, key=lambda s: bool(why_not(s))):
+        kind = bool(why_not(setting)), report.precision(setting)
+        kinds.setdefault(kind, []).append(setting)
     for (hollow, precision), own in kinds.items():
         look = style.of_precision(precision)
         if hollow:
@@ -134,17 +141,19 @@ def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
         }
         axes.plot([], [], **look)  # the entry of the legend
         for setting in own:
-            look["label"] = f"_{setting.label}"
-            axes.plot(setting.peak_gib, setting.key_value, **look)
+            look["label"] = f"_{report.label(setting)}"
+            axes.plot(setting.peak_gib, key_value(setting), **look)
 
 
-def _draw_marked(axes: Axes, placed: list[Setting], style: Style) -> None:
+def _draw_marked(
+    axes: Axes, report: Report, placed: list[Setting], style: Style
+) -> None:
     """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
-        if not setting.standings or not setting.value:
+        if not setting.roles or not setting.value:
             continue
         value, low, high = setting.value
-        look = style.of_precision(setting.precision)
+        look = style.of_precision(report.precision(setting))
         if low is not None and high is not None:
             axes.errorbar(
                 setting.peak_gib,
@@ -157,14 +166,14 @@ def _draw_marked(axes: Axes, placed: list[Setting], style: Style) -> None:
         axes.plot(
             setting.peak_gib,
             value,
-            MARKERS[setting.standings[0]],
+            MARKERS[setting.roles[0]],
             linestyle="none",
-            markersize=17 if "chosen" in setting.standings else 10,
+            markersize=17 if "chosen" in setting.roles else 10,
             color=look["color"],
-            fillstyle="none" if setting.why_not else "full",
+            fillstyle="none" if why_not(setting) else "full",
             markeredgecolor=style.colours.ink,
             markeredgewidth=1.1,
-            label=f"{setting.role_names}: {setting.short_label}",
+            label=f"{role_names(setting)}: {report.short_label(setting)}",
             zorder=3,
         )
 
@@ -179,13 +188,9 @@ def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
 
 
 def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
-    """Mark settings without memory at their predicted peak, else at the right edge."""
+    """Mark the settings that ran out of memory at the right edge."""
     low, high = axes.get_xlim()
-    edge = high - 0.015 * (high - low)
-    places = [
-        min(edge, s.peak_gib or s.expected.peak_gib or report.capacity_gib or edge)
-        for s in report.settings
-        if s.outcome == "oom"
-    ]
-    if places:
-        mark_failed(axes, places, style, "out of memory, at the predicted peak")
+    count = sum(setting.outcome == "oom" for setting in report.settings)
+    if count:
+        edge = high - 0.015 * (high - low)
+        mark_failed(axes, [edge], style, f"out of memory: {counted(count, 'setting')}")

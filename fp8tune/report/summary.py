@@ -10,7 +10,6 @@ from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
-from fp8tune.search.outcome import SAME_COMMAND
 from fp8tune.search.saved_study import load_study, names_in, stored_where
 from fp8tune.studies import has_journal
 
@@ -71,9 +70,9 @@ def summarize(folder: str, url: str = "", *, is_here: bool = True) -> Summary:
     )
 
 
-STOPPED, UNWRITTEN, INTERRUPTED = "stopped", "answer not written", "interrupted"
-"""States in which the same command continues a search: it was killed; its workers ended
-it without the command; Ctrl-C ended it."""
+STOPPED, INTERRUPTED = "stopped", "interrupted"
+"""States in which the same command continues a search: it was killed; Ctrl-C ended
+it."""
 
 
 def _state(report: Report) -> str:
@@ -83,17 +82,15 @@ def _state(report: Report) -> str:
     if report.output is None and report.is_running is None:
         return "unknown"
     if report.output is None:
-        return UNWRITTEN if report.study.is_over else STOPPED
-    is_cut = report.outcome.ending.next_step == SAME_COMMAND
-    return INTERRUPTED if is_cut else "finished"
+        return STOPPED
+    return INTERRUPTED if report.interrupted else "finished"
 
 
 def text(summary: Summary) -> Iterator[str]:
     """Yield the lines of a study."""
     trials = counted(summary.trials, "trial")
     spent = show_duration(summary.spent_s)
-    hint = ": type the command again" * (summary.state == UNWRITTEN)
-    parts = (summary.config, f"{summary.state}{hint}", trials, spent)
+    parts = (summary.config, summary.state, trials, spent)
     yield plain(f"{summary.name}  {', '.join(parts)}")
     yield plain(f"  {summary.answer}")
     if summary.place:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import STANDINGS, Report, Setting
-from fp8tune.report.text import interval
+from fp8tune.report.data import Report, ratio, role_names, vs_chosen
+from fp8tune.search.answer.answer import failure_code
+from fp8tune.search.answer.wording import (
+    FAILURES,
+    clean,
+    gib,
+    setting_label,
+)
 from fp8tune.search.budget import show_duration
-from fp8tune.search.decide import gain_of
 from fp8tune.search.objective import ENERGY, SPEED, show_value
-from fp8tune.search.outcome import Estimate, failure_code
-from fp8tune.search.statistics import speed
-from fp8tune.search.wording import FAILURES, change, clean, gib, percent, setting_label
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
 
-MIN_STEPS, UNEVEN = 4, 1.02
-"""Steps that can show it, and the ratio of their mean to their median from which a
-trial is called uneven."""
 HEAD = (
     *("trial", "stage", "setting", "outcome", "tokens/s", "tokens/J"),
     *("peak GiB", "reserved GiB", "FP8 matmuls", "cost", "message"),
@@ -40,48 +37,29 @@ class Rows(NamedTuple):
 
 def figures_table(report: Report) -> Rows:
     """Return the figures of the answer, one row for each setting with a role in it."""
-    settings = [setting for setting in report.settings if setting.standings]
-    roles, is_baseline = [*STANDINGS], report.chosen == report.plan.baseline
+    is_baseline = report.chosen == report.plan.baseline
     rows = [
         (
-            setting.role_names,
-            setting.label,
+            role_names(setting),
+            report.label(setting),
             report.figure(setting),
-            _change(report, setting),
-            *([] if is_baseline else [report.vs_chosen(setting.point)]),
+            ratio(setting.vs_baseline),
+            *([] if is_baseline else [vs_chosen(setting)]),
             gib(setting.peak_gib),
-            ", ".join(map(str, _numbers(report, setting.point))),
+            ", ".join(map(str, setting.trials)),
         )
-        for setting in sorted(settings, key=lambda s: roles.index(s.standings[0]))
+        for setting in report.with_roles
         if report.chosen is not None
     ]
-    unit = report.unit
     vs = ("vs your config",) if is_baseline else ("vs your config", "vs chosen")
-    head = ("role", "setting", unit, *vs, "peak GiB", "trials")
-    return Rows(head, rows)
-
-
-def _numbers(report: Report, point: Point) -> tuple[int, ...]:
-    """Return the trials that give the figure of a setting."""
-    other = report.plan.baseline if point == report.chosen else report.chosen
-    return report.history_in_objective.numbers(point, other)
-
-
-def _change(report: Report, setting: Setting) -> str:
-    """Return by how much a setting is faster than the user's config, if known."""
-    history = report.history_in_objective
-    gain = gain_of(history, setting.point, report.plan.baseline)
-    if gain is None:
-        return "-"
-    return "inconclusive" if gain.low is None else change(gain)
+    return Rows(("role", "setting", report.unit, *vs, "peak GiB", "trials"), rows)
 
 
 def trial_table(report: Report) -> Rows:
     """Return the trials, the fastest first, failed ones last, in the order of runs."""
-    spread = report.history_in_objective.deviation
     ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
     ordered.sort(key=lambda t: (not t.record.ok, t.stage == "stability"))
-    rows = [_row(report, trial, spread) for trial in ordered]
+    rows = [_row(report, trial) for trial in ordered]
     head: tuple[str, ...] = HEAD
     if any(trial.worker for trial in ordered):
         head = (*HEAD[:-1], "worker", HEAD[-1])
@@ -95,7 +73,7 @@ def trial_table(report: Report) -> Rows:
     return Rows(head, rows, classes)
 
 
-def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
+def _row(report: Report, trial: Trial) -> tuple[str, ...]:
     record, space = trial.record, report.plan.space
     timed = record.ok and trial.stage != "stability"
     joules = record.tokens_per_joule
@@ -105,7 +83,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
         "ok" if record.ok and not trial.cut_off else FAILURES[failure_code(trial)],
-        interval(_speed(record, spread), SPEED) if timed else "-",
+        show_value(record.tokens_per_second, SPEED) if timed else "-",
         show_value(joules, ENERGY) if timed and joules else "-",
         gib(record.peak_gib),
         gib(record.reserved_gib),
@@ -115,17 +93,10 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
     )
 
 
-def _speed(record: Record, spread: float) -> Estimate | None:
-    measured = speed([record], spread)
-    return measured and Estimate(*measured)
-
-
 def _remarks(trial: Trial) -> Iterator[str]:
     record, shortage = trial.record, trial.record.memory_shortage
     if shortage:
         yield f"may not be chosen: {shortage}"
-    if uneven := _uneven(record):
-        yield uneven
     if run := record.loss_run:
         yield f"seed {run.seed}, warmup {run.warmup_steps}, {run.steps} steps"
     if record.message:
@@ -136,16 +107,6 @@ def _remarks(trial: Trial) -> Iterator[str]:
         yield counted(record.recompiles, "compiled graph")
     if record.extrapolated:
         yield f"extrapolated: {clean(record.extrapolated)}"
-
-
-def _uneven(record: Record) -> str:
-    """Return by how much a long run is slower than its median step, else ``""``."""
-    times = record.step_ms
-    middle = statistics.median(times) if len(times) >= MIN_STEPS else 0.0
-    ratio = statistics.fmean(times) / middle if middle else 1.0
-    if ratio < UNEVEN:
-        return ""
-    return f"steps take {percent(ratio)} on average, compared with their median"
 
 
 def environment(report: Report) -> list[tuple[str, str]]:

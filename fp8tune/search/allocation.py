@@ -174,8 +174,10 @@ class Steps:
     """Workers as steps of the job of this process, one ``srun`` each.
 
     ``command`` is the argument list of a worker, ``folder`` that of the study. A step
-    that ends is started again, because its node may have been at fault only once.
+    that fails is started again, because its node may have been at fault only once.
     """
+
+    is_other = False
 
     def __init__(
         self,
@@ -203,6 +205,7 @@ class Steps:
         self._workers = workers
         self._running: dict[subprocess.Popen[bytes], float] = {}
         self._short = 0
+        self._has_ended = False
 
     def start(self) -> None:
         """Start the workers; raises ``CannotSearch`` without srun."""
@@ -219,6 +222,9 @@ class Steps:
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
+                self._has_ended |= process.returncode == 0
+        if self._has_ended:  # nothing is left to run
+            return "" if self._running else "all workers ended"
         if self._short >= most_short(self._workers):
             return ended_at_once(f"{self._short} workers", self._folder, LOG_FILES)
         while len(self._running) < self._workers:

@@ -10,14 +10,15 @@ from typing import Any
 from fp8tune.formats import parse
 from fp8tune.formats.edits import apply
 from fp8tune.job import Target
+from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.search import CannotSearch
-from fp8tune.search.plan import TrainConfig, left_out
-from fp8tune.search.writeback import MEASURED, Choice, write_back
+from fp8tune.search.plan import left_out
+from fp8tune.search.write.writeback import MEASURED, Choice, write_back
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import TRAITS
 
@@ -31,17 +32,17 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
 
-def check_config(config: TrainConfig, free: Container[str]) -> None:
+def check_config(config: Config, free: Container[str]) -> None:
     """Raise ``CannotSearch`` if the trainer cannot run it at any value of free keys."""
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
-        behind = f" -- {shlex.join(config.overrides)}" if config.overrides else ""
+        behind = f" -- {shlex.join(config.written)}" if config.written else ""
         hint = f"fix that{others} first, see: fp8tune lint {config.path}{behind}"
         raise CannotSearch(f"{found[0]}; {hint}")
 
 
-def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
+def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     """Yield why the trainer cannot run a config, one line each.
 
     Reasons that involve a free key are left to the search, except a value that the
@@ -50,7 +51,7 @@ def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
     for found in _fatal(config, config.data):
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules_for(config.path)):
-            line = "" if config.overrides else f":{found.region.line}"
+            line = "" if config.written else f":{found.region.line}"
             place = f"{found.path}{line}"
             trainer = config.trainer.schema.title
             how = UNSEEN.get(found.rule) or FAILS[found.category]
@@ -58,7 +59,7 @@ def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
 
 
 def runnable(
-    config: TrainConfig, records: Sequence[Record]
+    config: Config, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
     """Return the records of settings that the trainer runs, and why not the others.
 
@@ -86,7 +87,7 @@ def runnable(
     return kept, left_out(wrong)
 
 
-def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
+def _fatal(config: Config, data: bytes) -> Iterator[Diagnostic]:
     """Yield lint's errors about what the trainer refuses or crashes on."""
     target = config.job.target
     if not target.world_size_origin:  # assumed for the trials only

@@ -16,10 +16,10 @@ from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.versions import Match, of_trials, packages
 from fp8tune.job import Job, Unknown
+from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import SPEED
-from fp8tune.search.plan import TrainConfig
 
 STEPS, FASTER = 2, 10
 """The steps of a rehearsal's shortest trial, and how many times faster than fp32 a CPU
@@ -110,7 +110,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def unsafe_versions(
-    config: TrainConfig, allow: Sequence[str], versions: Mapping[str, str], device: str
+    config: Config, allow: Sequence[str], versions: Mapping[str, str], device: str
 ) -> list[Match]:
     """Return the versions with which FP8 trials of a config fail, or may fail.
 
@@ -135,7 +135,7 @@ def check_versions(unsafe: Sequence[Match], python: str = "") -> None:
             raise CannotSearch(f"{match}; {command}, or go on with --allow-versions")
 
 
-def check_host(config: TrainConfig, budget_s: float, running: int = 1) -> None:
+def check_host(config: Config, budget_s: float, running: int = 1) -> None:
     """Raise ``CannotSearch`` if this machine cannot rehearse the model in the budget.
 
     A trial builds the weights in fp32: those of one rank, or all if they are tied or if

@@ -10,46 +10,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fp8tune.facts.gaps import MEANT
+from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
-from fp8tune.formats import TITLES, parse
+from fp8tune.formats import TITLES
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.directive import directive_of
+from fp8tune.lint.config import Config, NotAConfig, config_of
 from fp8tune.lint.settings import settings_for
 from fp8tune.lint.title import gpus_of
 from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
-from fp8tune.search.writeback import CannotWrite, Choice, write_back
+from fp8tune.search.write.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, titles
-from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.recognise import chosen, reader
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
-
-
-class TrainConfig(NamedTuple):
-    """A config of a trainer, as bytes and as a job.
-
-    ``overrides`` of the command line are written into ``data``.
-    """
-
-    path: str
-    data: bytes
-    trainer: Trainer
-    job: Job
-    loaded: Loaded
-    overrides: tuple[str, ...] = ()
-
-    def own(self, name: str) -> Any:
-        """Return the config's value of a key or field as knobs have it: words as text.
-
-        Raises ``Unknown``.
-        """
-        value = self.job[name]
-        return str(value) if isinstance(value, str) else value
 
 
 class Plan(NamedTuple):
@@ -58,7 +34,7 @@ class Plan(NamedTuple):
     ``notes`` are lines for the user.
     """
 
-    config: TrainConfig
+    config: Config
     space: Space
     baseline: Point
     notes: tuple[str, ...] = ()
@@ -78,7 +54,7 @@ class Plan(NamedTuple):
         return {
             "config": self.config.path,
             "config_text": self.config.data.decode(),
-            **({"overrides": self.config.overrides} if self.config.overrides else {}),
+            **({"overrides": self.config.written} if self.config.written else {}),
             "trainer": self.config.trainer.id,
             **_file_of(self.config.trainer),
             "gpu": target.gpu,
@@ -102,34 +78,28 @@ def _file_of(known: Trainer) -> dict[str, str]:
 
 def read_config(
     path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
-) -> TrainConfig:
-    """Read a train config; raises ``CannotSearch``, ``InvalidText``, ``Unreadable``.
+) -> Config:
+    """Read a config to search; raises ``CannotSearch`` and as ``config_of``.
 
-    ``target`` is from the command line; the header comment and the project's settings
-    fill its gaps. If the number of GPUs is still unknown, it is the product of the
-    parallel degrees, else ``world_size``.
+    If neither ``target``, the header comment nor the project's settings say the number
+    of GPUs, it is the product of the parallel degrees, else ``world_size``.
     """
-    document = parse(data, path)
-    settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    directive = directive_of(document)
     if name and (wrong := misnamed(name)):
         raise CannotSearch(wrong)
-    names = (name, directive.trainer, settings.trainer)
-    kind = chosen(document, names, explicit=True)
-    if not kind.trainer:
-        what = f"{path}: {kind.description}"
-        raise CannotSearch(f"{what}; search takes TOML configs of {titles('toml')}")
-    if document.format != "toml":
-        reason = f"search writes TOML, not {TITLES[document.format]}"
+    try:
+        settings = settings_for(os.path.dirname(os.path.abspath(path)))
+        target, usual = settings.complete(target), settings.trainer
+        config = config_of(path, data, target, only=name, usual=usual)
+    except NotAConfig as error:
+        takes = f"search takes TOML configs of {titles('toml')}"
+        raise CannotSearch(f"{path}: {error}; {takes}") from None
+    if config.document.format != "toml":
+        reason = f"search writes TOML, not {TITLES[config.document.format]}"
         raise CannotSearch(f"{path}: {reason}: use fp8tune lint and estimate")
-    extra = (*directive.extra_keys, *settings.extra_keys)
-    known, _ = reader(kind.trainer, names, path, extra)
-    loaded = known.load(document.values)
-    target = directive.complete(settings.complete(target))
-    job = known.job(loaded, target)
+    target = config.directive.complete(config.target)
     if world_size and not target.world_size:
-        job = known.job(loaded, _sized(job, target, world_size))
-    return TrainConfig(path, data, known, job, loaded)
+        return config.on(_sized(config.job, target, world_size))
+    return config
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
@@ -151,7 +121,7 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
 
 
 def plan_for_trials(
-    config: TrainConfig, allow: Sequence[str], device: str, gpu: str = ""
+    config: Config, allow: Sequence[str], device: str, gpu: str = ""
 ) -> Plan:
     """Plan a search over micro-batch, AC, compile and precision.
 
@@ -196,7 +166,7 @@ def plan_for_trials(
     return Plan(config, Space(knobs), baseline, tuple(filter(None, notes)))
 
 
-def _why_not_varied(config: TrainConfig, role: str) -> str:
+def _why_not_varied(config: Config, role: str) -> str:
     """Return why a field that follows from keys is no knob; ``""`` for a constant."""
     source = config.job.words.computed.get(role)
     if source is None or not source.reads:
@@ -208,7 +178,7 @@ def _why_not_varied(config: TrainConfig, role: str) -> str:
     )
 
 
-def _ac_modes(config: TrainConfig) -> tuple[str, ...]:
+def _ac_modes(config: Config) -> tuple[str, ...]:
     """Return the AC modes to try: the config's own is put before the last."""
     modes = _values_taken(config, "ac")
     with suppress(Unknown):
@@ -217,14 +187,14 @@ def _ac_modes(config: TrainConfig) -> tuple[str, ...]:
     return modes
 
 
-def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
+def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
     free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
     names = (*free, "grad_accum", *allow)
     return {config.trainer.key_of(name) or name for name in names}
 
 
-def _has_fp8(config: TrainConfig, gpu: str) -> bool:
+def _has_fp8(config: Config, gpu: str) -> bool:
     """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it.
 
     No trial combines it with tensor parallelism, and most trainers do not either.
@@ -237,7 +207,7 @@ def _has_fp8(config: TrainConfig, gpu: str) -> bool:
     return "fp8" in _values_taken(config, "precision") and False not in known
 
 
-def _values_taken(config: TrainConfig, role: str) -> tuple[str, ...]:
+def _values_taken(config: Config, role: str) -> tuple[str, ...]:
     """Return the values that may be tried for a field."""
     return tuple(config.trainer.values_of(role))
 
@@ -309,7 +279,7 @@ def tokens_per_step(job: Job, knobs: dict[str, Any]) -> int:
         return 0
 
 
-def why_synthetic_data(config: TrainConfig) -> str:
+def why_synthetic_data(config: Config) -> str:
     """Return why trials train on synthetic data; ``""`` if they read the config's data.
 
     Speeds do not depend on it; losses do.
@@ -322,7 +292,7 @@ def why_synthetic_data(config: TrainConfig) -> str:
     return "" if job["data_files"] else "the config names no training data"
 
 
-def ranks_of_trial(config: TrainConfig, running: int = 1) -> int:
+def ranks_of_trial(config: Config, running: int = 1) -> int:
     """Return how many data-parallel ranks a trial represents.
 
     ``running`` ranks run in it: one, or all of the config. Raises ``CannotSearch``.
@@ -335,9 +305,11 @@ def ranks_of_trial(config: TrainConfig, running: int = 1) -> int:
             refusal += f"runs all of them on {counted(gpus, 'GPU')}"
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
-        asked = str(missing) in ("world_size", "dp_shard")
+        asked = str(missing) in ("world_size", "shards.product")
         hint = "; give the number of GPUs as --world-size N" * asked
-        raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
+        gap = GAPS.get(str(missing))
+        what = f"no trial covers {gap}" if gap else f"{missing} is not known"
+        raise CannotSearch(f"{config.path}: {what}{hint}") from None
     if refusal:
         raise CannotSearch(
             f"{config.path}: a trial cannot represent {refusal}; `fp8tune estimate` "
@@ -352,7 +324,7 @@ def ranks_of_trial(config: TrainConfig, running: int = 1) -> int:
     return ranks
 
 
-def world_size_note(config: TrainConfig) -> str:
+def world_size_note(config: Config) -> str:
     """Return how many GPUs the run has that speeds are for, and what set that."""
     target = config.job.target
     note = f"speeds are for a run on {counted(target.world_size, 'GPU')}"
@@ -361,12 +333,12 @@ def world_size_note(config: TrainConfig) -> str:
     return f"{note}, as nothing says how many; --world-size N sets it"
 
 
-def world_size_warning(config: TrainConfig) -> str:
+def world_size_warning(config: Config) -> str:
     """Return a warning if the title names more GPUs than trials represent."""
     target = config.job.target
     if target.world_size_origin:
         return ""
-    gpus, line = gpus_of(parse(config.data, config.path))
+    gpus, line = gpus_of(config.document)
     if gpus <= target.world_size:
         return ""
     return (

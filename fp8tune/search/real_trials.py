@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fp8tune.facts.versions import Match
+from fp8tune.lint.config import Config
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -20,6 +21,7 @@ from fp8tune.runners.trainer.launch import CannotLaunch, checked, find_launch
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
+from fp8tune.search.losses.loss_runs import Conditions, conditions_for_trials
 from fp8tune.search.machine import (
     TrialMachine,
     check_host,
@@ -33,8 +35,7 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.plan import TrainConfig, ranks_of_trial, why_synthetic_data
-from fp8tune.search.stability.loss_runs import Conditions, conditions_for_trials
+from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
 
 PART = 1 / 60
 """If the steps of a trial take this part of the budget, it measures the fewest."""
@@ -74,7 +75,7 @@ class RealTrials(NamedTuple):
     """
 
     options: SearchOptions
-    config: TrainConfig
+    config: Config
     machine: TrialMachine
     ranks: int
     own: TrainerRunner | None
@@ -133,7 +134,7 @@ class RealTrials(NamedTuple):
 
 
 def real_trials(
-    options: SearchOptions, config: TrainConfig, machine: TrialMachine
+    options: SearchOptions, config: Config, machine: TrialMachine
 ) -> RealTrials:
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
     builtin = options.runner == "builtin"
@@ -150,7 +151,7 @@ def real_trials(
 
 
 def versions_of_trials(
-    options: SearchOptions, config: TrainConfig, own: TrainerRunner | None = None
+    options: SearchOptions, config: Config, own: TrainerRunner | None = None
 ) -> list[Match]:
     """Return the versions with which FP8 trials may fail.
 
@@ -173,7 +174,7 @@ def _sampling(options: SearchOptions) -> Sampling:
     return few if options.device == "cpu" else sampling
 
 
-def runs_on_cpu(options: SearchOptions, config: TrainConfig) -> bool:
+def runs_on_cpu(options: SearchOptions, config: Config) -> bool:
     """Return whether the config's own trainer can be rehearsed on a CPU.
 
     Raises ``CannotSearch`` if there is no such trainer at ``--trainer-dir``.
@@ -187,7 +188,7 @@ def runs_on_cpu(options: SearchOptions, config: TrainConfig) -> bool:
 
 
 def _trainer_runner(
-    options: SearchOptions, config: TrainConfig, machine: TrialMachine
+    options: SearchOptions, config: Config, machine: TrialMachine
 ) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
     try:

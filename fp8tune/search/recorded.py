@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
 from fp8tune.job import Unknown
+from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     Plan,
-    TrainConfig,
     check_allowed,
     check_writable,
     left_out,
@@ -62,7 +62,7 @@ class RecordedSearch(NamedTuple):
 
 
 def plan_replay(
-    config: TrainConfig, path: str, allow: Sequence[str], objective: str
+    config: Config, path: str, allow: Sequence[str], objective: str
 ) -> RecordedSearch:
     """Read a file of records and plan the search over them.
 
@@ -122,7 +122,7 @@ def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
     return [trial.record for trial in every if not trial.cut_off], notes
 
 
-def _own(config: TrainConfig, key: str) -> Any:
+def _own(config: Config, key: str) -> Any:
     """Return the config's value of a knob; ``None`` where it is unknown or a table."""
     with suppress(Unknown):
         value = config.own(key)
@@ -131,7 +131,7 @@ def _own(config: TrainConfig, key: str) -> Any:
 
 
 def plan_for_records(
-    config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
+    config: Config, records: Sequence[Record], allow: Sequence[str]
 ) -> tuple[Plan, list[Record]]:
     """Return a plan over the knobs and values of the records, and the usable records.
 
@@ -236,7 +236,7 @@ def _place(values: Sequence[Any], own: Any) -> int | None:
 
 
 def _same_steps(
-    config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
+    config: Config, records: Sequence[Record], allow: Sequence[str]
 ) -> tuple[Sequence[Record], list[str]]:
     """Return the records whose steps have as many sequences as the config's, and notes.
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from optuna.trial import FrozenTrial
 
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.choice import choose
 from fp8tune.search.budget import Budget, typical_cost
-from fp8tune.search.choice import choose
 from fp8tune.search.history import History
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds

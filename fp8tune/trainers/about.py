@@ -77,7 +77,7 @@ class CallAbout:
     ``starts`` is how many processes: ``one``, ``all`` for one on each GPU, as the
     options ``processes`` say, or ``config`` if the config says it. Options in
     ``harmless``, with a value, change nothing of the config; without ``overrides``
-    nothing does.
+    nothing does. A ``launcher`` starts Python files, also those of other trainers.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -90,6 +90,7 @@ class CallAbout:
         self.processes: list[str] = data.get("processes", [])
         self.harmless: list[str] = data.get("harmless", [])
         self.overrides: bool = data.get("overrides", True)
+        self.launcher: bool = data.get("launcher", False)
 
     @property
     def is_general(self) -> bool:
@@ -216,6 +217,12 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
             with open(path, "rb") as file:
                 data = tomllib.load(file)
             yield name, data
+
+
+def launchers() -> dict[str, str]:
+    """Return the programs of trainers that start Python files, and what they start."""
+    calls = (call for about in trainers().values() for call in about.calls)
+    return {call.program[0]: call.starts for call in calls if call.launcher}
 
 
 def add(about: About) -> None:

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from fp8tune.formats import ENDINGS
-from fp8tune.trainers.about import About, CallAbout
+from fp8tune.trainers.about import About, CallAbout, launchers
 
-STARTERS = ("python", "torchrun", "srun", "uv", "mpirun", "accelerate", "deepspeed")
-"""Beginnings of the programs that start a Python file."""
+STARTERS = ("python", "torchrun", "srun", "uv", "mpirun")
+"""Beginnings of the programs that start a Python file, beside trainers' launchers."""
 
 
 MISSING = -1
@@ -65,7 +65,8 @@ def _start(program: list[str], words: Sequence[str]) -> int | None:
     names = [word.rpartition("/")[2] for word in words]
     for start in range(len(words) - len(program) + 1):
         if all(map(_is, program, words[start:])):
-            started = any(name.startswith(STARTERS) for name in names[:start])
+            starters = (*STARTERS, *launchers())
+            started = any(name.startswith(starters) for name in names[:start])
             if started or not start or not program[0].endswith(".py"):
                 return start
     return None

@@ -12,13 +12,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.facts.versions import packages
 from fp8tune.trainers.about import COMMAND, order, trainers
 
 if TYPE_CHECKING:
@@ -39,6 +37,12 @@ MAX_FILES = 10
 _REQUIREMENT = re.compile(
     r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
 )
+_SOURCE = re.compile(
+    r"\s*(?:-e|--editable)[\s=]+(\S+)"
+    r"|\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*@\s*(\S+)"
+)
+"""A requirement that names a folder or an address in place of a release."""
+_TAG = re.compile(r"@v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.dev\d+)?)(?:#|$)")
 _ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
 _GIT = re.compile(r"""\bgit\s*=|\btype\s*=\s*["']git["']""")
 """What an entry of a package says that comes from a repository."""
@@ -51,6 +55,7 @@ _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})
 class Release(NamedTuple):
     """The release of a package, and what says so: a file's name, or ``installed``.
 
+    ``version`` is empty for a folder, or a commit without a tag of a release.
     ``newest`` says that it is only the newest one that an upper bound allows. Not
     ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``. What
     comes ``from_git`` may be of any commit.
@@ -142,6 +147,8 @@ def wanted() -> frozenset[str]:
 @cache
 def _of_fp8() -> tuple[str, ...]:
     """The packages whose versions matter to runs in FP8."""
+    from fp8tune.facts.versions import packages
+
     return tuple(sorted(map(_plain, packages())))
 
 
@@ -174,6 +181,7 @@ def pinned_version(trainer: str, path: str) -> Version | None:
         words = f"{words} has {release.version}: {about.unlisted}"
     elif standing or not (release.newest or _begins(release.version, version)):
         version_of = f"{release.version}{' from git' * release.from_git}"
+        version_of = version_of if release.version else "a folder or commit"
         words = f"{words} has {version_of}, which fp8tune does not know"
         words += STANDS_FOR[standing].format(version)
     return Version(f"{about.name}=={known[version]}", words, standing)
@@ -208,13 +216,18 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """
     found = releases(path)
     for name in known.about.packages:
-        if release := found.get(name):
+        if (release := found.get(name)) and release.version:
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
-            if release.exact and not release.newest:
-                loaded.values[f"{name}_version"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
     loaded.faults[:] = [each for each in loaded.faults if not _is_met(each, found)]
+
+
+def exact_releases(path: str) -> dict[str, str]:
+    """Return the release of each package of which a config's files name just one."""
+    found = releases(path).items()
+    sure = {n: r for n, r in found if r.exact and not (r.newest or r.developed)}
+    return {name: release.version for name, release in sure.items()}
 
 
 def fp8_releases(path: str) -> dict[str, str]:
@@ -223,10 +236,12 @@ def fp8_releases(path: str) -> dict[str, str]:
     That of a package ``x`` is ``x_version``.
     """
     found = releases(path)
+    if not found:
+        return {}
     return {
         f"{name}_version": found[name].version
         for name in _of_fp8()
-        if name in found and found[name].exact
+        if name in found and found[name].exact and found[name].version
     }
 
 
@@ -308,6 +323,13 @@ def _of_lock(text: str) -> Iterator[tuple[str, str, bool]]:
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
     for line in lines:
+        if source := _SOURCE.match(line):
+            place = source[1] or source[3]
+            name = source[2] or re.split("[@#]", place)[0].rpartition("/")[2]
+            tag = _TAG.search(place)
+            release = Release(tag[1] if tag else "", origin, from_git=not tag)
+            yield _plain(name.removesuffix(".git")), release
+            continue
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:
@@ -343,6 +365,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    import tomllib  # costs start-up time, and few configs have such a file beside them
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

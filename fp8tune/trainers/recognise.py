@@ -229,9 +229,16 @@ def _marked(names: Set[str], about: About, form: str) -> bool:
     return form == "toml" or not about.marks or not names.isdisjoint(about.marks)
 
 
+def _mark_misspelt(values: dict[str, Any], about: About) -> bool:
+    """Whether one key is nearly a mark of a trainer, and most others are its keys."""
+    others = values.keys() - about.tables
+    few = len(others) * FOUND < len(values)
+    return few and any(closest(name, about.marks) for name in others)
+
+
 def _views(values: dict[str, Any], about: About, form: str) -> Iterator[dict[str, Any]]:
     """Yield the values as a config's, and as those of sections with their own file."""
-    if _marked(values.keys(), about, form):
+    if _marked(values.keys(), about, form) or _mark_misspelt(values, about):
         yield values
     for section, part in about.parts.items():
         if len(values.keys() & part.keys) > 1:
@@ -331,7 +338,12 @@ def reader(
 
         if version := pinned_version(id_, path):
             id_, words, standing = version
-    return trainer(id_).tolerating(extra_keys, standing), words
+    pins: dict[str, str] = {}
+    if about.parts and about.packages:
+        from fp8tune.trainers.packages import exact_releases
+
+        pins = exact_releases(path)
+    return trainer(id_).tolerating(extra_keys, standing, pins), words
 
 
 def chosen(

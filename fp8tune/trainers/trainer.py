@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import cache, cached_property
@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
 from fp8tune.formats.document import Unreadable
-from fp8tune.job import Job, Setting, Target, Unknown, Vocabulary, sources, vocabulary
+from fp8tune.job import (
+    Job,
+    Setting,
+    Source,
+    Target,
+    Unknown,
+    Vocabulary,
+    sources,
+    vocabulary,
+)
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import About, path_of, trainers
+from fp8tune.trainers.about import About, module_of, path_of, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Loaded
@@ -50,15 +59,24 @@ class Trainer:
         A function of the folder with a fact's name, dots as underscores, replaces it.
         """
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
-        computed, facts = dict(FACTS), {name.replace(".", "_"): name for name in FACTS}
-        for module in self.about.modules:
-            for name, source in sources(import_module(module)).items():
-                computed[facts.get(name, name)] = source
+        computed = FACTS | self._computed()
         if self.about.own:
             computed |= self.about.own.computed
         keys |= self.optional_sections
         more = self._settings(), self.id
         return vocabulary(keys, self.schema.job, computed, *more)
+
+    def _computed(self) -> dict[str, Source]:
+        """The functions of the trainer's modules, by the names that they compute."""
+        with suppress(ImportError):  # in a checkout
+            computed = import_module(module_of(self.id)).COMPUTED
+            return {name: Source(*fields) for name, fields in computed.items()}
+        facts = {name.replace(".", "_"): name for name in FACTS}
+        return {
+            facts.get(name, name): source
+            for module in self.about.modules
+            for name, source in sources(import_module(module)).items()
+        }
 
     def _settings(self) -> dict[str, Setting]:
         """How the fields are set that are no single key of the config."""
@@ -111,16 +129,25 @@ class Trainer:
                 found[section].add(key)
         return {section: frozenset(keys) for section, keys in found.items()}
 
-    def tolerating(self, extra_keys: Iterable[str], standing: str = "") -> Trainer:
+    def tolerating(
+        self,
+        extra_keys: Iterable[str],
+        standing: str = "",
+        pins: Mapping[str, str] | None = None,
+    ) -> Trainer:
         """Return this trainer with keys of a fork, or in place of an unknown release.
 
         ``extra_keys`` are patterns of keys that it then has too (``unknown_keys``).
         ``standing`` is how far it stands for the release (``packages.STANDS_FOR``).
+        ``pins`` are the releases of packages on which its keys depend.
         """
-        if not extra_keys and not standing:
+        if not extra_keys and not standing and not pins:
             return self
         other = copy(self)
         other.extra_keys, other.standing = tuple(extra_keys), standing
+        if pins:
+            other._loader = copy(self._loader)
+            other._loader.releases = pins
         return other
 
     def load(self, values: dict[str, Any], overrides: tuple[str, ...] = ()) -> Loaded:

@@ -246,7 +246,7 @@ def _scope(signs: list[Sign], figures: Figures, config: Config | None) -> Scope:
         values.setdefault("rank", str(first.rank))
     if signs:
         values.setdefault("last_step", signs[-1].values.get("step", ""))
-    return Scope(figures, values, config and config.job)
+    return Scope(figures, values, config.job if config else None)
 
 
 def _is_code(sign: Sign) -> bool:

@@ -11,7 +11,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.accelerate.arguments import every_name, reader, why_missing
+from fp8tune.trainers.accelerate.arguments import reader
 from fp8tune.trainers.packages import pinned
 from tests.each import each
 
@@ -131,6 +131,21 @@ SLIPS = [
             "ax.yaml",
             [("unknown-key-ignored", "ax.yaml", "micro_batchsize")],
         ),
+        (  # the key by which the trainer is known
+            {
+                "ax.yaml": "base_modl: NousResearch/Llama-3.2-1B\n"
+                "learning_rate: 1.0e-5\nbf16: true\nfp8: true\ncompile: true\n"
+                "datasets:\n- path: x\n  type: alpaca\n"
+                "micro_batch_size: 2\ngradient_accumulation_steps: 2\n"
+            },
+            "ax.yaml",
+            [
+                ("missing-key", "ax.yaml", "base_model"),
+                ("unknown-key-ignored", "ax.yaml", "base_modl"),
+                ("fp8-without-compile", "ax.yaml", "torch_compile"),
+                ("unknown-key-ignored", "ax.yaml", "compile"),
+            ],
+        ),
         (
             {"ds.json": '{"train_batch_size": 8, "gradient_cliping": 1.0}'},
             "ds.json",
@@ -183,7 +198,7 @@ def test_arguments_of_another_release(findings, requirements, names, found):
     ],
 )
 def test_which_names_are_slips(name, meant):
-    assert name not in every_name()
+    assert name not in reader("train.py").names
     assert reader("train.py").meant(name) == meant
 
 
@@ -199,8 +214,125 @@ def test_which_names_are_slips(name, meant):
     ],
 )
 def test_which_release_lacks_an_argument(name, trl, transformers, words):
-    assert why_missing(name, trl, transformers).endswith(words)
-    assert bool(why_missing(name, trl, transformers)) == bool(words)
+    reason = reader("train.py", trl, transformers).why_missing(name)
+    assert reason.endswith(words)
+    assert bool(reason) == bool(words)
+
+
+@each(
+    ("name", "trl", "transformers", "meant"),
+    [
+        ("max_seq_length", "1.16.0", "5.24.0", "max_length"),
+        ("max_seq_lenght", "0.17.0", "5.24.0", "max_seq_length"),
+        ("max_seq_lenght", "1.16.0", "5.24.0", ""),
+        ("evaluation_strategy", "1.16.0", "5.24.0", "eval_strategy"),
+        ("gradient_checkpointng", "1.16.0", "4.56.2", "gradient_checkpointing"),
+        ("logging_dir", "1.16.0", "5.24.0", ""),  # `log_dir` is one of the launcher's
+    ],
+)
+def test_suggestions_are_names_of_the_release_at_hand(name, trl, transformers, meant):
+    reads = reader("sft", trl, transformers)
+    assert name not in reads.names
+    assert reads.meant(name) == meant
+
+
+MAX_SEQ_LENGTH = "training.max_seq_length"
+
+
+@each(
+    ("requirements", "arguments", "expected"),
+    [
+        ("trl==1.16.0\n", "-- sft", [("unknown-key", MAX_SEQ_LENGTH)]),
+        (
+            "trl==1.16.0\n",
+            "-- trl/scripts/sft.py",
+            [("unknown-key-ignored", MAX_SEQ_LENGTH)],
+        ),
+        ("trl==1.16.0\n", "-- train.py", []),  # which may not be TRL's
+        (
+            "trl==1.16.0\n",
+            "-- train.py --packing true",
+            [("argument-of-another-release", MAX_SEQ_LENGTH)],
+        ),
+        ("trl==0.17.0\n", "-- sft", []),
+        ("", "-- sft", []),
+        ("trl @ git+https://github.com/huggingface/trl@8b4f0c1\n", "-- sft", []),
+    ],
+)
+def test_which_script_has_arguments_of_its_release(
+    findings, requirements, arguments, expected
+):
+    files = {"launch.yaml": LAUNCH, "requirements.txt": requirements}
+    files["sft.yaml"] = f"{QUIET}output_dir: o\nmax_seq_length: 4096\n"
+    diagnostics = findings(files, *f"launch.yaml --with sft.yaml {arguments}".split())
+    assert [(rule, key) for rule, _, key in diagnostics] == expected
+
+
+@each(
+    ("requirements", "text", "expected"),
+    [
+        (
+            "",
+            "lr_scheduler_type: cosin\noptim: adamw_torch_fuse\nsave_strategy: no\n"
+            "per_device_train_batch_size: two\nlearning_rate: 1e-5\n",
+            [
+                ("value-not-allowed", "training.lr_scheduler_type"),
+                ("value-not-allowed", "training.optim"),
+                ("value-not-allowed", "training.save_strategy"),
+                ("wrong-type", "training.per_device_train_batch_size"),
+            ],
+        ),
+        # a script may have a word of its own, and releases before 4.50 this one
+        ("", "optim: muon\n", []),
+        ("", "optim: adamw_hf\n", []),
+        ("transformers==5.24.0\n", "optim: adamw_apex_fuse\n", []),
+        (
+            "transformers==5.0.0\n",
+            "optim: adamw_apex_fuse\n",
+            [("value-not-allowed", "training.optim")],
+        ),
+        ("transformers==5.24.0\n", 'save_strategy: "no"\noptim: adagrad\n', []),
+    ],
+)
+def test_values_that_training_arguments_refuse(findings, requirements, text, expected):
+    files = {
+        "requirements.txt": requirements,
+        "sft.yaml": f"output_dir: o\nbf16: false\n{text}",
+    }
+    files["launch.yaml"] = "distributed_type: MULTI_GPU\nmixed_precision: bf16\n"
+    diagnostics = findings(files, "launch.yaml", "--with", "sft.yaml")
+    assert [(rule, key) for rule, _, key in diagnostics] == expected
+
+
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.2-1B
+step_scheduler:
+  global_batch_size: 64
+fp8:
+  enabled: false
+optimizer:
+  _target_: torch.optim.AdamW
+"""
+
+
+@each(
+    ("right", "wrong", "expected"),
+    [
+        ("RecipeFor", "RecipFor", [("refused-settings", "recipe")]),
+        ("pretrained\n", "pretained\n", [("refused-settings", "model._target_")]),
+        ("AdamW", "Adamw", [("refused-settings", "optimizer._target_")]),
+        ("fp8:", "float8:", [("unknown-key-ignored", "float8")]),
+        ("AdamW", "NAdam", []),
+        ("torch.optim.AdamW", "my_package.optim.AdmW", []),
+        ("TrainFinetuneRecipeForNextTokenPrediction", "TrainEagle3Recipe", []),
+    ],
+)
+def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
+    diagnostics = findings({"a.yaml": AUTOMODEL.replace(right, wrong)}, "a.yaml")
+    assert [(rule, key) for rule, _, key in diagnostics] == expected
 
 
 DEEPSPEED = LAUNCH.replace("FSDP", "DEEPSPEED", 1).replace("fp8\n", "bf16\n", 1)
@@ -251,6 +383,17 @@ def test_files_that_are_one_job(findings, fp8tune, files, arguments, joined):
     findings(files, ".")
     said = fp8tune("lint", *arguments.split())
     assert ("checked as one job" in said.out + said.err) == joined
+
+
+def test_estimate_joins_the_files_of_a_job(fp8tune, project):
+    sft = f"{QUIET}model_name_or_path: Qwen/Qwen3-8B\nmax_length: 4096\noutput_dir: o\n"
+    project({"launch.yaml": LAUNCH, "sft.yaml": sft})
+    alone = fp8tune("estimate", "launch.yaml", "--with", "sft.yaml", "--gpu", "h100")
+    joined = fp8tune("estimate", "sft.yaml", "launch.yaml", "--gpu", "h100")
+    assert joined.err == "fp8tune: launch.yaml and sft.yaml are read as one job\n"
+    assert (joined.code, joined.out) == (alone.code, alone.out)
+    two = fp8tune("estimate", "launch.yaml", "launch.yaml", "--gpu", "h100")
+    assert "one job" not in two.err
 
 
 def test_fixes_reach_each_file_of_a_job(fp8tune, project):
@@ -480,7 +623,7 @@ LIBRARIES = ("accelerate", "deepspeed")
 def test_texts_name_no_other_trainer(repository):
     titles = {name: about.title for name, about in trainers().items()}
     wrong = []
-    for rule in read_builtin(only_toml=False):
+    for rule in read_builtin():
         category = f"{rule.category}/{rule.name}.toml"
         data = tomllib.loads((repository / "rules" / category).read_text())
         texts = [data.get("message", ""), data.get("help", "")]

@@ -367,6 +367,36 @@ output_dir: saves/a
 bf16: true
 fp8: true
 """
+TITAN_CASE = """
+[model]
+name = "Llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+seq_len = 8192
+"""
+TITAN_OLD = TITAN_CASE.replace("Llama3", "llama3").replace("quantize.linear.", "")
+TITAN_CASE += """
+[parallelism]
+data_parallel_shard_degree = 8
+fsdp_reshard_after_forward = "auto"
+"""
+TITAN_OLD += """
+[float8]
+enable_fsdp_float8_all_gather = true
+filter_fqns = ["output"]
+[compile]
+enable = true
+"""
+LAUNCH_TYPO = """\
+distributed_type: FSDP
+mixed_precision: fp8
+num_processes: 8
+fsdp_confg:
+  fsdp_version: 2
+fp8_confg:
+  backend: AO
+"""
 ONCE = {
     "fp8": '`train.mixed_precision` is "fp8"',
     "converter": '`model.converters[0]` is "quantize.linear.float8"',
@@ -402,6 +432,18 @@ HIDDEN = [
         "`fp8_config.amax_history_length` is `amax_history_len`",
     ),
     (LLAMA, ("SFT", "sft"), "fp8-lost-on-transformers-5", '`stage` is "sft"'),
+    (
+        *(TITAN_CASE, ("Llama3", "llama3"), "unknown-reshard-policy"),
+        '`model.name` is "llama3"',
+    ),
+    (
+        *(TITAN_CASE.replace("Llama3", "llama3").replace("float8", "flaot8", 1),),
+        *(("flaot8", "float8"), "fp8-without-compile", ONCE["converter"]),
+    ),
+    (
+        *(LAUNCH_TYPO, ("confg", "config"), "fp8-with-loading-on-one-rank"),
+        "`fsdp_confg` is `fsdp_config` and `fp8_confg` is `fp8_config`",
+    ),
 ]
 
 
@@ -417,6 +459,55 @@ def test_one_typing_error_hides_no_other_finding(text, correction, rule, once):
     assert found.message.endswith(note)
     assert [x.text for x in found.labels] == [x.text for x in after.labels]
     assert found.severity == after.severity
+
+
+def test_a_table_of_another_release_counts_where_it_belongs():
+    text = f"# fp8tune: trainer=torchtitan==0.2.2\n{TITAN_OLD}"
+    found = [(d.rule, d.once) for d in lint(text, gpus=8).diagnostics]
+    moved = ONCE["converter"], "`float8` is `quantize.linear.float8`"
+    assert found == [
+        ("value-not-allowed", ()),
+        ("unknown-key", ()),
+        ("fp8-scales-one-by-one", moved),
+    ]
+
+
+TENSOR = "`parallelism.tensor_paralell_degree` is `tensor_parallel_degree`"
+
+
+@each(
+    ("text", "overrides", "expected"),
+    [
+        (
+            TITAN_CASE.replace("Llama3", "llama3").replace("auto", "always"),
+            ("--parallelism.tensor_paralell_degree", "3", "--compile.no_enabel"),
+            [
+                ("unknown-key", ()),
+                ("fp8-without-compile", ()),
+                ("sequence-not-divisible", (TENSOR,)),
+                ("unknown-key", ()),
+                ("fp8-tensor-parallel-gathers-bf16", (TENSOR,)),
+                ("degrees-do-not-multiply", (TENSOR,)),
+            ],
+        ),
+        (
+            "[train]\nmixed_precision = 'bf16'\n",
+            ("--train.compile_modl=False", "--train.mixed_precision=Fp8"),
+            [
+                ("unknown-key", ()),
+                (
+                    "fp8-without-compile",
+                    (ONCE["fp8"], "`train.compile_modl` is `compile_model`"),
+                ),
+                ("unknown-precision", ()),
+            ],
+        ),
+    ],
+)
+def test_a_typing_error_on_the_command_line_hides_nothing(text, overrides, expected):
+    target = Target("", 8, "", "--world-size")
+    report = check("a.toml", text.encode(), RULES, target, overrides=overrides)
+    assert [(d.rule, d.once) for d in report.diagnostics] == expected
 
 
 ON = '{{"enabled": true}}'

@@ -11,7 +11,7 @@ from fp8tune.lint.examples import (
     run_examples,
 )
 from fp8tune.lint.packs import read_pack
-from fp8tune.lint.rule_parts import Example
+from fp8tune.lint.rules import Example
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
 from tests.lint.conftest import fix

@@ -1,12 +1,14 @@
 """The module that a wheel carries says what the TOML files say."""
 
+import marshal
 import os
 import pickle
 
 import pytest
 
-from fp8tune.conditions.syntax import parse
-from fp8tune.facts import gpus
+from fp8tune.conditions import parse
+from fp8tune.facts import FACTS, gpus, versions
+from fp8tune.job import Source
 from fp8tune.lint import index
 from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
 from fp8tune.lint.needs import needs_of
@@ -33,17 +35,11 @@ def shared(written):
 
 
 @pytest.fixture(scope="module")
-def rest(written):
-    return written["fp8tune._index_not_toml"]
-
-
-@pytest.fixture(scope="module")
-def rules(shared, rest):
+def rules(shared):
     found = {}
-    for category, name, head in shared["RULES"]:
+    for category, name, head, stored in shared["RULES"]:
         path = os.path.join(builtin_folder(), category, name)
-        front = rest["FRONTS"].get(head["name"], head)
-        found[path] = indexed(path, category, front)
+        found[path] = indexed(path, category, head, stored)
     return found
 
 
@@ -64,27 +60,25 @@ def test_rule_is_the_same(rules, rule):
 
 
 @each("rule", BUILTIN, ids=lambda rule: rule.name)
-def test_conditions_lie_ready(shared, rest, rule):
+def test_trees_lie_ready(rules, rule):
     wanted = [source for source in (rule.source, *rule.parts) if source]
-    trees = shared["TREES"] | rest["TREES"]
+    _, trees = marshal.loads(rules[rule.path].stored)
     assert [trees[source] for source in wanted] == list(map(parse, wanted))
 
 
-def test_rules_without_toml_are_apart(shared, rest):
-    """The index has their names; whatever else a finding needs is in the other."""
-    toml = {name for name, known in about.trainers().items() if "toml" in known.formats}
-    others = {
-        rule.name: {"name": rule.name, "code": rule.code, "severity": rule.severity}
-        for rule in BUILTIN
-        if rule.trainers and toml.isdisjoint(rule.trainers)
-    }
-    heads = {head["name"]: head for _, _, head in shared["RULES"]}
-    assert {name: heads[name] for name in rest["FRONTS"]} == others
-    assert shared["TREES"].keys().isdisjoint(rest["TREES"])
+def located(computed):
+    """The functions that a wheel holds as places, imported."""
+    sources = {name: Source(*fields) for name, fields in computed.items()}
+    return {name: each._replace(function=each.call) for name, each in sources.items()}
+
+
+def test_facts_are_found_by_their_place(shared):
+    assert located(shared["FACTS"]) == FACTS
 
 
 def test_gpus_and_trainers_are_the_same(shared):
     assert shared["GPUS"] == gpus.parsed()
+    assert shared["VERSIONS"] == versions.parsed()
     assert shared["TRAINERS"] == list(about.parsed())
     assert shared["FOREIGN"] == recognise.foreign_parsed()
 
@@ -95,13 +89,15 @@ def test_each_version_of_a_trainer_has_its_own_module(written):
         about.module_of(name): {
             "SCHEMA": schema.parsed(name),
             "NEEDS": needs_of(BUILTIN, trainer(name)),
+            "COMPUTED": dict(trainer(name).vocabulary.computed),
         }
         for name in names
     }
     found = {
         name: {part: module[part] for part in ("SCHEMA", "NEEDS")}
+        | {"COMPUTED": FACTS | located(module["COMPUTED"])}
         for name, module in written.items()
-        if name not in ("fp8tune._index", "fp8tune._index_not_toml")
+        if name != "fp8tune._index"
     }
     assert found == wanted
 

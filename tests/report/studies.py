@@ -1,10 +1,16 @@
 """Studies as the tests of the report read them."""
 
+import io
+
 from fp8tune.job import Target
 from fp8tune.report.data import Report, read_report
+from fp8tune.search.answer.answer import Ending
+from fp8tune.search.answer.next_step import next_commands
+from fp8tune.search.answer.stored import answer_of, as_json, to_store
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.study import Study
+from fp8tune.search.write.tuned_config import write_tuned
 from fp8tune.trials.space import Space
 from tests.search import tries
 from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran
@@ -71,14 +77,29 @@ CUT_OFF = {"cut_off": True, "budget_s": 60.0}
 """What a trial has besides its record if the end of the budget cut it off."""
 
 
-def study(folder, trials=WHOLE, made=None, **about) -> str:
+def study(folder, trials=WHOLE, made=None, ending=None, **about) -> str:
     """A study's folder with trials of ``(stage, record)``, or with ``CUT_OFF`` too."""
     made = made or plan()
     kept = Study(made.space, str(folder))
     kept.describe(made.about(**{"device": "cuda", "allow": [], "output": "", **about}))
     for stage, record, *more in trials:
         kept.add(stage, record, **(more[0] if more else {}))
+    output = kept.about["output"]
+    if output is not None:
+        conclude(kept, output, ending or Ending())
     return str(folder)
+
+
+def conclude(kept, output, ending):
+    """Store the answer as a search does at its end; ``output`` is the tuned config."""
+    saved = load_study(kept.folder)
+    about, of = saved.about, saved.plan
+    answer = answer_of(saved, ending)
+    written = write_tuned("t.toml", of, answer, saved.name, about, io.StringIO())
+    commands = next_commands(of, about, answer, output)
+    data = as_json(answer, of, saved.folder, output, about, commands)
+    stored = to_store(answer, of, data)
+    kept.note(output=output, answer=stored, tuned=written.text)
 
 
 def report_of(folder, *trials, **about) -> Report:

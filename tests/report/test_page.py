@@ -74,7 +74,7 @@ def test_the_page_is_valid(tmp_path, trials, about):
     checker = checked(text)
     headings = [tag for tag, _ in checker.tags if tag in ("h1", "h2")]
     drawn = text.count("<figure>")
-    assert headings == ["h1"] + ["h2"] * (drawn + 3 + (drawn < 5))
+    assert headings == ["h1"] + ["h2"] * (drawn + 3 + (drawn < 4))
     roles = [attrs.get("aria-label") for _, attrs in checker.tags if "role" in attrs]
     assert text.count("<svg ") == sum(a.get("role") == "img" for _, a in checker.tags)
     assert roles

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.decide import decide
 from tests.search.tries import BEST, GIVEN, confirmed, history_of, ran, trials
 
 

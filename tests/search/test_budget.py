@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.answer.decide import decide, with_config
 from fp8tune.search.budget import (
     never_begins,
     parse_duration,
@@ -13,7 +14,6 @@ from fp8tune.search.budget import (
     trial_limits,
     typical_cost,
 )
-from fp8tune.search.decide import decide, with_config
 from fp8tune.search.history import History
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record

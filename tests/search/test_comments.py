@@ -3,12 +3,12 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
-from fp8tune.search.writeback import Choice
+from fp8tune.search.write.comments import choices, summary
+from fp8tune.search.write.writeback import Choice
 from tests.search.replayed import BEST_BF16
 from tests.search.tries import (
     AC,

@@ -7,7 +7,7 @@ from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import aftermath, check_config, refusals
 from fp8tune.search.plan import keys_to_free, plan_for_trials, read_config
-from fp8tune.search.writeback import Choice, write_back
+from fp8tune.search.write.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED
 from tests.search.replayed import RECORDS

@@ -11,10 +11,10 @@ from rich.console import Console
 from fp8tune.job import Target
 from fp8tune.search.coordinator import Event
 from fp8tune.search.live import Board
-from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
+from fp8tune.search.write.output import display
 from tests.search.tries import (
     BEST,
     BF16,
@@ -178,18 +178,6 @@ def test_plain_lines_without_a_terminal(
         "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low",
         "note: the GPU is not watched: no answer in 10 s: clocks, watts and other "
         "processes are unknown",
-    ]
-
-
-def test_a_trial_that_another_process_planned(plan):
-    out = io.StringIO()
-    with display(plan, Study(SPACE), out) as watch:
-        watch.trial(TRIALS[1]._replace(worker="vm GPU 0"))
-        watch.trial(TRIALS[2])
-    assert out.getvalue().splitlines() == [
-        "trial 1 on vm GPU 0: mixed_precision = bf16: 9,000 tokens/s, peak 20.0 GiB, "
-        "60 s",
-        "trial 2: activation_checkpointing = none: out of memory after 30 s",
     ]
 
 

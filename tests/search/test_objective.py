@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.runners.driver import current
 from fp8tune.search import CannotSearch
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.machine import check_watts
 from fp8tune.search.objective import (
     ENERGY,

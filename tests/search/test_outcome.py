@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.answer import Ending, Estimate, failure_code
+from fp8tune.search.answer.decide import decide
+from fp8tune.search.answer.wording import MESSAGES, behind, message
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED
-from fp8tune.search.outcome import Ending, Estimate, failure_code
-from fp8tune.search.wording import MESSAGES, behind, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
 from tests.each import each
@@ -330,7 +330,6 @@ def test_one_bad_run_hides_no_gain():
         "outliers": 1,
         "pairs": 8,
         "earlier": 0,
-        "across_workers": 0,
         "settings": [{BATCH: 4}, {}],
     }
     assert found.numbers == (3, 5, 7, 11, 13, 15, 17)  # 9 is the bad run
@@ -355,7 +354,6 @@ def test_every_pair_that_does_not_count_is_said():
             "outliers": 1,
             "pairs": pairs,
             "earlier": 3,
-            "across_workers": 0,
             "settings": [{}, other],
         }
         for pairs, other in ((7, {BATCH: 4}), (6, {PRECISION: "bf16"}))
@@ -367,7 +365,7 @@ def test_every_pair_that_does_not_count_is_said():
     )
 
 
-def test_runs_on_different_workers_are_no_pair_and_that_is_said():
+def test_runs_on_different_workers_are_no_pair():
     """The confirmation of a search that was stopped and continued."""
     turns = [
         ("confirm", ran(point, speed, more={"worker": worker}))
@@ -376,14 +374,10 @@ def test_runs_on_different_workers_are_no_pair_and_that_is_said():
     ]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 120))
     found = decide(history(*known, *turns), 1.0)
-    assert codes(found)[:3] == ["inconclusive", "not-confirmed", "pairs-left-out"]
-    assert message(found.find("pairs-left-out")) == (
-        "not counted: 1 pair of runs on different workers, as the first had ended and "
-        "GPUs may differ (batch_size = 4 against your config)"
-    )
+    assert codes(found)[:2] == ["inconclusive", "not-confirmed"]
     more = [("confirm", ran(BEST, 120, more={"worker": "w2"}))]
     found = decide(history(*known, *turns, *more), 1.0)
-    assert (found.pairs, found.find("pairs-left-out")) == (1, None)
+    assert found.pairs == 1
 
 
 @pytest.mark.parametrize(
@@ -505,34 +499,9 @@ def test_few_pairs_of_runs_do_not_contradict_the_choice(value, pairs, ending):
     assert behind(facts) == ending
 
 
-def test_the_cost_of_trials_at_the_same_time():
-    """Only settings count that one worker ran beside others and again alone."""
-
-    def by(worker, at_s, point, speed):
-        return ran(point, speed, more={"worker": worker, "at_s": at_s, "process": 0})
-
-    alone = [by("a", 300, GIVEN, 100), by("a", 400, BEST, 200), by("a", 500, OTHER, 80)]
-    past = history(
-        ("baseline", by("a", 0, GIVEN, 90)),  # beside the next one
-        ("search", by("b", 0, OTHER, 40)),  # repeated on another worker
-        ("search", by("a", 70, BEST, 100)),  # beside the next one
-        ("search", by("b", 65, (0, 0, 1, 1), 100)),  # not repeated
-        ("search", by("a", 200, (0, 1, 1, 1), 100)),  # beside none
-        *(("confirm", record) for record in alone),
-        ("confirm", by("a", 600, (0, 1, 1, 1), 100)),
-    )
-    assert past.shares_beside_others == pytest.approx([0.9, 0.5])
-    found = decide(past, 99.0).findings
+def test_trials_at_the_same_time_are_told():
+    by = [{"worker": name, "at_s": 9.0 * at} for at, name in enumerate("ab")]
+    runs = [ran(p, 100, more=more) for p, more in zip((GIVEN, BEST), by, strict=True)]
+    found = decide(history(("baseline", runs[0]), ("search", runs[1])), 99.0).findings
     (several,) = (finding for finding in found if finding.code == "several-workers")
-    assert several.facts == {
-        "trials": 2,
-        "settings": 2,
-        "share": pytest.approx(0.7),
-        "least": pytest.approx(0.5),
-        "most": pytest.approx(0.9),
-        "rehearsal": False,
-    }
-    assert message(several) == (
-        "up to 2 trials ran at the same time; they had 70 % (50 to 90) of their speed "
-        "alone (2 settings repeated)"
-    )
+    assert message(several) == "up to 2 trials ran at the same time"

@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.search.linting import PREDICTED, with_measured
-from fp8tune.search.writeback import Choice, write_back
+from fp8tune.search.write.writeback import Choice, write_back
 from tests.sample import LLAMA_8B
 from tests.search.tries import GIVEN, ran
 

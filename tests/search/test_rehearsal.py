@@ -8,8 +8,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search import CannotSearch
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.decide import decide
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.machine import environment
 from fp8tune.search.plan import (
@@ -20,7 +19,8 @@ from fp8tune.search.plan import (
     why_synthetic_data,
 )
 from fp8tune.search.real_trials import this_machine
-from fp8tune.search.writeback import write_back
+from fp8tune.search.write.comments import choices, summary
+from fp8tune.search.write.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install
 from tests.search.tries import ran, trials
@@ -127,7 +127,11 @@ def test_a_study_is_of_one_gpu_driver_and_allocator(tmp_path, monkeypatch):
     [
         ("dp_shard = 2\ndp_replicate = 4\n", "8", "[hybrid-sharding]; KempnerForge "),
         ("dp_replicate = 2\n", "1", "[world-size-not-divisible]; KempnerForge "),
-        ("dp_replicate = 2\n", "", "dp_shard is not known; give the number of GPUs"),
+        (
+            "dp_replicate = 2\n",
+            "",
+            "the number of GPUs; give the number of GPUs",
+        ),
     ],
 )
 def test_what_the_trainer_cannot_run_is_not_tried(

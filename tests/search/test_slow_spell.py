@@ -2,8 +2,8 @@
 
 import pytest
 
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.confirm import again
-from fp8tune.search.decide import decide
 from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, history_of, ran, trials
 
 EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, BF16: 70.0}

@@ -2,13 +2,11 @@
 
 import pytest
 
-from fp8tune.search.comments import ChangedKey, stale_comments
+from fp8tune.search.write.comments import ChangedKey, stale_comments
 
-BATCH = ChangedKey("train.batch_size", "micro_batch", 2, 8)
-ACCUMULATION = ChangedKey("train.grad_accum_steps", "grad_accum", 4, 1)
-COMPILE = ChangedKey("train.compile_model", "compile", True, False)
-AC = ChangedKey("train.activation_checkpointing", "ac", "full", "none")
-CHANGES = (BATCH, ACCUMULATION, COMPILE, AC)
+BATCH = ChangedKey("train.batch_size", 2, 8)
+AC = ChangedKey("train.activation_checkpointing", "full", "none")
+CHANGES = (BATCH, AC)
 FILE = """\
 # {header}
 [train]
@@ -29,16 +27,14 @@ def lines(header="", behind="", elsewhere=""):
 @pytest.mark.parametrize(
     ("said", "change"),
     [
-        ("7B at micro-batch 2", "`train.batch_size` was 2, is 8"),
-        ("batch size of 2 and full AC", "`train.batch_size` was 2, is 8"),
-        ("batch_size = 2", "`train.batch_size` was 2, is 8"),
-        ("2 sequences per GPU", "`train.batch_size` was 2, is 8"),
-        ("4 accumulation steps", "`train.grad_accum_steps` was 4, is 1"),
-        ("gradient accumulation: 4", "`train.grad_accum_steps` was 4, is 1"),
-        ("compiled, as FP8 needs", "`train.compile_model` was true, is false"),
+        ("batch_size = 2 is a slow start", "`train.batch_size` was 2, is 8"),
+        (
+            "activation_checkpointing=full fits",
+            "`train.activation_checkpointing` was full, is none",
+        ),
     ],
 )
-def test_a_comment_that_names_a_changed_setting(said, change):
+def test_a_comment_that_names_a_changed_key(said, change):
     told = f"the comment may no longer hold: {change}"
     assert lines(header=said) == [f"a.toml:1: {told}"]
     assert lines(elsewhere=said) == [f"a.toml:5: {told}"]
@@ -54,14 +50,9 @@ def test_a_comment_behind_a_changed_key_with_its_old_value():
     "said",
     [
         "Llama-3 7B on 2 GPUs",
-        "64 sequences per step, 2.5 TB of data",
-        "batch sizes as in the paper",
-        "see issue 2",
-        "micro-batch 24",
-        "12 sequences",
-        "nothing is accumulated in 4 runs",
+        "batch_size = 24",
+        "my_batch_size = 2",
         "full attention",
-        "eager to learn",
         "fp8tune: ignore[slow] -- batch 2",
     ],
 )

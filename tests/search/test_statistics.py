@@ -6,8 +6,8 @@ from statistics import stdev
 
 import pytest
 
+from fp8tune.search.answer.decide import decide
 from fp8tune.search.confirm import again
-from fp8tune.search.decide import decide
 from fp8tune.search.statistics import (
     FEWEST,
     LOOKS,

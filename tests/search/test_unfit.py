@@ -3,12 +3,12 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.choice import choose
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.decide import decide, with_config
+from fp8tune.search.answer.choice import choose
+from fp8tune.search.answer.decide import decide, with_config
+from fp8tune.search.answer.wording import FAILURES
 from fp8tune.search.history import History
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.wording import FAILURES
+from fp8tune.search.write.comments import choices, summary
 from fp8tune.trials.space import Space
 from fp8tune.trials.trial import Trial
 from tests.search.tries import (

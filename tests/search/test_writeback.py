@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.formats.toml.document import parse
-from fp8tune.search.writeback import (
+from fp8tune.search.write.writeback import (
     BLOCK,
     MARK,
     MEASURED,

@@ -8,7 +8,7 @@ import pytest
 
 from fp8tune.formats.edits import unified_diff
 from fp8tune.runners.replay import Replay
-from fp8tune.search.writeback import MARK
+from fp8tune.search.write.writeback import MARK
 from tests.sample import LLAMA_8B
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (

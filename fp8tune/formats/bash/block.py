@@ -14,8 +14,7 @@ class Block:
     earlier branch ran, and ``sure`` whether all that may run certainly does.
     ``branches`` is how many have ended, ``whole`` whether one of them always runs.
     ``word`` is the text that a ``case`` compares, empty if unknown, ``matches`` whether
-    each pattern of the next branch is that text, ``falls`` whether ``;&`` or ``;;&``
-    may have led from one branch to the next.
+    each pattern of the next branch is that text.
     """
 
     def __init__(self, kind: str, *, reached: bool | None) -> None:
@@ -26,7 +25,7 @@ class Block:
         self.taken: bool | None = False
         self.sure = reached is True and kind in ("if", "{", "case")
         self.branches, self.whole = 0, False
-        self.word, self.falls = "", False
+        self.word = ""
         self.matches: list[bool | None] = []
 
     @property
@@ -45,15 +44,8 @@ class Block:
     def after(self, name: str) -> list[Value | None]:
         """Return what a variable may be after the block."""
         values = self.names[name]
-        whole = self.whole and not self.falls
-        set_in_all = whole and len(values) == self.branches + 1
+        set_in_all = self.whole and len(values) == self.branches + 1
         return values[1:] if set_in_all and self.reached else values
-
-    def fall(self, variables: dict[str, Value]) -> None:
-        """Let the next branch begin as this one ended, or as the block did."""
-        self.falls, self.taken = True, None
-        for name, values in self.names.items():
-            values[0] = variables[name] = hole(f"${name}", CONDITION)
 
     def compare(self, pattern: Word, *, quoted: bool) -> None:
         """Compare a pattern of a ``case`` with its word."""
@@ -69,7 +61,7 @@ class Block:
         """Begin the branch of the patterns; ``again`` if it may be read repeatedly."""
         found = None if None in self.matches else False
         truth = True if True in self.matches else found
-        self.then(None if self.falls or again else truth)
+        self.then(None if again else truth)
         self.matches = []
 
     def then(self, truth: bool | None) -> None:

@@ -1,8 +1,9 @@
 """Read the commands of a bash script, resolving words without running anything.
 
-Assignments, arguments, arrays and defaults are resolved. Values that only a run
-determines, such as the output of a command or a variable set in a loop, are named
-instead.
+Assignments, arguments, arrays, defaults and arithmetic are resolved, and tests of known
+texts are decided. Values that only a run determines, such as the output of a command,
+are named instead. So are variables that something changes which is not followed: loops,
+functions, other processes, elements of arrays, and commands such as ``read``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import NamedTuple
 
 from fp8tune.formats.bash.arithmetic import NotEvaluated, assigned, evaluate
 from fp8tune.formats.bash.block import Block
-from fp8tune.formats.bash.functions import body_of
 from fp8tune.formats.bash.values import (
     CONDITION,
     Value,
@@ -62,22 +62,19 @@ MAX_BLOCKS = 100
 MAX_COMMANDS = 1 << 14
 """The most commands of a script that are read, those of its functions at each call."""
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _INDEXED = re.compile(r"([A-Za-z_]\w*)\[.*\]\+?=", re.DOTALL)
-_NEXT = re.compile(r"[A-Za-z_]\w*\[(\d+)\]=(.*)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _HEADS = {"case": "in", "for": "name", "select": "name"}
 _LOOPS = ("while", "until", "for", "select")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
-_READS = ("read", "mapfile", "readarray", "getopts")
-_LOOP, _ARITHMETIC = "is set in a loop", "is set by arithmetic"
-_ARGUMENT = "is an argument of a function"
+_CHANGES = ("read", "mapfile", "readarray", "getopts", "unset")
+"""Commands that change the variables that they name."""
+_LOOP = "is set in a loop"
 _RUNS_TEXT = {"bash", "sh", "sbatch"}
 """Programs that run their here-document."""
 _GOES_ON = ("&&", "||", "|", "|&")
 _PIPES, _APART = ("|", "|&"), ("|", "|&", "&")
-_PIPED = "is set in a pipeline"
-_ELEMENTS = "is set element by element"
-_GIVEN = "is set before the name of a command"
 _KEPT = re.compile("(?:SLURM_.*|HOME|USER|PWD)$")
 """Variables that no other file changes."""
 _SETUP = re.compile(
@@ -101,21 +98,6 @@ class Command(NamedTuple):
     text: Word | None = None
 
 
-class _Call:
-    """A function that runs: how many blocks are around it, and how far it came.
-
-    ``outside`` has the variables that are local in it, with their values outside, and
-    ``given`` those of them that are assigned before the function's name. ``returned``
-    says whether it may have ended already, ``ended`` that it has.
-    """
-
-    def __init__(self, blocks: int) -> None:
-        self.blocks = blocks
-        self.given: set[str] = set()
-        self.outside: dict[str, Value | None] = {}
-        self.returned = self.ended = False
-
-
 class Shell:
     """Reads scripts, given ``variables`` and ``arguments`` from outside."""
 
@@ -125,7 +107,6 @@ class Shell:
         self.variables: dict[str, Value] = {n: Word(v) for n, v in variables.items()}
         self.exported: set[str] = set()
         """Variables that the script certainly exports."""
-        self.exports_all = False
         self.heredoc: Parts = ()
         self.folder = Word("")
         self.blocks: list[Block] = []
@@ -138,41 +119,29 @@ class Shell:
         """Whether the command runs in a process of its own, as in a pipeline."""
         self.ended_names: list[str] = []
         """What the block set that has just ended."""
-        self.either_of: set[str] = set()
-        """Functions that are defined on a condition."""
         self.changed = ""
         """Why a variable that the script does not set may be set, if it may."""
         self.functions: dict[str, list[Token]] = {}
-        self.called: set[str] = set()
-        self.calls: list[_Call] = []
-        self.ended = False
+        self.calls = 0
         self.line, self.expanded, self.count = 1, 0, 0
         self.builtins = {
             "cd": self._enter,
-            "pushd": self._enter,
+            "pushd": self._lose_folder,
+            "popd": self._lose_folder,
             "shift": self._shift,
             "set": self._replace_arguments,
-            "unset": self._unset,
             "let": self._let,
             "printf": self._printf,
-            "return": self._return,
             **dict.fromkeys(("source", "."), self._source),
-            **dict.fromkeys(_READS, self._read),
+            **dict.fromkeys(_CHANGES, self._change),
         }
 
     def commands(self, text: str) -> Iterator[Command]:
         """Yield the simple commands of a script in order; raises ``BadScript``.
 
-        Those of a function come where it is called. Of one that is given to another
-        program, such as srun, they come last, with unknown arguments.
+        Those of a function come where it is called.
         """
-        given: set[str] = set()
-        for command in self._all(tokens(text.replace(HOLE, "?"))):
-            given.update(*(word.text.split() for word in command.words))
-            yield command
-        for name in [n for n in self.functions if n in given - self.called]:
-            self.ended = False
-            yield from self._call(name, _ARGUMENT)
+        yield from self._all(tokens(text.replace(HOLE, "?")))
 
     def _all(self, each: Iterable[Token]) -> Iterator[Command]:
         """Yield the commands of tokens, without those of branches that do not run."""
@@ -181,14 +150,20 @@ class Shell:
                 self.count += 1
                 if self.count > MAX_COMMANDS:
                     raise BadScript(self.line, "the script runs too many commands")
-                yield from (self._apart if self.apart else self._run)(command)
+                commands = self._run(command)
+                yield from self._maybe(commands) if self.apart else commands
 
-    def _apart(self, command: list[Token]) -> Iterator[Command]:
-        """Run a command in a process of its own: what it sets is lost."""
-        outside = dict(self.variables), self.arguments, self.folder
-        yield from self._run(command)
-        self.variables, self.arguments, self.folder = outside
-        self.ended = False
+    def _maybe(self, commands: Iterable[Command]) -> Iterator[Command]:
+        """Yield commands, after which what they set is unknown."""
+        outer, depth = (self.runs, self.sign, self.negated), len(self.blocks)
+        self._open("(")
+        self.runs = True
+        yield from commands
+        while len(self.blocks) > depth:
+            self._close()
+        self.runs, self.sign, self.negated = outer
+        for name in self.ended_names:
+            self._lose(name)
 
     def nested(self, command: Command, depth: int = MAX_NESTED) -> Iterator[Command]:
         """Yield the command, or those in the text given to ``bash -c`` or ``eval``.
@@ -209,11 +184,13 @@ class Shell:
         inner.changed = self.changed
         inner.exported = {*command.given}
         if first == "eval":
-            inner.functions, inner.called = self.functions, self.called
-            inner.either_of = self.either_of
+            inner.functions = self.functions
         for each in inner._all(tokens(marked(text))):
             whole = [*before, *unmarked(each.words, text)]
-            each = each._replace(words=whole, line=command.line)
+            given = dict(
+                zip(each.given, unmarked(each.given.values(), text), strict=True)
+            )
+            each = each._replace(words=whole, line=command.line, given=given)
             yield from inner.nested(each, depth - 1)
 
     def _statements(self, each: Iterator[Token]) -> Iterator[list[Token]]:
@@ -225,7 +202,7 @@ class Shell:
             if skipped:
                 skipped = self._skipped(skipped, token)
             elif token.operator == "()" and len(command) == 1 and command[0].plain:
-                self._define(command.pop().plain, body_of(each))
+                self._define(command.pop().plain, _body(each))
             elif self._is_read_over(token, command):
                 continue
             elif token.operator:
@@ -233,13 +210,13 @@ class Shell:
                     self.apart = token.operator in _APART or self.sign in _PIPES
                     yield command
                     self.heredoc = ()
-                    if self._leaves(command) or self.ended:
+                    if self._leaves(command):
                         return
                     command = []
                 skipped = self._operator(token.operator)
             elif not command and word == "function":
                 name = next(each, token).plain
-                self._define(name, body_of(each))
+                self._define(name, _body(each))
             elif not command and word in RESERVED:
                 self._reserved(word)
                 skipped = _HEADS.get(word, "")
@@ -255,14 +232,9 @@ class Shell:
 
     def _define(self, name: str, body: list[Token]) -> None:
         """Define a function; where another may hold, both are read."""
-        if any(block.skipped for block in self.blocks) or self.runs is False:
-            return
-        if self._uncertain:
-            self.either_of.add(name)
-            body = [*self.functions.get(name, []), *body]
-        else:
-            self.either_of.discard(name)
-        self.functions[name] = body
+        if self.runs is not False and not any(b.skipped for b in self.blocks):
+            before = self.functions.get(name, []) if self._uncertain else []
+            self.functions[name] = [*before, *body]
 
     def _reserved(self, word: str) -> None:
         """Open, change or close the block of a reserved word."""
@@ -294,7 +266,7 @@ class Shell:
         """Apply an operator to the blocks; return what ends a head that follows."""
         if sign in _APART:
             for name in self.ended_names:
-                self._set(name, hole(f"${name}", _PIPED))
+                self._lose(name)
         self.ended_names = []
         self.runs, self.sign, self.negated = True, sign, False
         if sign in ("&&", "||"):
@@ -303,11 +275,11 @@ class Shell:
             self._open("(")
         elif sign == ")":
             self._close()
-        elif sign.startswith(";;") or sign == ";&":
+        elif sign == ";;":
             self._forget()
-            if sign != ";;" and self.blocks:
-                self.blocks[-1].fall(self.variables)
             return ")"
+        elif sign in (";&", ";;&"):
+            raise BadScript(self.line, f"a case that goes on behind {sign} is not read")
         return ""
 
     def _skipped(self, until: str, token: Token) -> str:
@@ -348,10 +320,7 @@ class Shell:
         """Return whether the script ends here."""
         name = command[0].plain
         ends = name == "exit" or (name == "exec" and len(command) > 1)
-        self.ended = self.ended or (
-            ends and not self.blocks and self.sign not in ("&&", "||")
-        )
-        return self.ended
+        return ends and not self.blocks and self.sign not in ("&&", "||")
 
     def _open(self, kind: str) -> None:
         if len(self.blocks) == MAX_BLOCKS:
@@ -386,14 +355,9 @@ class Shell:
         return any(block.kind in kinds for block in self.blocks)
 
     @property
-    def _conditional(self) -> bool:
-        """Whether this command may not run, though its block does."""
-        return self.runs is None or any(call.returned for call in self.calls)
-
-    @property
     def _uncertain(self) -> bool:
         """Whether this command may not run."""
-        return self._conditional or any(not block.sure for block in self.blocks)
+        return self.runs is None or any(not block.sure for block in self.blocks)
 
     def _result(self, truth: bool | None) -> None:
         """Take the result of a command behind ``&&``, ``||`` or another sign."""
@@ -420,7 +384,7 @@ class Shell:
         if self._inside(*_LOOPS):
             unknown = hole(f"${name}", _LOOP, flags([added]) if start else None)
             value = [*start, unknown] if start else unknown
-        elif self._conditional:
+        elif self.runs is None:
             value = self._either(name, [before, value])
         self.variables[name] = value
 
@@ -438,26 +402,21 @@ class Shell:
             self._declare(first, command[1:])
             self._result(_status(command))
             return
-        if all(map(_is_assignment, command)):
-            for token in command:
-                self._assign(token)
-            self._result(_status(command))
-            return
-        elements = list(takewhile(_element, command))
-        for token in elements:
-            self._assign_element(token)
-        command = command[len(elements) :]
-        if not command:
-            self._result(None)
-            return
-        for_it = list(takewhile(_is_assignment, command))
+        for_it = list(takewhile(lambda t: _is_assignment(t) or _element(t), command))
         command = command[len(for_it) :]
+        if not command:
+            for token in for_it:
+                self._assign(token)
+            self._result(_status(for_it))
+            return
         words = [word for token in command for word in self._fields(token.parts)]
         if not words:
             return
         name = words[0].text
         if name in self.functions:
-            yield from self._call(name, words[1:], for_it)
+            for variable in self._given(for_it):
+                self._lose(variable)
+            yield from self._call(name, words[1:])
             self._result(None)
         elif name in self.builtins:
             self.builtins[name](words[1:])
@@ -500,82 +459,33 @@ class Shell:
                 value = self._text((first, *token.parts[1:]))
                 unknown = found[2] or token.items is not None
                 name = found[1]
-                given[name] = hole(f"${name}", _GIVEN) if unknown else value
+                given[name] = hole(f"${name}", self._here) if unknown else value
         return given
 
-    def _call(
-        self, name: str, arguments: list[Word] | str, for_it: Sequence[Token] = ()
-    ) -> Iterator[Command]:
-        """Yield the commands of a function; ``for_it`` are assignments before it."""
-        self.called.add(name)
-        if len(self.calls) == MAX_CALLS:
+    def _call(self, name: str, arguments: list[Word]) -> Iterator[Command]:
+        """Yield the commands of a function."""
+        if self.calls == MAX_CALLS:
             self._change_all()
             return
-        outer = self.arguments, self.runs, self.sign, self.negated, self.truth
-        depth = len(self.blocks)
-        if self.runs is None or isinstance(arguments, str) or name in self.either_of:
-            self.blocks.append(Block("function", reached=None))
-        call = _Call(len(self.blocks))
-        self.calls.append(call)
-        self.runs, self.sign = True, ""
-        for token in for_it:
-            if found := _ASSIGNMENT.match(token.parts[0].text):
-                self._make_local(found[1])
-                self._assign(token)
-                call.given.add(found[1])
-        self.arguments = arguments
-        yield from self._all(self.functions[name])
-        while len(self.blocks) > call.blocks:
-            self._close()
-        self.arguments, self.runs, self.sign, self.negated, self.truth = outer
-        self.calls.pop()
-        for variable, value in call.outside.items():
-            self.variables.pop(variable, None)
-            if value is not None:
-                self.variables[variable] = value
-        if call.blocks > depth:
-            self._close()
-        if call.ended:
-            self.ended = False
-
-    def _return(self, _words: list[Word]) -> None:
-        """End a function; what follows is uncertain if this is."""
-        if not self.calls:
-            return
-        call = self.calls[-1]
-        inside = self.blocks[call.blocks :]
-        if self.runs is None or any(not block.sure for block in inside):
-            call.returned = True
-        else:
-            call.ended = self.ended = True
+        outside = self.arguments
+        self.arguments, self.calls = arguments, self.calls + 1
+        yield from self._maybe(self._all(self.functions[name]))
+        self.arguments, self.calls = outside, self.calls - 1
 
     def _declare(self, first: str, command: list[Token]) -> None:
         """Apply ``export`` and the like to the variables that follow."""
-        local = self.calls and first in ("local", "declare", "typeset")
         options = "".join(t.plain for t in command if t.plain[:1] == "-")
-        local = local and "g" not in options
         for token in command:
-            plain = _is_assignment(token)
-            words = [] if plain else self._fields(token.parts)
-            names = [token.parts[0].text] if plain else [word.text for word in words]
-            for name in names:
-                found = re.match(r"[A-Za-z_]\w*", name)
-                if found and local:
-                    self._make_local(found[0])
-                if found and first == "export":
-                    self._change_given(found[0])
-                    self._export(found[0])
-            if plain:
-                self._assign(token)
+            words = [] if _is_assignment(token) else self._fields(token.parts)
+            for each in words or token.parts[:1]:
+                name = _NAME.match(each.text)
+                if name and first == "export" and not self._uncertain:
+                    self.exported.add(name[0])
+            self._assign(token)
             for word in words:
-                self._declare_word(word, local=bool(local))
+                self._declare_word(word, local=first != "export" and self.calls > 0)
         if "n" in options and first != "export":
             self._change_all()  # a name of another variable
-
-    def _export(self, name: str) -> None:
-        """Note a variable as exported, if that is certain."""
-        if not self._uncertain:
-            self.exported.add(name)
 
     def _declare_word(self, word: Word, *, local: bool) -> None:
         """Apply ``export`` and the like to a word that is no plain assignment."""
@@ -584,42 +494,40 @@ class Shell:
             self._set(found[1], word._replace(text=word.text[found.end() :]))
         elif HOLE in word.text or found:
             self._change_all()
-        elif local and word.text not in self.calls[-1].given:
-            self.variables.pop(word.text, None)
-
-    def _make_local(self, name: str) -> None:
-        """Note the value of a variable outside a function, to which it returns."""
-        call = self.calls[-1]
-        sure = all(block.sure for block in self.blocks[call.blocks :])
-        outside = self.variables.get(name)
-        if self._conditional or not sure:
-            outside = hole(f"${name}", CONDITION)
-        call.outside.setdefault(name, outside)
-
-    def _change_given(self, name: str) -> bool:
-        """Take a variable as unknown outside a function before whose name it stands.
-
-        ``export`` and ``unset`` in the function reach the variable outside. Returns
-        whether there is such a function.
-        """
-        calls = [call for call in self.calls if name in call.given]
-        for call in calls:
-            call.outside[name] = hole(f"${name}", _GIVEN)
-        return bool(calls)
+        elif local:
+            self._change([word])
 
     def _change_all(self) -> None:
         """Take all variables as unknown."""
-        self.changed = f"may be changed in line {self.line}"
-        for name, value in self.variables.items():
-            if _KEPT.match(name):
-                continue
-            array = isinstance(value, list)
-            unknown = hole(f"${{{name}[@]}}" if array else f"${name}", self.changed)
-            self._set(name, [unknown] if array else unknown)
+        self.changed = self._here
+        for name in self.variables:
+            if not _KEPT.match(name):
+                self._lose(name)
+
+    @property
+    def _here(self) -> str:
+        """Why a variable is unknown that this line changes."""
+        return f"may be changed in line {self.line}"
+
+    def _lose(self, name: str) -> None:
+        """Take a variable as unknown."""
+        is_array = isinstance(self.variables.get(name), list)
+        unknown = hole(f"${{{name}[@]}}" if is_array else f"${name}", self._here)
+        self._set(name, [unknown] if is_array else unknown)
+
+    def _change(self, words: list[Word]) -> None:
+        """Take the variables that a command names as unknown."""
+        for word in words:
+            if name := _NAME.match(word.text):
+                self._lose(name[0])
+
+    def _printf(self, words: list[Word]) -> None:
+        if words and words[0].text == "-v":
+            self._change(words[1:2])
 
     def _let(self, words: list[Word]) -> None:
         for name in assigned(" ".join(word.text for word in words)):
-            self._set(name, hole(f"${name}", _ARITHMETIC))
+            self._lose(name)
 
     def _arithmetic(self, words: list[Word]) -> bool | None:
         """Return whether ``(( ... ))`` succeeds: whether the number is not zero."""
@@ -628,34 +536,15 @@ class Shell:
         number = self._number(part, 0)
         return None if number.unknown else number.text != "0"
 
-    def _printf(self, words: list[Word]) -> None:
-        if len(words) > 1 and words[0].text == "-v":
-            self._read(words[1:2])
-
-    def _read(self, words: list[Word]) -> None:
-        for word in words:
-            self._set(word.text, hole(f"${word.text}", "is read by the script"))
-
-    def _unset(self, words: list[Word]) -> None:
-        for word in words:
-            name, index, _ = word.text.partition("[")
-            if index:
-                self._set_element(name)
-            elif self._change_given(word.text):
-                self._set(word.text, hole(f"${word.text}", _GIVEN))
-            elif self._uncertain:
-                self._set(word.text, hole(f"${word.text}", CONDITION))
-            else:
-                self.variables.pop(word.text, None)
-
     def _assign(self, token: Token) -> None:
+        if name := _element(token):
+            self.variables.setdefault(name, [])
+            self._lose(name)
         text = token.parts[0].text if token.parts else ""
         found = _ASSIGNMENT.match(text)
         if found is None or not _is_assignment(token):
             return
         name, more = found[1], bool(found[2])
-        if self.exports_all:
-            self._export(name)
         old = self.variables.get(name)
         before = old if isinstance(old, list) else [old] if old else []
         if token.items is not None:
@@ -668,41 +557,25 @@ class Shell:
             value = join((*before[:1], value))
         self._set(name, [value, *old[1:]] if isinstance(old, list) else value)
 
-    def _assign_element(self, token: Token) -> None:
-        """Apply ``A[1]=8``: known if it is the next element of a known array."""
-        name, array = _element(token), self.variables.get(_element(token), [])
-        found = _NEXT.fullmatch(token.parts[0].text)
-        number = len(array) if isinstance(array, list) else -1
-        if found is None or found[1] != str(number):
-            self._set_element(name)
-            return
-        first = token.parts[0]._replace(text=found[2])
-        value = self._text((first, *token.parts[1:]))
-        self._set(name, [value], array if isinstance(array, list) else [])
-
-    def _set_element(self, name: str) -> None:
-        """Take an array as unknown, of which an element is set."""
-        unknown = hole(f"${{{name}[@]}}", _ELEMENTS)
-        is_array = isinstance(self.variables.get(name), list)
-        self._set(name, [unknown] if is_array else unknown)
-
     def _enter(self, words: list[Word]) -> None:
         to = next((word for word in words if word.text[:1] != "-"), Word("~"))
         folder = Word(os.path.expanduser(to.text), to.holes)
-        if os.path.isabs(folder.text):
+        if self._uncertain:
+            self._lose_folder(words)
+        elif os.path.isabs(folder.text):
             self.folder = folder
         else:
             self.folder = join((self.folder, folder), "/" if self.folder.text else "")
 
+    def _lose_folder(self, _words: list[Word]) -> None:
+        self.folder = hole("the folder", self._here)
+
     def _shift(self, words: list[Word]) -> None:
         by = words[0].text if words else "1"
-        known = by.isascii() and by.isdigit() and not self._uncertain
-        if isinstance(self.arguments, str):
-            return
-        if known:
+        if self._uncertain or not (by.isascii() and by.isdigit()):
+            self.arguments = self._here
+        elif not isinstance(self.arguments, str):
             self.arguments = self.arguments[int(by[:6]) :]
-        else:
-            self.arguments = "depends on a `shift` that is not resolved"
 
     def _source(self, words: list[Word]) -> None:
         """Run a text or file that is not read here: it may set any variable."""
@@ -711,14 +584,8 @@ class Shell:
             self._change_all()
 
     def _replace_arguments(self, words: list[Word]) -> None:
-        """Apply ``set -- ...``; other options of ``set`` change nothing here."""
-        first = words[0].text if words else ""
-        if re.fullmatch("[-+][a-z]*a[a-z]*", first):
-            self.exports_all = first[0] == "-"
-        if first == "--":
-            unknown = any(word.unknown for word in words)
-            sure = not (self._uncertain or unknown)
-            self.arguments = words[1:] if sure else CONDITION
+        if any(word.text == "--" for word in words):
+            self.arguments = self._here
 
     def _text(self, parts: Parts, depth: int = 0) -> Word:
         """Return the word of parts that are not split."""
@@ -892,6 +759,28 @@ def _status(command: list[Token]) -> bool | None:
     """Return the result of assignments: known if no command is run for them."""
     parts = (part for token in command for part in token.parts)
     return None if any(part.reason == OUTPUT for part in parts) else True
+
+
+def _body(each: Iterator[Token]) -> list[Token]:
+    """Take the tokens of the ``{ ... }`` of a function; raises ``BadScript``."""
+    for token in each:
+        if token.plain == "{":
+            return list(_up_to_the_end(each))
+        if token.operator not in ("()", "\n"):
+            raise BadScript(token.line, "the body of a function is not in { }")
+    return []
+
+
+def _up_to_the_end(each: Iterator[Token]) -> Iterator[Token]:
+    """Yield the tokens up to the ``}`` that closes what has been opened."""
+    depth, first = 1, True
+    for token in each:
+        if first and token.plain in ("{", "}"):
+            depth += 1 if token.plain == "{" else -1
+        if not depth:
+            return
+        yield token
+        first = bool(token.operator) or (first and token.plain in RESERVED)
 
 
 def _element(token: Token) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fp8tune.formats.document import (
     InvalidText,
@@ -24,10 +24,18 @@ from fp8tune.formats.document import (
     Unreadable,
 )
 from fp8tune.formats.toml.plain import read_plain
-from fp8tune.formats.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
-if TYPE_CHECKING:
-    pass
+LONG_STRING = (
+    r"""\"{3}(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}|'{3}(?:[^']++|'{1,2}(?!'))*+'{3,5}"""
+)
+"""A string over several lines; needs ``re.DOTALL``."""
+
+STRING = r""""(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+'"""
+"""A string on one line, also as a quoted key."""
+
+COMMENT = r"#[^\n]*+"
+
+BARE_KEY = r"[A-Za-z0-9_-]++"
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]; the largest that the trainers ship has 4602."""

@@ -11,7 +11,7 @@ import re
 import tomllib
 
 from fp8tune.formats.document import Path, Span, Spans
-from fp8tune.formats.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
+from fp8tune.formats.toml.document import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 _BLANK = re.compile(rf"(?:[ \t\r\n]++|{COMMENT})*+")
 _SPACE = re.compile(r"[ \t]*+")

@@ -10,13 +10,12 @@ from fp8tune.conditions.expression import compile_expression
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.engine import check
+from fp8tune.lint.engine import check_config
 from fp8tune.lint.examples import lint_example, plain_config
 from fp8tune.lint.explain.derivation import Node, derive
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import builtin
-from fp8tune.lint.rule_parts import Example
-from fp8tune.lint.rules import CONSEQUENCES, Rule
+from fp8tune.lint.rules import CONSEQUENCES, Example, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.snippet import Painter
@@ -182,14 +181,7 @@ def _fixes(shown: list[Shown]) -> list[FixText]:
 
 
 def _verdict(rule: Rule, config: Config) -> Verdict:
-    report = check(
-        config.path,
-        config.data,
-        _against(rule),
-        config.target,
-        only=config.trainer,
-        overrides=config.overrides,
-    )
+    report = check_config(config, _against(rule))
     fired = _mine(rule, report.diagnostics)
     held = _mine(rule, (each.finding for each in report.suppressed))
     parts = list(_parts(rule, config))

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.formats.address import well_formed
-from fp8tune.lint.rule_parts import Example
-from fp8tune.lint.rules import Rule
+from fp8tune.lint.rules import Example, Rule
 
 _PRECISION = {"certain": "very-high", "high": "high", "medium": "medium"}
 _PROBLEM = {"error": "error", "warning": "warning", "note": "recommendation"}

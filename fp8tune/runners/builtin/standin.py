@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from fp8tune.facts.on_gpu import seconds_on
+from fp8tune.facts.steptime import seconds_on
 from fp8tune.job import Job, Unknown
 from fp8tune.trials.record import Record
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import order
-from fp8tune.trainers.meant import same_word
+from fp8tune.trainers.hints import same_word
 
 OF_PARSER = ("config", "env")
 """What TRL's parser takes itself: the file, and its environment variables."""
@@ -29,49 +29,98 @@ OF_PARSER = ("config", "env")
 SHORT = 4
 """Length of a word of which another letter makes another word [letters]."""
 
+RENAMED = {
+    "max_seq_length": "max_length",
+    "no_cuda": "use_cpu",
+    "torch_dtype": "dtype",
+}
+"""What the releases since call an argument whose name is not like it.
+
+Source: their warnings in TRL 0.19, trainer/sft_config.py, TRL 0.23,
+trainer/model_config.py, and transformers 4.57, training_args.py.
+"""
+
 _SCRIPT = re.compile(r"(?:.*/)?trl/scripts/(\w+)\.py")
 
 
 class Reader(NamedTuple):
     """What reads training arguments: a command of TRL, else an unknown script.
 
-    ``refuses`` says that names which it does not know end the run.
+    ``refuses`` says that names which it does not know end the run. ``trl`` and
+    ``transformers`` are releases, ``""`` for one that is not known: then every name
+    counts that some release has.
     """
 
     command: str = ""
     refuses: bool = True
+    trl: str = ""
+    transformers: str = ""
 
     @property
     def title(self) -> str:
         """What messages call it."""
-        release = f"TRL {_data()['newest']['trl']}"
         script = f"trl/scripts/{self.command}.py"
         name = f"trl {self.command}" if self.refuses else script
-        return f"`{name}` of {release}"
+        return f"`{name}`" + f" of TRL {self.trl}" * bool(self.trl)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of the classes that it fills."""
+        classes = (self.command,) if self.command else _data()["trl"]
+        of_trl = _names("trl", classes, self.trl)
+        of_hf = _names("transformers", ("TrainingArguments",), self.transformers)
+        return frozenset((*of_trl, *of_hf))
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that it takes in some release."""
+        """Every name that it takes, with those that it hands to ``accelerate``."""
         if not self.command:
-            return every_name()
-        data = _data()
-        tables = data["trl"][self.command], data["transformers"]["TrainingArguments"]
-        launch = [data["launch"]] * self.refuses
-        return frozenset(_names(*tables, *launch)).union(OF_PARSER)
+            return self.fields
+        launch = _data()["launch"][".."].split() if self.refuses else ()
+        return self.fields.union(launch, OF_PARSER)
+
+    def values(self, name: str) -> list[str]:
+        """The values that an argument takes, ``[]`` where they are not a few words."""
+        return [*_names("values", (name,), self.transformers)]
 
     def meant(self, name: str) -> str:
         """Return the name that was nearly written, ``""`` if there is none."""
-        near = closest(name, self.names)
+        if RENAMED.get(name) in self.fields:
+            return RENAMED[name]
+        near = closest(name, self.fields)
         return near if self.command or _is_slip(name, near) else ""
 
+    def why_missing(self, name: str) -> str:
+        """Say which release lacks a name that others have; ``""`` if none does.
 
-def reader(script: str) -> Reader:
+        Names of other classes of TRL than those of training are names that scripts
+        have too.
+        """
+        data, texts = _data(), []
+        of_scripts = not self.command and any(_spans(data["trl"]["other"], name))
+        if name in self.names or of_scripts:
+            return ""
+        commands = [self.command] if self.command else [*data["trl"]]
+        tables = [data["trl"][command] for command in commands]
+        of_trl = [span for table in tables for span in _spans(table, name)]
+        of_hf = [*_spans(data["transformers"]["TrainingArguments"], name)]
+        if of_trl and self.trl:
+            texts.append(_lacks("TRL", self.trl, name, of_trl))
+        if of_hf and self.transformers:
+            texts.append(_lacks("transformers", self.transformers, name, of_hf))
+        return " and ".join(texts)
+
+
+def reader(script: str, trl: str = "", transformers: str = "") -> Reader:
     """Return what reads the arguments of a script, or of a command of ``trl``."""
     commands = _data()["trl"].keys() - {"other"}
-    if script in commands:
-        return Reader(script)
     path = _SCRIPT.fullmatch(script)
-    return Reader(path[1], refuses=False) if path and path[1] in commands else Reader()
+    command = path[1] if path else script
+    if command not in commands:
+        command, path = "", None
+    return Reader(
+        command, path is None, _dated("trl", trl), _dated("transformers", transformers)
+    )
 
 
 def _is_slip(name: str, near: str) -> bool:
@@ -99,30 +148,14 @@ def _differ_by_a_letter(word: str, meant: str) -> bool:
     return wrong == 1 and len(meant) > SHORT and same_start and word.isalpha()
 
 
-def why_missing(name: str, trl: str, transformers: str) -> str:
-    """Say which release lacks an argument that others have; ``""`` if it may be there.
-
-    ``trl`` and ``transformers`` are releases, ``""`` for one that is not known. Of such
-    a one, and of one that is newer than the names here, every argument may be there.
-    Names of other classes than those of training are names that scripts have too.
-    """
-    texts: list[str] = []
-    if any(_spans(_data()["trl"]["other"], name)):
-        return ""
-    for package, release in (("trl", trl), ("transformers", transformers)):
-        tables = _data()[package].values()
-        spans = [span for table in tables for span in _spans(table, name)]
-        newer = order(release) > order(_data()["newest"][package])
-        if spans and (not release or newer or any(_within(release, s) for s in spans)):
-            return ""
-        if spans:
-            texts.append(_lacks(package, release, name, spans))
-    return " and ".join(texts)
+def _dated(package: str, release: str) -> str:
+    """Return a release, ``""`` for one that is newer than the names here."""
+    newer = order(release) > order(_data()["newest"][package])
+    return "" if newer else release
 
 
-def _lacks(package: str, release: str, name: str, spans: list[str]) -> str:
+def _lacks(title: str, release: str, name: str, spans: list[str]) -> str:
     """Say that a release lacks a name, and which ones have it."""
-    title = "TRL" if package == "trl" else package
     begin, end = spans[-1].split("..")
     later = begin and order(release) < order(begin)
     since = f"{begin} is the first with it" if later else f"it is gone since {end}"
@@ -142,17 +175,12 @@ def _spans(table: dict[str, str], name: str) -> Iterator[str]:
             yield from span.split()
 
 
-@cache
-def every_name() -> frozenset[str]:
-    """Every name that transformers or TRL has in some release."""
-    packages = (_data()[package].values() for package in ("transformers", "trl"))
-    return frozenset(_names(*(t for tables in packages for t in tables)))
-
-
-def _names(*tables: dict[str, str]) -> Iterator[str]:
-    for table in tables:
-        for names in table.values():
-            yield from names.split()
+def _names(package: str, owners: Iterable[str], release: str) -> Iterator[str]:
+    """Yield the names of some classes in a release, in all for ``""``."""
+    for owner in owners:
+        for spans, names in _data()[package].get(owner, {}).items():
+            if not release or any(_within(release, span) for span in spans.split()):
+                yield from names.split()
 
 
 @cache

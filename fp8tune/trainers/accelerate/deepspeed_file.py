@@ -32,7 +32,7 @@ def deepspeed_refused(
     own = deepspeed_config_deepspeed_config_file is not None
     off = isinstance(deepspeed_bf16, dict) and deepspeed_bf16.get("enabled") is False
     if training_bf16_full_eval or (own and (off or not deepspeed)):
-        raise Unknown("precision.deepspeed")
+        raise Unknown("precision.zero")
     return True
 
 

@@ -7,7 +7,7 @@ not be known, or that some releases do not have.
 
 Source: accelerate 1.8.1 to 1.15.0, accelerator.py, state.py and utils/dataclasses.py;
 transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
-``python -m benchmarks.accelerate.verdicts --fp8`` compares what it says of FP8.
+``python -m tools.verdicts accelerate --fp8`` compares what it says of FP8.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Prose, Unknown, Words, known
-from fp8tune.trainers.accelerate.arguments import why_missing
 
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
@@ -74,36 +73,6 @@ def forced_by(training_fp16: Any = None) -> str:
     """The training argument that forces a precision."""
     fp16 = training_fp16 and not _quoted_false(training_fp16)
     return Words("training.fp16" if fp16 else "training.bf16")
-
-
-def missing_argument(
-    job: Job,
-    trl_arguments: bool = False,
-    trl_version: str = "",
-    transformers_version: str = "",
-) -> str:
-    """The first training argument that the pinned releases lack, ``""`` for none.
-
-    Other releases have it; only exact pins count, and TRL's where a key shows TRL.
-    """
-    if not (trl_version or transformers_version):
-        return Words("")
-    pins = (trl_version * bool(trl_arguments), transformers_version)
-    keys = sorted(key for key in job.written if key.startswith("training."))
-    return Words(next((k for k in keys if why_missing(_name(k), *pins)), ""))
-
-
-def missing_argument_reason(
-    missing_argument: str, trl_version: str = "", transformers_version: str = ""
-) -> str:
-    """Which release lacks that argument, and which ones have it."""
-    pins = (trl_version, transformers_version)
-    return Words(why_missing(_name(missing_argument), *pins))
-
-
-def _name(key: str) -> str:
-    """A training argument's own name."""
-    return key.removeprefix("training.")
 
 
 def _quoted_false(value: Any) -> bool:
@@ -165,7 +134,7 @@ def fsdp2(
 ) -> bool:
     """Whether FSDP2 shards the model; unknown if training arguments say otherwise."""
     if distributed_type == "FSDP" and training_deepspeed:
-        raise Unknown("precision.deepspeed")
+        raise Unknown("precision.zero")
     if distributed_type == "FSDP":
         return str(fsdp_config_fsdp_version) == "2"
     return known("sharded", None if training_fsdp else False)
@@ -222,7 +191,7 @@ def precision(
     te = launched_precision == "fp8" and fp8_backend == "TE"
     if forced_precision and te and not trainer_version.startswith("1.8"):
         if training_deepspeed or distributed_type not in ("NO", "MULTI_GPU", "FSDP"):
-            raise Unknown("precision.deepspeed")
+            raise Unknown("precision.zero")
         off = distributed_type == "FSDP" and known("sharded", fsdp2)
         return Words(forced_precision if off else "fp8")
     if forced_precision:
@@ -230,7 +199,7 @@ def precision(
     if not launched_precision:
         raise Unknown(LAUNCH)
     if distributed_type == "DEEPSPEED" or training_deepspeed:
-        raise Unknown("precision.deepspeed")
+        raise Unknown("precision.zero")
     if launched_precision != "fp8":
         names = {"bf16": "bf16", "fp16": "fp16"}
         return Words(known("precision", names.get(launched_precision)))
@@ -395,7 +364,7 @@ def saves_whole_model(
     TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
-    (``benchmarks/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
+    (``tools/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
     LLaMA-Factory, whose releases take Accelerate 1.11 at most.
     """
     if training_save_strategy in ("no", False):

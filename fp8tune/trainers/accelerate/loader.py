@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from fp8tune.formats.document import Path
-from fp8tune.job import Words
-from fp8tune.trainers.accelerate.arguments import reader
+from fp8tune.formats.document import HOLE, Path
+from fp8tune.job import Prose, Words
+from fp8tune.trainers.accelerate.arguments import Reader, reader
 from fp8tune.trainers.accelerate.launch import (
     Launch,
     Refused,
@@ -28,9 +29,8 @@ from fp8tune.trainers.accelerate.llamafactory import (
     trains,
 )
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20
@@ -65,6 +65,19 @@ CHECKPOINTS = ("gradient_checkpointing", "activation_checkpointing")
 SWITCHES = ("bf16", "fp16", "torch_compile", "use_cpu", *CHECKPOINTS)
 """Training arguments of which text is true, whatever it says."""
 
+NUMBERS = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"),
+    *("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
+    *("num_train_epochs", "max_steps", "warmup_steps", "logging_steps", "seed"),
+)
+"""Training arguments that every run compares or counts with."""
+
+WORDS = (
+    *("eval_strategy", "logging_strategy", "lr_scheduler_type", "optim"),
+    "save_strategy",
+)
+"""Training arguments of which TrainingArguments makes an enumeration's value."""
+
 FP8_ARGUMENTS = ("fp8", "fp8_backend", "fp8_config", "mixed_precision")
 """Keys by which other trainers and launch files ask for FP8."""
 
@@ -75,6 +88,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.releases: Mapping[str, str] = {}
 
     def load(
         self,
@@ -89,7 +103,7 @@ class Loader:
         reads the training arguments, a path or a command of ``trl``.
         """
         run = _Run(self.schema, self.hints)
-        run.command, run.script = command, script
+        run.command, run.script, run.releases = command, script, self.releases
         run.files(raw)
         return Loaded(run.values, run.written, run.faults)
 
@@ -99,6 +113,7 @@ class _Run(Loading):
 
     command: dict[str, Any] | None = None
     script = ""
+    releases: Mapping[str, str] = {}
 
     def files(self, raw: dict[str, Any]) -> None:
         """Load the launch file, then those that belong to it."""
@@ -144,17 +159,19 @@ class _Run(Loading):
     def refused(self, refused: Refused) -> None:
         """Note what ends the launcher, with the value that was meant."""
         facts = {"hint": ""} | refused.facts
-        if refused.kind == "value-not-allowed":
-            spec = Key(type="str", base="str", checked=True, allowed=facts["allowed"])
-            value = facts["value"]
-            if value is False and "no" in spec.allowed:  # YAML's word for false
-                facts |= {"hint": 'did you mean "no"?', "meant": "no", "sure": True}
-            elif value is False and "NO" in spec.allowed:
-                facts |= {"hint": 'did you mean "NO"?', "meant": "NO", "sure": True}
-            elif not facts["hint"]:
-                facts["hint"] = self.hints.for_value(spec, value)
-                facts |= value_meant(facts["hint"], value)
+        vague = facts.get("value") is False or not facts["hint"]
+        if refused.kind == "value-not-allowed" and vague:
+            facts |= self.word_meant(facts["allowed"], facts["value"])
         self.fault(refused.kind, refused.path, **facts)
+
+    def word_meant(self, allowed: list[str], value: Any) -> dict[str, Any]:
+        """Which of some words was meant by a value."""
+        no = next((word for word in ("no", "NO") if word in allowed), "")
+        if value is False and no:  # YAML's word for false
+            return {"hint": f'did you mean "{no}"?', "meant": no, "sure": True}
+        spec = Key(type="str", base="str", checked=True, allowed=allowed)
+        hint = self.hints.for_value(spec, value)
+        return {"hint": hint, **value_meant(hint, value)}
 
     def unknown(self, path: Path) -> None:
         """Note a key of the root that the launcher does not know."""
@@ -242,6 +259,7 @@ class _Run(Loading):
             self.values["trl_arguments"] = not (other or trl_keys().isdisjoint(raw))
             if not other:
                 self.argument_names(raw)
+                self.argument_values(raw)
         for key, spec in self.schema.classes[self.schema.section_class(name)].items():
             self.values[f"{name}.{key}"] = given.get(key, spec.default)
             if key in raw and key in given:
@@ -257,25 +275,57 @@ class _Run(Loading):
         Of a script that is not known: those that ask for FP8, and misspelt ones.
         """
         self.written |= {f"training.{key}" for key in raw}
-        if all(key in self.schema.classes["Training"] for key in raw):
+        usual = all(key in self.schema.classes["Training"] for key in raw)
+        if usual and not self.releases:
             return
-        what_reads = reader(self.script)
+        reads = self.reader()
         for key in raw:
             path = ("training", key)
-            if key in FP8_ARGUMENTS and not what_reads.command:
+            if key in FP8_ARGUMENTS and not reads.command:
                 self.fp8_argument(path, raw[key])
-                continue
-            if key in what_reads.names:
-                continue
-            meant = what_reads.meant(key)
-            hint = f"did you mean `{meant}`?" if meant else ""
-            facts = {"name": key, "hint": hint, **key_meant(hint, path, [meant])}
-            if what_reads.command:
-                kind = "unknown-key" if what_reads.refuses else "ignored-key"
-                table = what_reads.title
-                self.fault(kind, path, table=table, title="TRL", **facts)
-            elif meant:
-                self.fault("unknown-argument", path, **facts)
+            elif key not in reads.names:
+                self.no_argument(path, reads)
+
+    def argument_values(self, raw: dict[str, Any]) -> None:
+        """Note values that TrainingArguments refuses, or that end the Trainer.
+
+        Of a script that is not known: those that are nearly a value, or no number.
+        """
+        for key in raw.keys() & {*NUMBERS, *WORDS}:
+            path, value = ("training", key), raw[key]
+            text = isinstance(value, str) and HOLE not in value
+            if key in NUMBERS and text and not _is_number(value):
+                self.fault("wrong-type", path, value=value, type="a number")
+            elif key in WORDS and (text or value is False):
+                reads = self.reader()
+                allowed = reads.values(key)
+                facts = self.word_meant(allowed, value)
+                if value not in allowed and (reads.command or facts["hint"]):
+                    facts |= {"allowed": allowed, "value": value}
+                    self.fault("value-not-allowed", path, **facts)
+
+    def reader(self) -> Reader:
+        """What reads the training arguments: TRL only if a name or the script says."""
+        trl, transformers = map(self.releases.get, ("trl", "transformers"))
+        reads = reader(self.script, trl or "", transformers or "")
+        ours = reads.command or self.values["trl_arguments"]
+        return reads if ours else reads._replace(trl="")
+
+    def no_argument(self, path: Path, reads: Reader) -> None:
+        """Note a name that no class has, at all or in the release at hand."""
+        name = str(path[-1])
+        meant, reason = reads.meant(name), reads.why_missing(name)
+        hint = f"did you mean `{meant}`?" if meant else ""
+        facts = {"name": name, **key_meant(hint, path, [meant])}
+        facts["hint"] = Prose("; ".join(filter(None, (reason, hint))))
+        if reads.command:
+            kind = "unknown-key" if reads.refuses else "ignored-key"
+            self.fault(kind, path, table=reads.title, title="TRL", **facts)
+        elif reason:
+            facts |= {"reason": Prose(reason), "hint": hint}
+            self.fault("argument-of-another-release", path, **facts)
+        elif meant:
+            self.fault("unknown-argument", path, **facts)
 
     def fp8_argument(self, path: Path, value: Any) -> None:
         """Note a key that asks for FP8; neither transformers nor TRL has one."""
@@ -286,6 +336,15 @@ class _Run(Loading):
 def _quoted_false(value: Any) -> bool:
     """Whether a value is a text that says false."""
     return isinstance(value, str) and value.strip().lower() in FALSE_WORDS
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number, as argparse converts it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @cache

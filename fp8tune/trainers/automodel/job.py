@@ -243,7 +243,7 @@ def dp_shard(
     tp: int, pp: int, cp: int, dp_replicate: int, world_size: int | None = None
 ) -> int:
     """FSDP shards: all GPUs that the other degrees leave."""
-    return ranks_left("shards.product", world_size, tp, pp, cp, dp_replicate)
+    return ranks_left(world_size, tp, pp, cp, dp_replicate)
 
 
 def declared_gpus(tp: int, pp: int, cp: int, distributed_dp_size: Any) -> int:

@@ -7,7 +7,7 @@ looked at. What depends on the number of ranks is in job.py.
 
 Source: deepspeed 0.17.6, 0.18.9 and 0.19.8, runtime/config.py,
 runtime/precision_config.py and runtime/zero/config.py.
-``python -m benchmarks.deepspeed.verdicts`` compares.
+``python -m tools.verdicts deepspeed`` compares.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20

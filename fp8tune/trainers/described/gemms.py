@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fp8tune.facts.gaps import unmeasured
+from fp8tune.facts.gemm_speed import unmeasured
 from fp8tune.job import Job, Unknown, known
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ does not say is unknown.
 from __future__ import annotations
 
 from fp8tune.facts.gaps import UNSAID
-from fp8tune.job import Unknown
+from fp8tune.job import Unknown, ranks_left
 
 
 def grad_accum() -> int:
@@ -40,10 +40,7 @@ def dp_replicate() -> int:
 
 def dp_shard(world_size: int, dp_replicate: int, tp: int, pp: int, cp: int) -> int:
     """FSDP shards: all GPUs that the other degrees leave."""
-    shards, rest = divmod(world_size, dp_replicate * tp * pp * cp)
-    if rest or not shards:
-        raise Unknown("shards.product")
-    return shards
+    return ranks_left(world_size, dp_replicate, tp, pp, cp)
 
 
 def declared_gpus(

@@ -80,7 +80,7 @@ def dp_shard(
     """FSDP shards, with -1 resolved (config/distributed.py)."""
     if distributed_dp_shard > 0:
         return distributed_dp_shard
-    return ranks_left("dp_shard", world_size, dp_replicate, tp, pp, cp, ep)
+    return ranks_left(world_size, dp_replicate, tp, pp, cp, ep)
 
 
 def declared_gpus(

@@ -5,7 +5,7 @@ name what it reads.
 
 Source: LLaMA-Factory 0.9.4 and 0.9.5, train/fp8_utils.py, train/sft/trainer.py,
 train/pt/trainer.py, model/model_utils/checkpointing.py. ``python -m
-benchmarks.llamafactory.verdicts`` compares ``fp8_on`` with the modules that the trainer
+tools.verdicts llamafactory`` compares ``fp8_on`` with the modules that the trainer
 converts.
 """
 
@@ -46,7 +46,7 @@ def fp8_asked(fp8: Any, launch_file: dict[str, Any]) -> bool:
     """Whether the config asks for FP8: any text but the empty one does too.
 
     Unknown beside a launch file that asks for FP8 or may: what is in FP8 then depends
-    on both (``benchmarks/llamafactory/launched.py``).
+    on both (``tools/llamafactory/launched.py``).
     """
     launched = str(launch_file.get("mixed_precision", "no"))
     if fp8 and launched not in ("no", "bf16", "fp16"):

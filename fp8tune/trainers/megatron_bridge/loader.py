@@ -5,7 +5,7 @@ written are unknown. What no config class has is skipped with a warning. At star
 field of ``mixed_precision`` is copied over model, optimizer and DDP.
 
 Source: src/megatron/bridge/training/utils/omegaconf_utils.py, mixed_precision.py and
-config.py; ``python -m benchmarks.megatron_bridge.verdicts`` compares this with them.
+config.py; ``python -m tools.verdicts megatron_bridge`` compares this with them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Schema
 
 MAX_FAULTS = 200

@@ -5,7 +5,7 @@ Of a flag whose value only a run knows, the value is unknown. Where words of the
 may stand for more flags, so is every flag that is not written.
 
 Source: megatron/training/arguments.py and core/transformer/transformer_config.py;
-``python -m benchmarks.megatron_lm.verdicts`` compares this with both.
+``python -m tools.verdicts megatron_lm`` compares this with both.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from fp8tune.trainers.about import path_of, trainers
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS = 200

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown
+from fp8tune.job import Unknown, ranks_left
 
 MOST_LAYERS = 10_000
 """No pattern of more layers is read."""
@@ -161,10 +161,7 @@ def stages(
 
 def dp_ranks(tp: int, pp: int, cp: int, world_size: int) -> int:
     """Data-parallel ranks: all GPUs that the other degrees leave."""
-    ranks, rest = divmod(world_size, tp * pp * cp)
-    if rest or not ranks:
-        raise Unknown("shards.product")
-    return ranks
+    return ranks_left(world_size, tp, pp, cp)
 
 
 def dp_replicate() -> int:
@@ -179,7 +176,4 @@ def dp_shard(dp_ranks: int) -> int:
 
 def expert_ranks(etp: int, ep: int, pp: int, world_size: int) -> int:
     """Data-parallel ranks of the experts, which share one copy of them."""
-    ranks, rest = divmod(world_size, etp * ep * pp)
-    if rest or not ranks:
-        raise Unknown("shards.product")
-    return ranks
+    return ranks_left(world_size, etp, ep, pp)

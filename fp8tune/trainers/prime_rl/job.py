@@ -94,7 +94,7 @@ def dp_shard(
     """
     if world_size is not None and declared_gpus not in (None, world_size):
         raise Unknown("shards.deployment")
-    return ranks_left("dp_shard", world_size, dp_replicate, cp)
+    return ranks_left(world_size, dp_replicate, cp)
 
 
 def declared_gpus(job: Job) -> int:

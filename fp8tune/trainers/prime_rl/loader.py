@@ -6,7 +6,7 @@ stands for one of several kinds names it by ``type``; where the default has a ki
 kind is added. Then each table checks how its values fit together (checks.toml).
 
 Source: prime-rl 0.8.1.dev67, packages/prime-rl-configs; prime-pydantic-config 0.4.3;
-pydantic 2.13. ``python -m benchmarks.prime_rl.verdicts`` compares this with prime-rl.
+pydantic 2.13. ``python -m tools.verdicts prime_rl`` compares this with prime-rl.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
 from fp8tune.trainers.checks import Checks, Refusal
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.prime_rl import shared
 from fp8tune.trainers.prime_rl.derived import DERIVED, fill
 from fp8tune.trainers.schema import Key, Schema

@@ -14,6 +14,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
+from fp8tune.trainers.hints import key_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
 
@@ -37,9 +38,9 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
         argument = Argument(word, (0, len(option)), (0, len(word)))
         path: Path = tuple(name.split("."))
         if name not in keys or not word.startswith("--"):
-            table = f"a {loader.schema.title} config"
-            facts = {"key": name, "name": option, "table": table, "hint": ""}
-            refused.append(Fault("unknown-key", path, facts, argument=argument))
+            refused.append(_unknown(loader, path, option, argument))
+            if word.startswith("--") and not equals and _is_value(rest[:1]):
+                rest.pop(0)
             continue
         if switch is None and not equals:
             text = rest.pop(0) if rest else ""
@@ -59,6 +60,23 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     loaded = loader.load(whole)._replace(arguments=arguments)
     faults = [f._replace(argument=loaded.argument(f.path)) for f in loaded.faults]
     return loaded._replace(faults=[*faults, *refused])
+
+
+def _unknown(loader: Loader, path: Path, option: str, argument: Argument) -> Fault:
+    """Return the fault of an option that no key has, with the key that was meant."""
+    section = str(path[0])
+    keys = loader.schema.classes.get(loader.schema.section_class(section), {})
+    switched_off = str(path[-1]).startswith("no_")  # what is near means the opposite
+    of_table = len(path) == 2 and not switched_off
+    hint = loader.hints.for_key(path, keys) if of_table else ""
+    facts = {"name": option, "table": f"a {loader.schema.title} config", "hint": hint}
+    facts |= {"key": dotted(path), **key_meant(hint, path, keys)}
+    return Fault("unknown-key", path, facts, argument=argument)
+
+
+def _is_value(words: list[str]) -> bool:
+    """Whether the next word is the value of an option that no key has."""
+    return bool(words) and not words[0].startswith("--")
 
 
 def _key(option: str, keys: dict[str, Key]) -> tuple[str, bool | None]:

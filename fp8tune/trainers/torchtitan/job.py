@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from fp8tune.job import Unknown, Words, known, ranks_left
+from fp8tune.suggest import closest
 from fp8tune.trainers.torchtitan import models
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
@@ -33,6 +34,14 @@ def sizes(trainer_version: str, model_name: str, model_flavor: str) -> dict[str,
 def plain_model(model_name: str) -> bool:
     """True for decoders whose code was read; unknown for experiments and others."""
     return known("model.name", True if model_name in models.DECODERS else None)
+
+
+def policy_meant(parallelism_fsdp_reshard_after_forward: Any) -> str:
+    """The policy of resharding with the most similar name."""
+    policy = parallelism_fsdp_reshard_after_forward
+    policies = ("default", "always", "never")
+    near = closest(policy, policies) if isinstance(policy, str) else ""
+    return Words(known("policy_meant", near or None))
 
 
 def can_pipeline(trainer_version: str, model_name: str) -> bool:
@@ -103,7 +112,7 @@ def dp_shard(
     """FSDP shards, with -1 resolved (distributed/parallel_dims.py)."""
     if parallelism_data_parallel_shard_degree > 0:
         return parallelism_data_parallel_shard_degree
-    return ranks_left("dp_shard", world_size, other_ranks)
+    return ranks_left(world_size, other_ranks)
 
 
 def declared_gpus(parallelism_data_parallel_shard_degree: int, other_ranks: int) -> int:

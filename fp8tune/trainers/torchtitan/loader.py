@@ -5,7 +5,7 @@ tyro warns of a value that does not match and keeps it. So text stays text, a li
 one word may be the word's letters, and what happens depends on who reads the key.
 
 Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of 0.1.0;
-``python -m benchmarks.torchtitan.verdicts`` compares this with the releases themselves.
+``python -m tools.verdicts torchtitan`` compares this with the releases themselves.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan import models, releases
 from fp8tune.trainers.torchtitan.releases import LENIENT
@@ -189,7 +189,7 @@ class _Run:
         elif found.home and table == dotted(path[:-1]):
             facts |= {"meant": Words(name), "sure": False}
         elif found.home:
-            facts["home"] = Words(found.home)
+            facts |= {"home": Words(found.home), "moved": True}
         return facts
 
     def value(self, spec: Key, raw: Any, path: Path) -> None:
@@ -253,8 +253,9 @@ class _Run:
         spec = spec._replace(allowed=list(allowed))
         hint = f'did you mean "{near}"?' if near else self.hints.for_value(spec, value)
         facts = {"allowed": list(allowed), "hint": hint}
-        if name not in ("model.name", "model.flavor"):  # near names, other models
-            facts |= value_meant(hint, value)
+        meant = value_meant(hint, value)
+        if meant.get("sure") or name not in ("model.name", "model.flavor"):
+            facts |= meant  # a name that is only near may be of another model
         self.refuse("value-not-allowed", tuple(name.split(".")), **facts)
         return False
 
@@ -278,7 +279,10 @@ class _Run:
         allowed = CONVERTERS.get(self.version, CONVERTERS[""])
         path: Path = ("model", "converters")
         if isinstance(converters, str) and converters:
-            facts = {"allowed": [[name] for name in allowed[:1]], "hint": ""}
+            facts: dict[str, Any] = {"allowed": [[name] for name in allowed[:1]]}
+            facts["hint"] = ""
+            if converters in allowed:
+                facts |= {"meant": [converters], "sure": True}
             self.refuse("value-not-allowed", path, **facts)
             return
         if not isinstance(converters, list):
@@ -295,18 +299,21 @@ class _Run:
 
     def converter(self, name: Any, path: Path, allowed: tuple[str, ...]) -> None:
         """Note a converter that this release does not have."""
-        parts = str(name).split(".")
+        parts = str(name).casefold().split(".")
         same = (one for one in allowed if one.split(".")[-1] == parts[-1])
         meant = next(same, "") if not {"grouped_mm", "moe"} & set(parts) else ""
-        hint = f'did you mean "{meant}"?' if meant else ""
+        near = "" if meant or "moe" in parts else closest(str(name), allowed)
+        near = meant or near
+        hint = f'did you mean "{near}"?' if near else ""
         facts: dict[str, Any] = {"allowed": list(allowed), "hint": hint}
+        facts |= value_meant(hint, name)
         value = name
         if meant in self.raw["model"]["converters"]:  # it would be there twice
             value, path = self.raw["model"]["converters"], path[:-1]
             facts |= {"meant": [one for one in value if one != name], "sure": True}
             facts["hint"] = f'"{meant}" is its name here, and is in the list already'
         elif meant:
-            facts |= {"meant": meant, "sure": True}
+            facts["sure"] = True
         self.fault("value-not-allowed", path, value=value, **facts)
 
     def float8(self, table: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fp8tune.runners.builtin.data import BadData, ShortData, batches, synthetic_tokens
-from fp8tune.search.outcome import BAD_DATA, DATA_ERRORS
+from fp8tune.search.answer.answer import BAD_DATA, DATA_ERRORS
 from tests.runners.builtin.small import SMALL, runner, spec
 
 

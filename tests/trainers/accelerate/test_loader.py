@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.accelerate.schema import WORDS
 from fp8tune.trainers.accelerate.loader import trl_keys
 from tests.each import each
 
@@ -57,8 +56,8 @@ def test_text_in_training_arguments(load, arguments, faults):
     assert [fault.kind for fault in loaded.faults] == faults
 
 
-def test_keys_of_trl_are_those_of_the_extraction():
+def test_keys_of_trl_are_those_of_the_extraction(repository):
     import tomllib
 
-    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
+    words = tomllib.loads((repository / "tools/accelerate/words.toml").read_text())
     assert trl_keys() == set(words["trl"]["keys"])

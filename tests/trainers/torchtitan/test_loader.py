@@ -172,7 +172,7 @@ def test_a_converter_whose_other_name_is_there_is_removed(load):
     assert fault.facts["meant"] == ["quantize.linear.float8"]
 
 
-@each("key", ["name = 'llama33'", "flavor = '7B'", "flavor = '8b'"])
+@each("key", ["name = 'llama33'", "flavor = '7B'"])
 def test_no_fix_writes_another_model(load, key):
     (fault,) = load(f"[model]\n{key}\n").faults
     assert fault.facts["hint"].startswith("did you mean")

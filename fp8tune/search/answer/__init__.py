@@ -1,0 +1,1 @@
+"""The answer of a search: decided from its trials, then worded."""

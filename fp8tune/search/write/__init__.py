@@ -1,0 +1,1 @@
+"""What a search writes: the tuned config with its comments, lines, and JSON."""

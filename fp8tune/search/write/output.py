@@ -1,0 +1,147 @@
+"""Print a search: lines while it runs, and its answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
+
+from fp8tune.search.answer.answer import Answer, failure_code
+from fp8tune.search.answer.wording import FAILURES, counts, describe, gib, mark, message
+from fp8tune.search.budget import show_duration
+from fp8tune.search.coordinator import Event
+from fp8tune.search.objective import (
+    ENERGY,
+    SPEED,
+    UNITS,
+    count_without_value,
+    show_value,
+)
+from fp8tune.search.plan import Plan
+from fp8tune.search.say import note, say
+from fp8tune.search.stop import say_at_once
+from fp8tune.search.study import Study
+from fp8tune.trials.record import process_names
+from fp8tune.trials.trial import Trial
+
+
+class Watch(NamedTuple):
+    """A listener to a search: to its events, and to the output of the running trial.
+
+    ``stopping`` gets the note that the search was interrupted.
+    """
+
+    event: Callable[[Event], None]
+    line: Callable[[dict[str, Any]], None]
+    stopping: Callable[[str], None]
+
+
+@contextmanager
+def display(
+    plan: Plan, study: Study, out: TextIO, objective: str = SPEED
+) -> Iterator[Watch]:
+    """Show a search on ``out``: a live table in a terminal, plain lines elsewhere."""
+    notes = _notes()
+    board = _board(plan, study, out, objective)
+    if board is None:
+
+        def printed(event: Event) -> None:
+            say(progress(event, plan, objective), out)
+            notes(event)
+
+        yield Watch(printed, lambda _line: None, say_at_once)
+        return
+    from fp8tune.search.live import live
+
+    def drawn(event: Event) -> None:
+        board.take(event)
+        notes(event)
+
+    with live(board, out):
+        try:  # the table shows every trial of the study
+            yield Watch(drawn, board.hear, board.stop)
+        finally:
+            board.end()
+
+
+def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
+    """Return the live table, if there is a terminal for it."""
+    if not out.isatty() or os.environ.get("TERM") in ("dumb", None):
+        return None
+    from fp8tune.search.live import Board
+
+    return Board(plan, study, objective=objective)
+
+
+def _notes() -> Callable[[Event], None]:
+    """Return a function that prints notes on the GPU to stderr, each once."""
+    known: set[str] = set()
+
+    def notes(event: Event) -> None:
+        if event.trial is None:
+            return
+        record = event.trial.record
+        if others := process_names(record.others):
+            write(f"on the GPU besides: {others}; figures may be low")
+        if why := record.unwatched:
+            lost = "clocks, watts and other processes are unknown"
+            write(f"the GPU is not watched: {why}: {lost}")
+
+    def write(what: str) -> None:
+        if what not in known:
+            known.add(what)
+            note(what)
+
+    return notes
+
+
+def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
+    """Return one line for an event: a trial starts or has ended."""
+    what = f"trial {event.number}: {describe(plan, event.proposal.point)}"
+    if event.trial is None and not event.lost:
+        left = show_duration(max(0.0, event.left))
+        return f"{what} ({event.proposal.reason}; {left} left)"
+    if event.trial is None:
+        return f"  trial {event.number}: lost with its worker; it does not count"
+    record = event.trial.record
+    joules = record.tokens_per_joule if objective == ENERGY else 0.0
+    more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
+    if count_without_value(objective, [record]):
+        more = ", does not count: watts unknown"
+    by = f"trial {event.number} on {worker}: " if (worker := event.trial.worker) else ""
+    return f"  {by}{trial_result(event.trial)}{more}"
+
+
+def trial_result(trial: Trial) -> str:
+    """Return how a trial ended, in a few words."""
+    record = trial.record
+    if record.ok and record.loss_run:
+        loss = f"{record.losses[-1]:.4g}" if record.losses else "unknown"
+        return f"loss {loss}, {show_duration(record.cost_s)}"
+    if not record.ok:
+        why = f": {record.message}" if record.message else ""
+        return (
+            f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
+        )
+    peak = f", peak {gib(record.peak_gib)} GiB" if record.peak_gib else ""
+    why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
+    error = mark(record.extrapolation_error) if record.extrapolated else ""
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
+    return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
+
+
+def closing(outcome: Answer, plan: Plan, output: str) -> Iterator[str]:
+    """Yield the answer in lines: the findings, the setting, and the counts."""
+    for finding in outcome.findings:
+        yield message(finding)
+        if finding.code in (
+            outcome.verdict,
+            "baseline-failed",
+            "baseline-not-measured",
+        ):
+            assert outcome.chosen is not None
+            yield f"chosen: {describe(plan, outcome.chosen)}"
+    yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
+    if output:
+        yield f"wrote {output}"

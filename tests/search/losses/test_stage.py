@@ -1,0 +1,342 @@
+"""A whole search with its last stage, on recorded speeds and generated losses."""
+
+import pytest
+
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Search
+from fp8tune.search.losses.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
+from fp8tune.search.pool import Peer
+from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import timed
+from tests.each import each
+from tests.search.losses.runs import BEST_BF16, SPREAD, WARMUP, curve, learned
+from tests.search.tries import (
+    BEST,
+    BF16,
+    GIVEN,
+    OTHER,
+    SPACE,
+    InOrder,
+    ran,
+    space_of,
+    without_numbers,
+    without_trial_numbers,
+)
+
+STEP_MS = (500.0,) * 5
+RECORDS = [
+    ran(point, speed, step_ms=STEP_MS)
+    for point, speed in (
+        (GIVEN, 100),
+        (BF16, 90),
+        (BEST, 150),
+        (BEST_BF16, 120),
+    )
+]
+RECORDS.append(ran(OTHER, outcome="oom", cost_s=30.0))
+CONDITIONS = Conditions(WARMUP)
+
+
+class Learning(Replay):
+    """Replays speeds; losses are made up, FP8's worse by a share."""
+
+    by = 0.0
+    nan = ()
+    outcome = ""
+    cost_s = 20.0
+
+    def train_for_losses(self, knobs, loss_run, deadline_s):
+        point = self.space.point(knobs)
+        precision = self.space.value(point, "precision")
+        fp8 = precision == "fp8"
+        made = curve(
+            precision,
+            SPREAD[loss_run.seed - FIRST_SEED] + self.by * fp8,
+            fp8 and loss_run.warmup_steps in self.nan,
+            seed=loss_run.seed,
+            warmup=loss_run.warmup_steps,
+            steps=loss_run.steps,
+        )._replace(loss_run=loss_run)
+        cost = min(self.cost_s, deadline_s)
+        self._now += cost
+        record = learned(made, point, self.space, cost)
+        if self.outcome or cost < self.cost_s:
+            outcome = self.outcome or "hang"
+            return Record(
+                knobs, outcome, cost_s=cost, message="as told", loss_run=loss_run
+            )
+        return record
+
+
+def runner(**how):
+    return type("Made", (Learning,), how)
+
+
+def searched(
+    made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
+):
+    space = space_of(records)
+    study = study or Study(space)
+    replay = made(records, space)
+    for trial in timed(study.trials):
+        replay.skip(space.point(trial.record.knobs))
+    strategy = InOrder(OTHER, BEST)
+    search = Search(
+        space,
+        GIVEN,
+        Peer(study, replay),
+        strategy,
+        study,
+        budget,
+        conditions=conditions,
+    )
+    return search.run(), study
+
+
+def stages(study):
+    found = [trial.stage for trial in study.trials]
+    return found.count("confirm"), found.count("stability")
+
+
+def test_the_chosen_setting_is_compared_after_its_confirmation():
+    found, study = searched()
+    assert found.chosen == BEST
+    assert found.learns.verdict == "inside"
+    assert (found.learns.proposed_warmup, found.ending.unchecked, found.rejected) == (
+        2,
+        "",
+        {},
+    )
+    assert stages(study) == (8, 10)
+    assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
+    first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
+    assert first[:2] == [(BEST_BF16, FIRST_SEED), (BEST, FIRST_SEED)]
+
+
+def space_point(trial):
+    return space_of(RECORDS).point(trial.record.knobs)
+
+
+def test_speeds_are_those_of_a_search_without_it():
+    with_it, without = searched()[0], searched(conditions=None)[0]
+    names = ("chosen", "verdict", "speed", "record", "numbers")
+    for name in names:
+        assert getattr(with_it, name) == getattr(without, name), name
+    assert without.stability == {}
+
+
+@each("budget", [1, 61, 125, 300, 600, 900, 1500, 2400, 7200])
+@each("outcome", ["", "hang", "oom"])
+@each("cost_s", [20.0, 1e9])
+def test_the_budget_is_kept_whatever_its_runs_do(budget, outcome, cost_s):
+    made = runner(outcome=outcome, cost_s=cost_s)
+    found, _ = searched(made, float(budget))
+    assert found.seconds <= budget
+
+
+def test_time_is_kept_for_it():
+    found, study = searched(budget=4000.0)
+    spent = sum(t.record.cost_s for t in study.trials if t.stage != "stability")
+    assert spent <= 4000.0 * (1 - BUDGET_SHARE)
+    assert found.learns.verdict == "inside"
+
+
+def test_without_time_it_says_what_to_type():
+    found, study = searched(budget=900.0)
+    assert stages(study)[1] == 0
+    assert (found.ending.unchecked, found.ending.checking_s) == ("no time", 3600.0)
+
+
+@pytest.mark.parametrize("budget", [300.0, 900.0, 1200.0, 1600.0, 2400.0])
+@pytest.mark.parametrize("cost_s", [20.0, 110.0, 200.0])
+def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, cost_s):
+    made, study = runner(cost_s=cost_s), Study(SPACE)
+    found = searched(made, budget, study=study)[0]
+    longer = found.ending.checking_s or budget
+    found = searched(made, longer, study=study)[0]
+    assert (found.ending.unchecked, stages(study)[1]) == ("", 10)
+
+
+@pytest.fixture(scope="module")
+def uncut():
+    return searched()
+
+
+@each("kept", range(21))
+def test_a_search_goes_on_where_it_was_killed(uncut, kept):
+    found, whole = uncut
+    resumed = Study(SPACE)
+    for trial in whole.trials[:kept]:
+        place = trial._asdict()
+        for name in ("number", "process", "position"):
+            del place[name]
+        resumed.add(**place)
+    again = searched(study=resumed)[0]
+    assert without_trial_numbers(again) == without_trial_numbers(found)
+    assert without_numbers(resumed.trials) == without_numbers(whole.trials)
+
+
+def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
+    found, study = searched(runner(nan=(8, 16)))
+    assert (found.chosen, found.learns) == (None, None)
+    assert list(found.rejected) == [BEST]
+    assert found.rejected[BEST].tested.diverged == (3, 0)
+    assert found.rejected[BEST].proposed_warmup == 32
+    assert stages(study) == (10, 18)
+
+
+def test_bf16_is_next_where_precision_may_change():
+    records = [*RECORDS]
+    space = space_of(records)
+    knobs = [k._replace(frozen=False) for k in space.knobs]
+    study, made = Study(space), runner(nan=(8, 16))
+    free = type(space)(knobs, space.only)
+    found = Search(
+        free,
+        GIVEN,
+        Peer(study, made(records, free)),
+        InOrder(OTHER, BEST),
+        study,
+        7200.0,
+        conditions=CONDITIONS,
+    ).run()
+    assert (found.chosen, found.verdict, found.ending.unchecked) == (
+        BEST_BF16,
+        "faster",
+        "",
+    )
+    assert list(found.rejected) == [BEST]
+
+
+def test_a_longer_warmup_is_written_where_it_may_change():
+    found, _ = searched(
+        runner(nan=(8,)), conditions=CONDITIONS._replace(may_change_warmup=True)
+    )
+    assert (found.chosen, found.learns.verdict) == (BEST, "diverged")
+    assert (found.learns.proposed_warmup, found.rejected) == (16, {})
+    found, _ = searched(runner(nan=(8,)))
+    assert (found.chosen, found.rejected[BEST].proposed_warmup) == (None, 16)
+
+
+LONG = Conditions(2000)
+
+
+def test_divergence_in_the_config_s_own_first_steps_rejects_it():
+    found, study = searched(runner(nan=range(2001)), conditions=LONG)
+    assert (found.chosen, list(found.rejected)) == (None, [BEST])
+    assert found.rejected[BEST].first_steps.diverged == (3, 0)
+    assert stages(study) == (10, 12)
+
+
+def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
+    found, study = searched(runner(nan=range(2000)), conditions=LONG)
+    assert (found.chosen, found.verdict, found.rejected) == (BEST, "inconclusive", {})
+    assert (found.learns.may_diverge, found.learns.first_steps.verdict) == (
+        True,
+        "inside",
+    )
+    assert stages(study) == (8, 12)
+    assert searched(conditions=LONG)[0].verdict == "faster"
+    assert stages(searched(conditions=LONG)[1]) == (8, 6)
+
+
+def test_without_time_for_the_first_steps_it_says_what_to_type():
+    made, budget = runner(nan=range(2000), cost_s=150.0), 1700.0
+    found, study = searched(made, budget, LONG)
+    assert (found.chosen, found.verdict) == (BEST, "inconclusive")
+    assert stages(study) == (8, 7)
+    known = found.ending.unchecked, found.ending.checking_s
+    assert known == ("no time for its other runs", 55 * 60.0)
+    longer = searched(made, 51 * 60.0, LONG, study=study)[0]
+    assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
+        "",
+        "inside",
+    )
+
+
+def test_outside_is_said_and_not_rejected():
+    found, _ = searched(runner(by=0.5))
+    assert (found.chosen, found.learns.verdict, found.learns.proposed_warmup) == (
+        BEST,
+        "outside",
+        None,
+    )
+
+
+@pytest.mark.parametrize(("outcome", "count"), [("oom", 1), ("launch", 2)])
+def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
+    found, study = searched(runner(outcome=outcome))
+    assert stages(study) == (8, count)
+    assert found.ending.unchecked == f"a run ended with `{outcome}`: as told"
+    assert found.chosen == BEST
+
+
+def test_a_search_that_is_stopped_says_so():
+    class Stopped(Learning):
+        def train_for_losses(self, knobs, loss_run, deadline_s):
+            if loss_run.seed > FIRST_SEED:
+                raise KeyboardInterrupt
+            return super().train_for_losses(knobs, loss_run, deadline_s)
+
+    found, study = searched(Stopped)
+    assert (found.chosen, stages(study)[1]) == (BEST, 2)
+    assert found.learns.verdict == "inconclusive"
+    assert found.ending.unchecked == "stopped; the same command continues"
+
+
+def test_a_refusal_is_said():
+    found, study = searched(conditions=CONDITIONS._replace(refusal="one of 8 ranks"))
+    assert (stages(study)[1], found.ending.unchecked) == (0, "one of 8 ranks")
+
+
+def test_bf16_has_nothing_to_compare():
+    records = [
+        ran(BF16, 90, step_ms=STEP_MS),
+        ran(BEST_BF16, 120, step_ms=STEP_MS),
+    ]
+    space, study = space_of(records), Study(SPACE)
+    replay, strategy = Learning(records, space), InOrder(BEST_BF16)
+    found = Search(
+        space,
+        BF16,
+        Peer(study, replay),
+        strategy,
+        study,
+        7200.0,
+        conditions=CONDITIONS,
+    ).run()
+    assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
+        BEST_BF16,
+        "",
+        0,
+    )
+
+
+def test_recorded_runs_are_replayed():
+    _, study = searched()
+    learned_ones = [t.record for t in study.trials if t.stage == "stability"]
+    records = [t.record for t in timed(study.trials)]
+    space = space_of(records)
+    replay = Replay(records, space, learned_ones)
+    steps = learned_ones[0].loss_run.steps
+    conditions = CONDITIONS._replace(steps=steps, can_run=replay.offers)
+    again = Study(SPACE)
+    found = Search(
+        space,
+        GIVEN,
+        Peer(again, replay),
+        InOrder(OTHER, BEST),
+        again,
+        7200.0,
+        conditions=conditions,
+    ).run()
+    assert found.learns == searched()[0].learns
+    assert stages(again)[1] == 10
+
+
+def test_a_replay_ends_where_the_records_do():
+    replay = Replay(RECORDS, space_of(RECORDS), [])
+    conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
+    found, study = searched(conditions=conditions)
+    assert (stages(study)[1], found.ending.unchecked) == (0, "no loss run is recorded")

@@ -1,0 +1,1 @@
+"""The makers of what fp8tune knows of a trainer."""
