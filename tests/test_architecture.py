@@ -197,6 +197,33 @@ def test_what_lint_needs_imports_nothing_heavy():
     assert {module: names for module, names in heavy.items() if names} == {}
 
 
+OUTSIDE = {
+    "fp8tune": ("benchmarks", "tests", "tools"),
+    "tests": ("benchmarks",),
+    "tests/support": ("benchmarks", "tools"),
+    "tools": ("benchmarks",),
+}
+"""What folders of the repository may not import."""
+
+
+@pytest.mark.parametrize("folder", OUTSIDE)
+def test_what_is_installed_or_tested_needs_no_benchmark(folder):
+    wrong = [
+        f"{path}: {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        if name.partition(".")[0] in OUTSIDE[folder]
+    ]
+    assert wrong == []
+
+
 def test_arrows_point_one_way():
     wrong = [
         f"{module} imports {name}"
@@ -205,6 +232,27 @@ def test_arrows_point_one_way():
         if inside(module, room)
         for name in imports(module)
         if name.startswith("fp8tune.") and not any(inside(name, to) for to in others)
+    ]
+    assert wrong == []
+
+
+DECIDING = [
+    f"fp8tune.search.{name}"
+    for name in (
+        *("answer.choice", "answer.decide", "answer.findings"),
+        *("history", "statistics"),
+    )
+]
+
+
+def test_the_report_decides_nothing():
+    """It reads the answer that the search stored."""
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if inside(module, "report")
+        for name in imports(module)
+        if name in DECIDING
     ]
     assert wrong == []
 

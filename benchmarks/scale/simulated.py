@@ -1,7 +1,7 @@
 """Whole searches in simulated time with eight workers, against one.
 
 ``python -m benchmarks.scale.simulated`` runs each search on generated landscapes
-(``benchmarks/search/landscape.py``) of which some trials straggle and some fail.
+(``tests/support/landscape.py``) of which some trials straggle and some fail.
 ``--record`` writes ``results/scale_simulated.md`` and ``.jsonl``.
 """
 
@@ -16,7 +16,6 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.search.budgets import fraction
-from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
@@ -25,6 +24,7 @@ from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from tests.support.landscape import World, estimate, world
 
 FIRST, COUNT = 720_000, 30
 """Seeds that no tuning used."""
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 NOTE = """\
-Simulated: generated landscapes (`benchmarks/search/landscape.py`), each searched by one
+Simulated: generated landscapes (`tests/support/landscape.py`), each searched by one
 worker and by eight. Of the trials 5 % take 3 to 10 times as long, and 5 % fail by
 chance. The time to a setting of 0.995 is the time until a trial of a setting with at
 least 0.995 of the best speed has ended. No number of workers makes that shorter than

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.search.landscape import Estimate, World, draw_errors
 from benchmarks.search.near import Pair
 from fp8tune.facts.calibration import Band, corrected
 from fp8tune.facts.off import Measured
@@ -25,6 +24,7 @@ from fp8tune.search.study import Study
 from fp8tune.search.warm_start import earlier_trials
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
+from tests.support.landscape import Estimate, World, draw_errors
 
 BUDGET_S = 2 * 3600.0
 NEARLY = 0.99

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fp8tune.conditions.syntax import ExpressionError, Tree, parse
+from fp8tune.conditions import ExpressionError, Tree, parse
 from fp8tune.job import Prose, Unknown
 
 Compiled = Callable[[Any], Any]

@@ -10,6 +10,7 @@ from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.target import assumed, by_world_size, titled
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.runs import Run
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
@@ -119,7 +120,10 @@ def _values(one: Side) -> dict[str, Any]:
     known = one.variants.loaded.values
     said = dict(_leaves(one.config.document.values, ""))
     more = {name: v for name, v in said.items() if name.replace("-", "_") not in known}
-    return {**more, **known}
+    script = one.config.document.format == "bash"
+    of_script = {*ABOUT_SCRIPT} - {"environment"} if script else set()
+    every = {**more, **known}.items()
+    return {name: v for name, v in every if name.partition(".")[0] not in of_script}
 
 
 def _leaves(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:

@@ -278,6 +278,7 @@ class _Case:
         for found in case.findings(lambda _: True):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
+            keys |= {found.key} if self.rules.by_name[found.rule].fault else set()
             found = text.back(found, keys)
             later.append(found._replace(once=tuple(map(self._worded, found.once))))
         self.unjudged = case.unjudged | (self.unjudged if not refused else {})
@@ -481,7 +482,9 @@ class _Case:
     def _is_key(self, name: str) -> bool:
         """Whether a dotted name is a key, not for example the name of a file."""
         there = tuple(name.split(".")) in self.document.spans.keys
-        return there or name in self.job.words.keys
+        unknown = (f.facts for f in self.loaded.faults if f.kind in UNKNOWN)
+        meant = (name in (facts["key"], facts.get("meant")) for facts in unknown)
+        return there or name in self.job.words.keys or any(meant)
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
         """Return the fix of a finding, or why none is offered."""

@@ -20,7 +20,7 @@ from fp8tune.lint.rewrite import apart
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.lint.wording import shown
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.meant import is_clear
+from fp8tune.trainers.hints import is_clear
 
 MAX_NAMED = 3
 """Most fixes that a finding names."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fp8tune.conditions.syntax import ExpressionError
+from fp8tune.conditions import ExpressionError
 from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions import KNOWN
 from fp8tune.conditions.expression import Expression, compile_expression
-from fp8tune.conditions.syntax import KNOWN
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.scope import ON_SCOPE

@@ -112,7 +112,7 @@ def _meant(
 ) -> dict[str, Any]:
     """Return facts for help and fix: the rules that a name means or resembles."""
     from fp8tune.lint.rules import CATEGORIES
-    from fp8tune.trainers.meant import same_word
+    from fp8tune.trainers.hints import same_word
 
     code = name.upper()
     coded = next((rule for rule in known if known[rule] == code), "")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Compiled, Expression
-from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Prose, Words
 

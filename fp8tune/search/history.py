@@ -301,12 +301,14 @@ class History:
         before = self.searched_speeds
         if one not in before or other not in before:
             return None
-        every = ([trial.record for trial in own] for own in self.settings.values())
-        differ = max(
-            self._steps_deviation(one, other),
-            spread(every, self.noise.spread, math.inf),
-        )
+        differ = max(self._steps_deviation(one, other), self._whole_deviation)
         return paired([before[one].value / before[other].value], differ)
+
+    @cached_property
+    def _whole_deviation(self) -> float:
+        """The noise of runs of one setting, however far apart in time."""
+        every = ([trial.record for trial in own] for own in self.settings.values())
+        return spread(every, self.noise.spread, math.inf)
 
     def _since_before(self, one: Point, other: Point, ratios: Sequence[float]) -> float:
         """Return the noise of few pairs, with the ratio in the search as one more.

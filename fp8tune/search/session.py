@@ -247,8 +247,8 @@ def _finish(
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            stored, diff = to_store(outcome, plan, answer), written.diff
-            study.note(output=output, answer=stored, diff=diff, unwritten=unwritten)
+            stored, tuned = to_store(outcome, plan, answer), written.text
+            study.note(output=output, answer=stored, tuned=tuned, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:

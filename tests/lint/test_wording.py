@@ -4,8 +4,8 @@ import datetime
 
 import pytest
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import compile_expression
-from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.job import Unknown
 from fp8tune.lint.wording import (
     MAX_SHOWN,

@@ -230,23 +230,6 @@ def test_every_trial(whole):
     assert matmuls == {"FP8": "84", "bf16": "0"}
 
 
-@pytest.mark.parametrize(
-    ("times", "remark"),
-    [
-        (
-            (100.0, 100.0, 100.0, 150.0),
-            "steps take +12.5 % on average, compared with their median",
-        ),
-        ((100.0, 101.0, 99.0, 100.0), ""),
-        ((100.0, 100.0, 200.0), ""),
-    ],
-)
-def test_uneven_steps_are_remarked(tmp_path, times, remark):
-    record = told(GIVEN, 100)._replace(step_ms=times)
-    (row,) = trial_table(report_of(tmp_path / "s", [("baseline", record)])).rows
-    assert row[-1] == remark
-
-
 def test_environment(whole):
     assert dict(environment(whole)) | {"fp8tune": ""} == {
         "config": "a.toml",

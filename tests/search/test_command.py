@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.search.landscape import world
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
@@ -22,6 +21,7 @@ from tests.search.tries import (
     every,
     ran,
 )
+from tests.support.landscape import world
 
 
 @pytest.mark.parametrize("synthetic", [True, False])

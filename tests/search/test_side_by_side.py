@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-from benchmarks.search.landscape import estimate, world
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.pool import Peer, Simulated
@@ -23,6 +22,7 @@ from tests.search.tries import (
     space_of,
     trials,
 )
+from tests.support.landscape import estimate, world
 
 WORKERS = 8
 SEEDS = (700_002, 700_005)

@@ -12,8 +12,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
-from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.facts import FACTS
 from fp8tune.facts.gaps import FEW, MEANT, OTHER, UNSAID
 from fp8tune.fields import FIELDS

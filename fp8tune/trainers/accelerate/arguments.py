@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import order
-from fp8tune.trainers.meant import same_word
+from fp8tune.trainers.hints import same_word
 
 OF_PARSER = ("config", "env")
 """What TRL's parser takes itself: the file, and its environment variables."""

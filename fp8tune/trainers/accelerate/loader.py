@@ -29,9 +29,8 @@ from fp8tune.trainers.accelerate.llamafactory import (
     trains,
 )
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20

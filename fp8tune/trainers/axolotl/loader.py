@@ -5,7 +5,7 @@ that ``plugins`` lists brings keys of its own. Values are converted in pydantic'
 mode. Then validators check how they fit together (``checks.toml``).
 
 Source: Axolotl 0.18.0 and 0.19.0, cli/config.py, utils/config/__init__.py; ``python -m
-tools.axolotl.verdicts`` compares this with the trainer.
+tools.verdicts axolotl`` compares this with the trainer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 HINTS = 20
