@@ -246,7 +246,8 @@ class _Case:
             moot = refused and not self.rules.by_name[found.rule].fault
             if not moot or self._subject(found) in holding:
                 yield found
-        left = {dotted(f.path[:-1]) for _, f in meant if "moved" in f.facts}
+        moved = [fault.path for _, fault in meant if "moved" in fault.facts]
+        left = {dotted(path[:end]) for path in moved for end in range(1, len(path))}
         for found in later:
             new = self._subject(found) not in seen and found.key not in left
             if new and keeps(found):

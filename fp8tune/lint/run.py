@@ -23,7 +23,7 @@ from fp8tune.trainers.about import misnamed
 if TYPE_CHECKING:
     from fp8tune.lint.baseline import Book
 
-SHARE = 16
+SHARE = 24
 """Files that are worth a process of their own, which loads and compiles anew."""
 
 FIRST = 3

@@ -444,7 +444,7 @@ def _read_config(
     config = read_config(path, data, target, name, world_size)
     if not overrides:
         return config
-    data = with_overrides(path, data, config.trainer, overrides)
+    data = with_overrides(config, overrides)
     config = read_config(path, data, target, config.trainer.id, world_size)
     return config.having(written=overrides)
 

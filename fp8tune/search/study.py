@@ -399,7 +399,8 @@ def in_order(trials: Iterable[Trial | None]) -> list[Trial]:
 
 def is_lost(trial: FrozenTrial) -> bool:
     """Return whether a trial ended without a result, as its process did."""
-    return STALE in trial.system_attrs or "outcome" not in trial.user_attrs
+    has_result = "outcome" in trial.user_attrs and STALE not in trial.system_attrs
+    return trial.state.is_finished() and not has_result
 
 
 def fail_if_lost_again(study: optuna.Study, lost: FrozenTrial) -> None:

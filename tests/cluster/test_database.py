@@ -248,7 +248,6 @@ def test_one_process_at_a_time_plans_until_it_ends(database):
         thread.start()
         time.sleep(0.3)
         assert seen == []
-        storages[0]._engine.dispose()  # of other connections, not the lock's
         with psycopg.connect(database, autocommit=True) as server:
             server.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks "

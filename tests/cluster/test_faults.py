@@ -363,12 +363,13 @@ def test_two_folders_search_a_study_of_a_database_as_one(rehearse, database):
     first, _ = one.running()
     second = other.search()
     number, _ = one.running(but=[first])
-    delete = ["studies", "--delete", one.study, "--storage", database]
-    assert other.fp8tune("delete", *delete).wait(PATIENCE_S) == 2
-    assert "a search is running on it; end that first" in other.said()
     second.send_signal(signal.SIGINT)
     assert second.wait(PATIENCE_S) == 130
     assert "the search goes on, this command ends" in other.said()
+    one.running(but=[number])
+    delete = ["studies", "--delete", one.study, "--storage", database]
+    assert other.fp8tune("delete", *delete).wait(PATIENCE_S) == 2
+    assert "a search is running on it; end that first" in other.said()
     one.ends_well(search, {"peer": [number]})
 
 

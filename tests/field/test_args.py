@@ -97,6 +97,11 @@ SLIPS = [
             "launch.yaml --with sft.yaml -- trl/scripts/dpo.py --bta 0.1",
             [("unknown-key", "sft.yaml", "training.bta")],
         ),
+        (  # argparse takes the beginning of one option for it
+            {"launch.yaml": LAUNCH, "sft.yaml": QUIET},
+            "launch.yaml --with sft.yaml -- sft --per_device_train_batch 2",
+            [],
+        ),
         (  # a script may have arguments of its own
             {"launch.yaml": LAUNCH, "sft.yaml": QUIET + "reward_server: x\n"},
             "launch.yaml --with sft.yaml -- train.py --dataset x --seed 1",
@@ -143,6 +148,7 @@ SLIPS = [
                 ("missing-key", "ax.yaml", "base_model"),
                 ("unknown-key-ignored", "ax.yaml", "base_modl"),
                 ("fp8-without-compile", "ax.yaml", "torch_compile"),
+                ("fp8-linears-slower", "ax.yaml", "fp8"),  # once it is compiled
                 ("unknown-key-ignored", "ax.yaml", "compile"),
             ],
         ),

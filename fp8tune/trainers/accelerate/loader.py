@@ -291,8 +291,8 @@ class _Run(Loading):
 
         Of a script that is not known: those that are nearly a value, or no number.
         """
-        for key in raw.keys() & {*NUMBERS, *WORDS}:
-            path, value = ("training", key), raw[key]
+        for key, value in raw.items():
+            path = ("training", key)
             text = isinstance(value, str) and HOLE not in value
             if key in NUMBERS and text and not _is_number(value):
                 self.fault("wrong-type", path, value=value, type="a number")
