@@ -1,6 +1,6 @@
 """Prepare real trials of a config on this machine: what they need, and their runner.
 
-The coordinator of a search uses this, and each of its workers. Only this module and the
+Each process of a search that runs trials uses this. Only this module and the
 session import the runners.
 """
 
