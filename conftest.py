@@ -28,6 +28,8 @@ SLOW = (
     *("tests/search/test_resuming.py", "tests/search/test_search_command.py"),
     *("tests/search/test_stopping.py", "tests/search/test_strategy.py"),
     "tests/search/test_study.py",
+    *("tests/phases/test_files.py", "tests/report/test_plots.py"),
+    "tests/verify/test_cause_files.py",
     "tests/search/test_written.py",
     *("tests/test_docs.py", "tests/test_readme.py", "tests/test_streams.py"),
     *("tests/trainers/test_verdicts.py", "tests/trainers/torchtitan/test_mixed.py"),

@@ -491,6 +491,15 @@ TENSOR = "`parallelism.tensor_paralell_degree` is `tensor_parallel_degree`"
             ],
         ),
         (
+            TITAN_OLD.replace("[float8]", "[quantize.linear.float8]"),
+            ("--model.converters=float8", "--compile.no_enable"),
+            [
+                ("value-not-allowed", ()),
+                ("fp8-scales-one-by-one", (ONCE["converter"],)),
+                ("fp8-without-compile", (ONCE["converter"],)),
+            ],
+        ),
+        (
             "[train]\nmixed_precision = 'bf16'\n",
             ("--train.compile_modl=False", "--train.mixed_precision=Fp8"),
             [

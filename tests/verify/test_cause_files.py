@@ -27,7 +27,6 @@ from fp8tune.verify.shapes import shapes_of
 from tests.each import each
 
 CAUSES = list(read_causes().values())
-REPORTED = [cause for cause in CAUSES if cause.role != "event"]
 TEXTS = [(cause, text) for cause in CAUSES for text in cause.texts]
 CASES = [
     (cause, case, fires)

@@ -39,9 +39,6 @@ def graph(*kernels):
 
 
 HEAD = [mm(8192, 4096, 512, NVJET16), node("MmBackward0", mm(512, 8192, 4096, NVJET16))]
-EVALUATED = Op(
-    "autograd::engine::evaluate_function: CompiledFunctionBackward", thread=2
-)
 TRACES = {
     # FP8, 16 bit, unclear, forward, backward, compiled, library
     "eager": ([*linear(NVJET8), *HEAD], (3, 2, 0, True, True, False, "cuBLASLt")),

@@ -1,6 +1,6 @@
 """Whole searches in simulated time with eight workers, against one.
 
-``python -m benchmarks.scale.simulated`` runs each search on generated landscapes
+``python -m benchmarks.search.simulated`` runs each search on generated landscapes
 (``tests/support/landscape.py``) of which some trials straggle and some fail.
 ``--record`` writes ``results/scale_simulated.md`` and ``.jsonl``.
 """
