@@ -12,15 +12,15 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from fp8tune.config.settings import SEVERITIES
 from fp8tune.formats.document import ConfigDocument, Span, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Change, Diagnostic, Region
 from fp8tune.lint.rewrite import apart
-from fp8tune.lint.rules import SEVERITIES
-from fp8tune.lint.wording import shown
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.hints import is_clear
+from fp8tune.words import shown
 
 MAX_NAMED = 3
 """Most fixes that a finding names."""

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.atomic import no_link
-from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.slurm import (
@@ -26,6 +25,7 @@ from fp8tune.search.slurm import (
     run,
     seconds,
 )
+from fp8tune.words import counted
 
 RESERVE_S = 120.0
 """Part of a job's time that a budget leaves, at least [s]: Slurm may end the job up to

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.facts.versions import Match
-from fp8tune.lint.config import Config
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import Builtin, Setup

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fp8tune import atomic
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.say import note
 from fp8tune.suggest import closest
+from fp8tune.words import counted, plain
 
 SCRIPT = "worker.sbatch"
 """The batch script, in the study's folder."""

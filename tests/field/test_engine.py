@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from fp8tune.config.directive import directive_of
 from fp8tune.formats import parse
 from fp8tune.job import Target, Unknown
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.directive import directive_of
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, name_of, plain_config
 from fp8tune.lint.rewrite import ignore
