@@ -21,6 +21,8 @@ LIGHT = (
     "conditions",
     "trainers",
     "facts",
+    "config",
+    "words",
     "lint",
     "fields",
     "job",
@@ -46,6 +48,7 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
     "trainers": (
+        "words",
         "trainers",
         "conditions",
         "facts",
@@ -54,8 +57,22 @@ ALLOWED = {
         "formats",
         "_index",
     ),
+    "words": ("job",),
+    "config": (
+        "config",
+        "conditions",
+        "trainers",
+        "facts",
+        "fields",
+        "job",
+        "suggest",
+        "formats",
+        "words",
+    ),
     "lint": (
         "lint",
+        "config",
+        "words",
         "conditions",
         "trainers",
         "facts",
@@ -67,6 +84,8 @@ ALLOWED = {
         "_index",
     ),
     "estimate": (
+        "config",
+        "words",
         "estimate",
         "lint",
         "trainers",
@@ -76,6 +95,8 @@ ALLOWED = {
         "formats",
     ),
     "phases": (
+        "config",
+        "words",
         "phases",
         "lint",
         "trainers",
@@ -84,6 +105,8 @@ ALLOWED = {
     ),
     "trials": ("trials",),
     "search": (
+        "config",
+        "words",
         "curves",
         "search",
         "trials",
@@ -100,6 +123,8 @@ ALLOWED = {
         "studies",
     ),
     "verify": (
+        "config",
+        "words",
         "atomic",
         "conditions",
         "curves",
@@ -115,6 +140,7 @@ ALLOWED = {
         "verify",
     ),
     "report": (
+        "words",
         "report",
         "verify",
         "search",
@@ -258,9 +284,9 @@ def test_the_report_decides_nothing():
 
 
 TOML_ITSELF = {
-    "fp8tune.lint.own_trainer.file": "trainers are TOML files",
+    "fp8tune.config.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
-    "fp8tune.lint.settings": "pyproject.toml",
+    "fp8tune.config.settings": "pyproject.toml",
     "fp8tune.search.write.writeback": "tomlkit writes it",
 }
 

@@ -32,8 +32,8 @@ from benchmarks.automodel.step import recipe
 from benchmarks.hugging_face.memory import DEEP, FAMILIES, SIZES
 from benchmarks.memory_errors import Case, keep, measured, printed, spread
 from benchmarks.paths import ROOT
+from fp8tune.config.reader import read_config
 from fp8tune.job import Target
-from fp8tune.lint.config import read_config
 
 TYPED: Case = {"batch": 2, "length": 128, "accumulated": 1, "ac": True, "ranks": 1}
 

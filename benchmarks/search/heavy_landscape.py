@@ -16,8 +16,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from benchmarks.paths import ROOT
+from fp8tune.config.reader import Config
 from fp8tune.job import Target
-from fp8tune.lint.config import Config
 from fp8tune.runners.builtin.standin import depths
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config

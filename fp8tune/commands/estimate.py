@@ -30,9 +30,9 @@ from fp8tune.extras import SEARCH
 from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
 
 if TYPE_CHECKING:
+    from fp8tune.config.reader import Config
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.runs import Run
-    from fp8tune.lint.config import Config
     from fp8tune.trials.record import Record
 
 RAN_ON = {
@@ -172,8 +172,8 @@ def _joined(
     configs: tuple[str, ...], trainer: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the config that leads the others, and these; else all and none."""
-    from fp8tune.lint.companions import one_job
-    from fp8tune.lint.discover import Found
+    from fp8tune.config.companions import one_job
+    from fp8tune.config.discover import Found
 
     job = one_job([Found(path, True) for path in configs], trainer)
     parts = [file for file in job[1:] if not file.trainer]  # configs by themselves

@@ -196,7 +196,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h --study train-1a2b3c4d
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
-    from fp8tune.lint.settings import BadSettings
+    from fp8tune.config.settings import BadSettings
     from fp8tune.search import CannotSearch, load_numpy
     from fp8tune.search.options import NO_WORKERS, SearchOptions, find_config
 

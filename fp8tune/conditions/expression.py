@@ -23,6 +23,15 @@ Compiled = Callable[[Any], Any]
 Compared = Callable[[Any, Any], Any]
 
 
+def defined(scope: Any, name: str) -> bool:
+    """Whether a name has a value that is known."""
+    try:
+        scope[name]
+    except Unknown:
+        return False
+    return True
+
+
 def _round(value: Any, digits: int = 0) -> Any:
     """Round to at most 15 digits on either side of the point."""
     return round(value, max(-15, min(15, digits))) if digits else round(value)

@@ -11,7 +11,7 @@ from fp8tune.estimate.table import WIDTH
 from fp8tune.estimate.whole import memory_json, speed_json
 from fp8tune.facts.calibration import Band
 from fp8tune.job import Unknown
-from fp8tune.lint.wording import plain, wrapped
+from fp8tune.words import plain, wrapped
 
 HEAD = (
     *("GPU", "GPUs", "GiB per GPU", "fit", "tokens/s", "per GPU"),

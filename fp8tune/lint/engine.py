@@ -10,6 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.config.directive import Directive
+from fp8tune.config.discover import CannotRead, read
+from fp8tune.config.reader import Config, NotAConfig, config_of
 from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.document import (
     ConfigDocument,
@@ -20,20 +23,18 @@ from fp8tune.formats.document import (
 )
 from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Job, Prose, Target, Unknown, Words
-from fp8tune.lint.config import Config, NotAConfig, config_of
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
-from fp8tune.lint.directive import Directive
-from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import Template, as_written, plain, with_parts
+from fp8tune.lint.wording import Template, as_written, with_parts
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, dotted
 from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.words import plain
 
 if TYPE_CHECKING:
     from fp8tune.lint.fix import Offer
@@ -326,7 +327,7 @@ class _Case:
         """Return the keys that name a file of the job which was not found."""
         if not (self.known.about.parts or self.known.about.named):
             return ()
-        from fp8tune.lint.companions import not_read
+        from fp8tune.config.companions import not_read
 
         return not_read(self.path, self.known, self.document.values)
 

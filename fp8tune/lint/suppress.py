@@ -10,10 +10,10 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fp8tune.config.mark import Ignore, read_ignores
 from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
-from fp8tune.lint.mark import Ignore, read_ignores
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import Fault
 

@@ -10,11 +10,11 @@ from fp8tune.formats.document import ConfigDocument, InvalidText, Path
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.ignores import with_ignores
-from fp8tune.lint.wording import counted, plain
 from fp8tune.lint.written import new_findings
 from fp8tune.phases import CannotPlan
 from fp8tune.phases.plan import Plan
 from fp8tune.trainers.phase import Phase, Setting
+from fp8tune.words import counted, plain
 
 MARK = "# fp8tune phases: "
 """How every comment begins that is written here."""

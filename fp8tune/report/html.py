@@ -13,7 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fp8tune import __version__, atomic
 from fp8tune.formats.edits import unified_diff
-from fp8tune.lint.wording import plain
 from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
@@ -29,6 +28,7 @@ from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.write.tuned_config import check_apart, check_place
 from fp8tune.studies import FOLDER, make_folder
+from fp8tune.words import plain
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"

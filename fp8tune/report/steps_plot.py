@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, role_names
 from fp8tune.report.plots import (
     Plot,
@@ -22,6 +21,7 @@ from fp8tune.report.plots import (
 )
 from fp8tune.search.answer.answer import Setting
 from fp8tune.search.answer.wording import clean, joined, precision_label
+from fp8tune.words import counted
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, ratio, role_names, vs_chosen
 from fp8tune.search.answer.answer import failure_code
 from fp8tune.search.answer.wording import (
@@ -20,6 +19,7 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import ENERGY, SPEED, show_value
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from fp8tune.words import counted
 
 HEAD = (
     *("trial", "stage", "setting", "outcome", "tokens/s", "tokens/J"),

@@ -14,7 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search.answer.answer import Estimate, failure_code
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.answer.wording import FAILURES, gib, percent, short_label
@@ -29,6 +28,7 @@ from fp8tune.search.write.output import trial_result
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted
+from fp8tune.words import counted, plain
 
 SPARE = 2
 """Lines of a terminal that the table leaves free."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fp8tune.lint.wording import counted
 from fp8tune.runners.process import STORAGE as STORAGE
 from fp8tune.runners.process import module_command as module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
+from fp8tune.words import counted
 
 LOGS = "workers"
 """Folder of their output, in the study's folder."""

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.config.discover import CannotRead, discover, matches, read
+from fp8tune.config.settings import settings_for
 from fp8tune.formats import format_of, parse
 from fp8tune.formats.document import InvalidText, Unreadable
-from fp8tune.lint.discover import CannotRead, discover, matches, read
-from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.trainers.about import trainers

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shlex
 
+from fp8tune.config.reader import Config
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.formats.edits import CannotEdit
-from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.written import rewritten

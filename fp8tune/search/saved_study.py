@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import optuna
 
+from fp8tune.config.own_trainer import BadTrainer, add_trainer
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.plan import Plan, read_config

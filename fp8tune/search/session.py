@@ -18,15 +18,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from fp8tune.config.directive import BadTarget
+from fp8tune.config.directive import asked as named_gpu
+from fp8tune.config.discover import meant
+from fp8tune.config.reader import Config
+from fp8tune.config.settings import BadSettings
 from fp8tune.facts.versions import Match
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.config import Config
-from fp8tune.lint.directive import BadTarget
-from fp8tune.lint.directive import asked as named_gpu
-from fp8tune.lint.discover import meant
-from fp8tune.lint.settings import BadSettings
-from fp8tune.lint.wording import counted
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
@@ -103,6 +102,7 @@ from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import count_retried_settings, retries_all, timed
+from fp8tune.words import counted
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""

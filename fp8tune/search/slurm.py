@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fp8tune import atomic
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.say import note
 from fp8tune.suggest import closest
+from fp8tune.words import counted, plain
 
 SCRIPT = "worker.sbatch"
 """The batch script, in the study's folder."""
@@ -35,8 +35,6 @@ NOTICE_S = 60
 minute early."""
 POLL_S = 60.0
 """How often ``squeue`` is asked [s]; it burdens the controller of a large cluster."""
-SHORT_S = 60.0
-"""A worker that ends sooner did no trial: it could not start or was refused [s]."""
 ANSWER_S = 60.0
 """Slurm's programs wait for a busy controller; after so long they are ended [s]."""
 KEYS = (
@@ -208,17 +206,6 @@ def requeue_this_job() -> None:
             run(["scontrol", "requeue", job])
         except Refused as error:
             note(f"Slurm: {error}; submit the job again")
-
-
-def most_short(workers: int) -> int:
-    """Return after how many workers that ended at once no more are started."""
-    return max(3, 2 * workers)
-
-
-def ended_at_once(workers: str, folder: str, logs: str) -> str:
-    """Return that so many workers ended at once, and what to type to see why."""
-    why = f"see why: tail {shlex.quote(folder)}/{logs}"
-    return f"the last {workers} ended within a minute; {why}"
 
 
 class Refused(Exception):

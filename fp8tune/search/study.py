@@ -34,7 +34,6 @@ from optuna.storages._heartbeat import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
-from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.objective import SPEED, UNITS
@@ -54,6 +53,7 @@ from fp8tune.trials.order import Order
 from fp8tune.trials.record import BadRecord, LossRun, Record, positive
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
+from fp8tune.words import counted
 
 PLAN = "fp8tune:plan"
 """System attribute of a trial: what other processes see of it while it runs."""

@@ -22,6 +22,7 @@ from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.job import Prose, Unknown
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.schema import Schema
+from fp8tune.words import shown
 
 Derived = Mapping[str, Callable[["Values"], Any]]
 """Names that no expression can say, by the functions that compute them."""
@@ -33,6 +34,10 @@ ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
     "number": lambda scope, name: isinstance(scope[name], (int, float)),
     "switch": lambda scope, name: isinstance(scope[name], bool),
 }
+
+
+def _told(value: Any) -> str:
+    return shown(value) if type(value) is int else str(value)
 
 
 class Refusal(NamedTuple):
@@ -118,7 +123,9 @@ class Checks:
                 if self.cannot:
                     yield Refusal(keys, self.cannot, "")
                 continue
-            reason = re.sub(r"{([\w.]+)}", lambda m: str(scope[m[1]]), check["reason"])
+            reason = re.sub(
+                r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check["reason"]
+            )
             yield Refusal(keys, reason, check.get("hint", ""))
 
     def refusals(

@@ -127,7 +127,8 @@ class Hints:
 
     def _section(self, name: str) -> str:
         near = closest(name, self.schema.sections)
-        key = "" if near else closest(name, self.schema.top_keys)
+        near_key = nearest if "_" in name else closest  # one word begins many keys
+        key = "" if near else near_key(name, self.schema.top_keys)
         meant = f"[{near}]" if near else f"`{key}`" * bool(key)
         return self._called(name, "") or meant or self._homes(name)
 

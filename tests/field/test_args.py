@@ -341,6 +341,13 @@ def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
     assert [(rule, key) for rule, _, key in diagnostics] == expected
 
 
+def test_a_name_cut_short_is_the_key_that_it_begins(fp8tune, project):
+    project({"lf.yaml": LLAMAFACTORY.replace("model_name_or_path", "model_name")})
+    said = json.loads(fp8tune("lint", "--output-format", "json", "lf.yaml").out)
+    (fix,) = (d["fix"] for d in said["diagnostics"] if d["rule"] == "unknown-key")
+    assert fix["title"] == "rename it to `model_name_or_path`"
+
+
 DEEPSPEED = LAUNCH.replace("FSDP", "DEEPSPEED", 1).replace("fp8\n", "bf16\n", 1)
 LLAMAFACTORY = """\
 model_name_or_path: Qwen/Qwen2.5-7B

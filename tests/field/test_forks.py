@@ -451,6 +451,7 @@ def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
     [
         ("--log-params-nrm", "--log-params-norm"),  # a flag without a key of the schema
         ("--lr-warmup-iter 10", "--lr-warmup-iters"),
+        ("--fp8 hybrid", "--fp8-format"),
     ],
 )
 def test_the_fix_of_a_misspelt_flag_names_a_flag(fp8tune, project, wrong, meant):

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
+from fp8tune.config.reader import Config
 from fp8tune.formats.edits import unified_diff
-from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.next_step import next_commands

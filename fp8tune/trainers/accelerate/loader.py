@@ -279,11 +279,12 @@ class _Run(Loading):
         if usual and not self.releases:
             return
         reads = self.reader()
+        names = reads.names
         for key in raw:
             path = ("training", key)
             if key in FP8_ARGUMENTS and not reads.command:
                 self.fp8_argument(path, raw[key])
-            elif key not in reads.names:
+            elif key not in names:
                 self.no_argument(path, reads)
 
     def argument_values(self, raw: dict[str, Any]) -> None:

@@ -213,16 +213,18 @@ class _Run:
     def check(self) -> None:
         """Note values that do not fit together, and texts that are no numbers."""
         said = any(fault.kind == "wrong-type" for fault in self.faults)
-        for fault in self.checks.refusals(_Nulls(self.raw), self.raw):
-            if not said or fault.facts["reason"] != self.checks.cannot:
-                self.faults.append(fault)  # else it follows from a value named already
+        cannot = {"reason": self.checks.cannot, "hint": ""}
+        found = [*self.checks.refusals(_Nulls(self.raw), self.raw)]
         for name in FLOATS:
-            if isinstance(text := self.values.get(name), str):
+            if (text := self.values.get(name)) and isinstance(text, str):
                 try:
                     self.values[name] = float(text)
                 except ValueError:
-                    facts = {"reason": self.checks.cannot, "hint": ""}
-                    self.fault("refused-settings", (name,), **facts)
+                    facts = {"key": name, **cannot}
+                    found.append(Fault("refused-settings", (name,), facts))
+        for fault in found:
+            if not said or fault.facts["reason"] != self.checks.cannot:
+                self.faults.append(fault)  # else it follows from a value named already
 
 
 class _Nulls(dict[str, Any]):

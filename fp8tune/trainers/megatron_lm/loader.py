@@ -115,7 +115,7 @@ class Loader:
         names = _names()
         if name in names:
             return
-        near = closest(name, names)
+        near = "fp8_format" if name == "fp8" else closest(name, names)
         path: Path = (name,)
         hint = f"did you mean `{near}`?" if near else ""
         if " " in name:

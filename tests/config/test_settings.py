@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.settings import BadSettings, Settings, settings_for
+from fp8tune.config.settings import BadSettings, Settings, settings_for
 from fp8tune.trainers.about import trainers
 from tests.each import each
 

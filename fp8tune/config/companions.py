@@ -12,12 +12,12 @@ from contextlib import suppress
 from os.path import isfile
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import Directive, directive_of
+from fp8tune.config.discover import CannotRead, Found, read
 from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Prose
-from fp8tune.lint.directive import Directive, directive_of
-from fp8tune.lint.discover import CannotRead, Found, read
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.recognise import chosen, is_part, reader, section_of

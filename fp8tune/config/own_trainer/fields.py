@@ -13,13 +13,12 @@ from importlib import import_module
 from typing import Any
 
 from fp8tune.conditions import ExpressionError
-from fp8tune.conditions.expression import Expression, compile_expression
+from fp8tune.conditions.expression import Expression, compile_expression, defined
+from fp8tune.config.own_trainer.file import File, meant
 from fp8tune.facts import FACTS
 from fp8tune.facts.gaps import FEW, MEANT, OTHER, UNSAID
 from fp8tune.fields import FIELDS
 from fp8tune.job import TARGETS, Job, Source, Unknown, Vocabulary, sources
-from fp8tune.lint.own_trainer.file import File, meant
-from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.trainers.about import About
 from fp8tune.trainers.described.loader import LARGEST
 from fp8tune.trainers.schema import Key
@@ -143,7 +142,7 @@ class Fields:
 
     def expression(self, name: str, source: str) -> Expression:
         """Compile the expression of a field."""
-        functions = {"defined": ON_SCOPE["defined"]}
+        functions = {"defined": defined}
         try:
             return compile_expression(source, self.knows, functions)
         except ExpressionError as error:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fp8tune.config.discover import CannotRead, read
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
-from fp8tune.lint.discover import CannotRead, read
 from fp8tune.suggest import closest
 
 MAX_BYTES = 1 << 18

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 
-from fp8tune.lint.own_trainer.fields import Fields
-from fp8tune.lint.own_trainer.file import BadTrainer, read_file
-from fp8tune.lint.own_trainer.keys import read_schema, whole
+from fp8tune.config.own_trainer.fields import Fields
+from fp8tune.config.own_trainer.file import BadTrainer, read_file
+from fp8tune.config.own_trainer.keys import read_schema, whole
 from fp8tune.trainers.about import About, Own, add, trainers
 from fp8tune.trainers.trainer import trainer
 

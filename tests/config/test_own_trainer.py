@@ -13,10 +13,10 @@ import pytest
 from jsonschema import Draft7Validator
 
 import fp8tune.trainers
+from fp8tune.config.own_trainer import BadTrainer, add_trainer
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
-from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.search.plan import read_config

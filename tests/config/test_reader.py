@@ -2,8 +2,8 @@
 
 import pytest
 
+from fp8tune.config.reader import NotAConfig, read_config
 from fp8tune.job import Target
-from fp8tune.lint.config import NotAConfig, read_config
 
 TEXT = """\
 # fp8tune: gpu=h200

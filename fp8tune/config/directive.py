@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from fp8tune.config.mark import is_ignore, speaks
 from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Target
-from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
 
 PROJECT = "pyproject.toml"

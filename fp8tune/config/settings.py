@@ -8,11 +8,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.toml.document import MAX_BYTES, InvalidToml, parse
 from fp8tune.job import Target
-from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
-from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, named
 
@@ -92,6 +91,8 @@ class Settings(NamedTuple):
             target = target._replace(gpus_per_node=self.gpus_per_node)
         return target
 
+
+SEVERITIES: tuple[str, ...] = ("error", "warning", "note")
 
 FAIL_ON = (*SEVERITIES, "never")
 """What a run can fail on: findings of a severity or above."""
@@ -250,7 +251,7 @@ class _Reader:
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
         if isinstance(value, str) and ("/" in value or value.endswith(".toml")):
-            from fp8tune.lint.own_trainer import BadTrainer, add_trainer
+            from fp8tune.config.own_trainer import BadTrainer, add_trainer
 
             try:
                 return add_trainer(value, os.path.dirname(self.path))

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from fp8tune.lint.discover import Found, discover
+from fp8tune.config.discover import Found, discover
 from tests.each import each
 
 FILES = ["a.toml", "b.toml", "runs/a.toml", "runs/1/a.toml", "x/runs/c.yaml"]

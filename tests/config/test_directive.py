@@ -2,8 +2,7 @@
 
 import pytest
 
-from fp8tune.job import Target
-from fp8tune.lint.directive import (
+from fp8tune.config.directive import (
     MAX_WORLD_SIZE,
     BadTarget,
     Directive,
@@ -12,6 +11,7 @@ from fp8tune.lint.directive import (
     parse_world_size,
     read_directive,
 )
+from fp8tune.job import Target
 from tests.each import each
 
 

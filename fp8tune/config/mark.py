@@ -8,12 +8,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from fp8tune.formats.document import ConfigDocument, Span
-from fp8tune.lint.rules import RENAMED
 
 FORM = (
     r"(?:#|//)[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
+RENAMED = {"tight-memory": "may-not-fit"}
+"""Earlier names of rules, which comments and settings may still have."""
 _BEGINNING = "# fp8tune: ignore"
 SEARCH = "# fp8tune search: "
 """How every comment begins that ``fp8tune search`` writes into a config."""

@@ -8,20 +8,20 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.config.directive import Directive, directive_of
+from fp8tune.config.discover import read
+from fp8tune.config.mark import speaks
+from fp8tune.config.settings import extra_keys_at, settings_for
 from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText
 from fp8tune.job import Job, Target
-from fp8tune.lint.directive import Directive, directive_of
-from fp8tune.lint.discover import read
-from fp8tune.lint.mark import speaks
-from fp8tune.lint.settings import extra_keys_at, settings_for
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.recognise import chosen, may_be_config, reader
 from fp8tune.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
+    from fp8tune.config.companions import Apart
     from fp8tune.formats.joined import Joined
-    from fp8tune.lint.companions import Apart
 
 
 class NotAConfig(Exception):
@@ -157,7 +157,7 @@ def config_of(
     about = trainer.about
     beside = beside if explicit or about.parts else ()
     if any((about.parts, about.named, directive.beside, beside)):
-        from fp8tune.lint.companions import whole
+        from fp8tune.config.companions import whole
 
         job = whole(path, document, directive, trainer, beside, only)
         files, directive, apart = job

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.mark import is_ignore, mistake
+from fp8tune.config.mark import is_ignore, mistake
 from tests.each import each
 
 WELL = "# fp8tune: ignore[a-rule]"

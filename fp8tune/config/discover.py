@@ -57,7 +57,7 @@ def _folder(path: str) -> Iterator[tuple[str, str]]:
 
     Each with the file that it is, which differs for a link.
     """
-    from fp8tune.lint.gitignore import ignored_above
+    from fp8tune.config.gitignore import ignored_above
 
     waiting = [(path, os.path.realpath(path), ignored_above(path))]
     while waiting:

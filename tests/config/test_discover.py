@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from fp8tune.config.discover import CannotRead, Found, discover, matches, read
 from fp8tune.formats.toml.document import MAX_BYTES
-from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from tests.each import each
 
 
