@@ -35,7 +35,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
-from benchmarks.paths import ROOT
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.edits import unified_diff
 from fp8tune.job import Job, Target, Unknown
@@ -50,7 +49,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
-from tools.kempnerforge.verdicts import labelled
+from tests.support.verdicts import DATA, cases
 
 SHARE = 250
 """Configs that one process takes at a time."""
@@ -228,7 +227,7 @@ def corpus() -> Corpus:
 def _recorded(name: str) -> Iterator[Source]:
     """Yield the configs of a trainer whose verdicts are recorded."""
     field, form = RECORDED[name]
-    for case in labelled(ROOT / "tests" / "data" / f"{name}_verdicts.jsonl.gz"):
+    for case in cases(DATA / f"{name}_verdicts.jsonl.gz"):
         text = case[field]
         if form == "bash":
             flags = " ".join(text).replace(" --", " \\\n  --")

@@ -22,10 +22,10 @@ import tomlkit
 
 from benchmarks import machine
 from benchmarks.fake_mesh import reduce_without_temporaries
-from benchmarks.live_bytes import LiveBytes
 from benchmarks.paths import RESULTS
 from benchmarks.step_memory import Case
 from fp8tune.job import Job, Target
+from tests.support.live_bytes import LiveBytes
 
 MIB = 2**20
 DEPTHS = (2, 4, 8, 16)

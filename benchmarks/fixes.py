@@ -5,7 +5,7 @@ to generated broken configs (``broken_configs.py``). It counts the findings that
 fixed and the configs that lose all their rejections; the trainer itself judges each
 config before and after. Exit code 1 if the trainer refuses a config whose rejections
 are all fixed, refuses one that it accepted before, or disagrees with fp8tune. That
-nothing else in a file changes is tested (``tests/lint/test_broken_configs.py``).
+nothing else in a file changes is tested (``benchmarks/test_broken_configs.py``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from benchmarks.broken_configs import Broken, broken_configs
 from benchmarks.machine import describe_run, table
 from benchmarks.options import for_checkout
 from benchmarks.search.recording import record
 from fp8tune.lint.rewrite import apply_fixes
-from tools.kempnerforge.fuzz import trainer_verdict
-from tools.kempnerforge.verdicts import look_with_all_rules, refusals
+from tests.support.verdicts import lint, refusals
+from tools.kempnerforge.judge import trainer_verdict
 
 Verdict = Callable[[str, int], str]
 
@@ -56,11 +57,11 @@ def counts(
     configs: Iterable[Broken], judge: Verdict, *, unsafe: bool
 ) -> dict[str, int]:
     """Return what was found and fixed, and what the verdicts are afterwards."""
-    look = look_with_all_rules()
+    look = partial(lint, "x", only="kempnerforge")
     found = Counter[str]()
     for config in configs:
-        made = apply_fixes(config.data, lambda data: look(data, 0), unsafe=unsafe)
-        before, after = look(config.data, 0), made.report
+        made = apply_fixes(config.data, look, unsafe=unsafe)
+        before, after = look(config.data), made.report
         freed = bool(refusals(before)) and not refusals(after)
         accepted, accepts = (
             not judge(data.decode(), config.world_size)

@@ -1,94 +1,156 @@
-"""The size of the code, and which modules one whole replayed search enters.
+"""How large the code is, and in how many places one idea lives, beside the targets.
 
-Prints modules and lines of each part, as ``wc -l`` counts them, then runs
-``fp8tune search --runner replay`` on a generated landscape in this process and prints
-how many modules of ``fp8tune`` had a function called, report and plots included, and
-which of them the options of the search passed through, in the order of the first call.
+Each row is computed from the tree. What can only be found by reading is counted by a
+definition: the description of its function. ``--no-lint`` leaves out the last row, for
+which a wheel is built and installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import inspect
-import io
+import ast
+import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-import fp8tune
-from benchmarks.search.golden import replay_files
-from fp8tune.search.options import SearchOptions
+from benchmarks.lint_speed import ESTIMATED, install
+from benchmarks.machine import table
+from benchmarks.paths import ROOT
 
-PACKAGE = Path(fp8tune.__file__).parent
-ROOT = PACKAGE.parent
-PARTS = {
-    "fp8tune": ("fp8tune",),
-    "search, trials and report": ("fp8tune/search", "fp8tune/trials", "fp8tune/report"),
-    "the sampler": ("fp8tune/search/sampler",),
-    "benchmarks": ("benchmarks",),
-    "tests": ("tests",),
-}
+DECIDING = {"decide", "with_config", "choose", "compare_fp8", "overlooked"}
+WORDING = {"message", "describe"}
+"""Functions that decide an answer, and those that give its sentences."""
 
-
-class Walk:
-    """The modules that a program enters, and those that its options pass through."""
-
-    def __init__(self) -> None:
-        self.entered: set[str] = set()
-        self.with_options: dict[str, None] = {}
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note a call, as ``sys.setprofile`` tells it."""
-        code = frame.f_code
-        path = code.co_filename
-        function = code.co_flags & inspect.CO_NEWLOCALS
-        if event != "call" or not function or not path.startswith(f"{PACKAGE}/"):
-            return
-        module = path.removeprefix(f"{PACKAGE}/")
-        if not module.endswith(".py"):  # a template
-            return
-        self.entered.add(module)
-        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if any(isinstance(frame.f_locals.get(n), SearchOptions) for n in given):
-            self.with_options[module] = None
+IMPORTED = """
+import sys
+from fp8tune.program import main
+try:
+    main(["lint", sys.argv[1]])
+except SystemExit:
+    pass
+ours = [name for name in sys.modules if name.partition(".")[0] == "fp8tune"]
+print(len([name for name in ours if "._index" not in name]))
+"""
+"""Prints how many modules lint has imported, without those that only a wheel has."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables."""
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table."""
     parser = argparse.ArgumentParser("benchmarks.house", description=__doc__)
-    parser.add_argument("--seed", type=int, default=9028, help="of the landscape")
+    parser.add_argument("--no-lint", action="store_true", help="leave out the last row")
     options = parser.parse_args(arguments)
-    for name, folders in PARTS.items():
-        files = [f for folder in folders for f in (ROOT / folder).rglob("*.py")]
-        lines = sum(f.read_bytes().count(b"\n") for f in files)
-        print(f"{name}: {len(files)} modules, {lines:,} lines")
-    walk = Walk()
-    print(f"a replay with {_replay(options.seed, walk)} trials:")
-    print(f"  modules entered: {len(walk.entered)}")
-    print(f"  modules that get the search's options: {', '.join(walk.with_options)}")
+    rooms = [f"fp8tune/{room}" for room in ("search", "report", "trials", "runners")]
+    rows = [
+        ("fp8tune/, lines of Python", lines("fp8tune"), 69_000),
+        ("search, report, trials, runners", lines(*rooms), 17_500),
+        ("schemas of trainers (`schema*.toml`)", schemas(), 5_700),
+        ("tests", lines("tests"), 50_000),
+        ("benchmarks and tools", lines("benchmarks", "tools"), 18_500),
+        ("readers of a config", len(readers()), 1),
+        ("dialects of refusals", len(dialects()), 1),
+        ("modules that decide or word an answer", len(answering()), 8),
+        ("modules outside trainers/ and facts/ with `micro_batch`", len(fields()), 13),
+    ]
+    if not options.no_lint:
+        rows.append(("modules imported by `lint` of a clean config", imported(), 80))
+    shown = [(name, f"{now:,}", f"{most:,}") for name, now, most in rows]
+    print(table(shown, ("", "now", "at most")))
     return 0
 
 
-def _replay(seed: int, walk: Walk) -> int:
-    """Search a landscape under a profile; return the number of trials."""
-    from fp8tune.program import main as program
+@cache
+def modules(folder: str) -> tuple[Path, ...]:
+    """Return the Python files below a folder of the repository."""
+    return tuple(sorted((ROOT / folder).rglob("*.py")))
 
-    said = io.StringIO()
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        config, records = replay_files(seed)
-        words = ["search", config, "--runner", "replay", "--records", records]
-        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-            sys.setprofile(walk)
-            try:
-                program([*words, "--budget", "2h"])
-            finally:
-                sys.setprofile(None)
-        (study,) = Path(".fp8tune").glob("*/trials.jsonl")
-        return len(study.read_text().splitlines())
+
+def lines(*folders: str) -> int:
+    """Return the lines of Python below folders, as ``wc -l`` counts them."""
+    files = (path for folder in folders for path in modules(folder))
+    return sum(path.read_bytes().count(b"\n") for path in files)
+
+
+def schemas() -> int:
+    """Return the lines of what trainers accept."""
+    files = (ROOT / "fp8tune" / "trainers").rglob("schema*.toml")
+    return sum(path.read_bytes().count(b"\n") for path in files)
+
+
+def readers() -> list[Path]:
+    """Modules that parse a file and load it by its trainer, besides these two."""
+    return [
+        path
+        for path in _of_fp8tune("formats", "trainers")
+        if ("fp8tune.formats", "parse") in imports(path)
+        and _called(path) & {"load", "job_at"}
+    ]
+
+
+def dialects() -> set[str]:
+    """Trainers with Python that says which values do not fit together, and the data."""
+    trainers = ROOT / "fp8tune" / "trainers"
+    names = {path.parent.name for path in trainers.glob("*/*check*.py")}
+    return names | {"data" for _ in trainers.glob("*/checks.toml")}
+
+
+def answering() -> list[Path]:
+    """The modules of search/answer, and those that call what decides or words it."""
+    answer = ROOT / "fp8tune" / "search" / "answer"
+    names = DECIDING | WORDING
+    return [
+        path
+        for path in (*modules("fp8tune/search"), *modules("fp8tune/report"))
+        if path.name != "__init__.py"
+        if path.parent == answer
+        or any(
+            module.startswith("fp8tune.search.answer") and name in names
+            for module, name in imports(path)
+        )
+    ]
+
+
+def fields() -> list[Path]:
+    """Modules that spell one field of the job, outside of what defines such fields."""
+    others = _of_fp8tune("trainers", "facts")
+    return [path for path in others if "micro_batch" in path.read_text("utf-8")]
+
+
+def imported() -> int:
+    """Return how many modules lint of a clean config imports, run from a wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = shutil.copy(
+            ESTIMATED, folder
+        )  # away from the settings of this project
+        command = [str(install(Path(folder)) / "python"), "-c", IMPORTED, config]
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, cwd=folder, check=True
+        )
+    return int(done.stdout.split()[-1])
+
+
+def imports(path: Path) -> set[tuple[str, str]]:
+    """Return the modules and names that a module imports from."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    found = (node for node in nodes if isinstance(node, ast.ImportFrom))
+    return {(node.module or "", each.name) for node in found for each in node.names}
+
+
+def _called(path: Path) -> set[str]:
+    """Return the names of the methods that a module calls."""
+    nodes: Iterable[ast.AST] = ast.walk(ast.parse(path.read_text("utf-8")))
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    return {call.attr for call in calls if isinstance(call, ast.Attribute)}
+
+
+def _of_fp8tune(*without: str) -> Iterator[Path]:
+    package = ROOT / "fp8tune"
+    for path in modules("fp8tune"):
+        if path.relative_to(package).parts[0] not in without:
+            yield path
 
 
 if __name__ == "__main__":

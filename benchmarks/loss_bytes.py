@@ -1,6 +1,6 @@
 """Bytes per token and vocabulary entry while KempnerForge's losses are differentiated.
 
-Runs the trainer's own loss functions on the CPU (``live_bytes.py``).
+Runs the trainer's own loss functions on the CPU (``tests/support/live_bytes.py``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
+from tests.support.live_bytes import LiveBytes
 
 TOKENS, HIDDEN, VOCAB = 512, 64, 4096
 CHUNKS = (1, 2, 4, 8, 16)

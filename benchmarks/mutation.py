@@ -4,8 +4,8 @@ A mutant is a module with one small fault: ``<`` for ``<=``, ``or`` for ``and``,
 0, a loop that never runs. cosmic-ray makes the mutants; those that differ only in type
 annotations are left out. A sample of them, drawn with a seed, is tested one by one in a
 copy of the repository, with the tests that are meant for that code. A mutant that no
-test finds has survived. ``--before`` measures the code of revision 05752e7 with its own
-tests, so that the shares of survivors before and after a redesign can be compared.
+test finds has survived. ``python -m benchmarks.mutation fp8tune/facts/memory/peak.py
+--tests tests/facts/test_peak.py`` prints those.
 """
 
 from __future__ import annotations
@@ -26,130 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import machine
-from benchmarks.paths import RESULTS, ROOT, python_path
-
-RECORD = RESULTS / "mutation.json"
-
-
-class Subject(NamedTuple):
-    """Code under test: its modules, and the test files that are meant for it."""
-
-    modules: tuple[str, ...]
-    tests: tuple[str, ...]
-
-
-MEMORY_TESTS = (
-    "tests/facts/test_peak.py",
-    "tests/facts/test_memory.py",
-    "tests/facts/test_sizing.py",
-    "tests/facts/test_own_steps.py",
-    "tests/facts/test_experts.py",
-    "tests/facts/test_gaps.py",
-    "tests/facts/test_calibration.py",
-    "tests/estimate/test_verdicts.py",
-    "tests/estimate/test_estimate.py",
-    "tests/trainers/kempnerforge/test_lower_bounds.py",
-    "tests/facts/test_accuracy.py",
-)
-
-SUBJECTS = {
-    "expressions": Subject(
-        (
-            "conditions/expression.py",
-            "conditions/python_syntax.py",
-        ),
-        (
-            "tests/conditions/test_expression.py",
-            "tests/lint/test_pack_expressions.py",
-            "tests/lint/test_rule.py",
-            "tests/lint/test_rules.py",
-        ),
-    ),
-    "toml-editor": Subject(
-        ("toml/edit.py", "toml/literal.py", "toml/spans.py", "toml/strings.py"),
-        (
-            "tests/formats/toml/test_edit.py",
-            "tests/formats/toml/test_edit_keys.py",
-            "tests/formats/toml/test_literal.py",
-            "tests/formats/toml/test_strings.py",
-            "tests/formats/toml/test_spans.py",
-            "tests/formats/toml/test_edit_generated.py",
-        ),
-    ),
-    "statistics": Subject(
-        ("search/statistics.py",),
-        (
-            "tests/search/test_statistics.py",
-            "tests/search/test_alike.py",
-            "tests/search/test_outcome.py",
-        ),
-    ),
-    "confirmation": Subject(
-        ("search/confirm.py", "search/choice.py", "search/history.py"),
-        (
-            "tests/search/test_confirm.py",
-            "tests/search/test_outcome.py",
-            "tests/search/test_unfit.py",
-            "tests/search/test_statistics.py",
-            "tests/search/test_fp8_gain.py",
-            "tests/search/test_slow_spell.py",
-        ),
-    ),
-    "peak-memory": Subject(
-        (
-            "facts/memory/peak.py",
-            "facts/memory/instants.py",
-            "facts/memory/held.py",
-            "facts/memory/fit.py",
-        ),
-        MEMORY_TESTS,
-    ),
-}
-"""What is measured. The modules are below ``fp8tune/``."""
-
-BEFORE = "05752e7"
-"""The last revision before the redesign of the search and its tests."""
-SUBJECTS_BEFORE = SUBJECTS | {
-    "statistics": Subject(
-        ("search/statistics.py",),
-        (
-            "tests/search/test_statistics.py",
-            "tests/search/test_alike.py",
-            "tests/search/test_answer.py",
-        ),
-    ),
-    "confirmation": Subject(
-        (
-            "search/confirm.py",
-            "search/answer.py",
-            "search/runs.py",
-            "search/twins.py",
-            "search/eligible.py",
-            "search/turning.py",
-            "search/drift.py",
-        ),
-        (
-            "tests/search/test_confirm.py",
-            "tests/search/test_answer.py",
-            "tests/search/test_unfit.py",
-            "tests/search/test_statistics.py",
-            "tests/search/test_beside_bf16.py",
-            "tests/search/test_slow_spell.py",
-        ),
-    ),
-    "peak-memory": Subject(
-        (
-            "facts/memory.py",
-            "facts/peak.py",
-            "facts/parts.py",
-            "facts/tables.py",
-            "facts/backward.py",
-        ),
-        MEMORY_TESTS,
-    ),
-}
-"""The same code as it was then, where its files had other names."""
+from benchmarks.paths import ROOT, python_path
 
 
 class Mutant(NamedTuple):
@@ -162,29 +39,21 @@ class Mutant(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Test a sample of mutants of each subject and print how many survive."""
+    """Test a sample of mutants of some modules and print which survive."""
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
-    parser.add_argument("subjects", nargs="*", choices=[[], *SUBJECTS], help="all")
-    parser.add_argument("--count", type=int, default=100, help="mutants of a subject")
+    parser.add_argument("modules", nargs="+", help="paths from the repository's root")
+    parser.add_argument("--tests", nargs="+", required=True, help="their tests")
+    parser.add_argument("--count", type=int, default=100, help="mutants")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--before", action="store_true", help=f"measure {BEFORE}")
-    parser.add_argument("--record", action="store_true", help=f"in {RECORD.name}")
-    options = parser.parse_args(arguments)
-    subjects = SUBJECTS_BEFORE if options.before else SUBJECTS
-    when = "before" if options.before else "after"
-    for name in options.subjects or subjects:
-        row = measure(name, subjects[name], options)
-        print(json.dumps({name: row}, indent=1), flush=True)
-        if options.record:
-            _record(when, name, row)
+    print(json.dumps(measure(parser.parse_args(arguments)), indent=1))
     return 0
 
 
-def sample(folder: Path, subject: Subject, count: int, seed: int) -> list[Mutant]:
-    """Draw mutants of a subject's modules, the same ones for the same seed."""
+def sample(folder: Path, modules: list[str], count: int, seed: int) -> list[Mutant]:
+    """Draw mutants of modules, the same ones for the same seed."""
     places = []
-    for module in subject.modules:
-        text = (folder / "fp8tune" / module).read_text(encoding="utf-8")
+    for module in modules:
+        text = (folder / module).read_text(encoding="utf-8")
         places += [(module, text, *place) for place in _places(text)]
     random.Random(seed).shuffle(places)  # noqa: S311
     mutants: dict[str, Mutant] = {}
@@ -239,44 +108,31 @@ def _meaning(text: str) -> str | None:
     return ast.dump(tree)
 
 
-def measure(name: str, subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Test each mutant; the tests must pass on the code as it is."""
     survived = []
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary)
-        _copy(copy, BEFORE if options.before else None)
-        mutants = sample(copy, subject, options.count, options.seed)
-        tests = list(subject.tests)
+        _copy(copy)
+        mutants = sample(copy, options.modules, options.count, options.seed)
         started = time.monotonic()
-        if _run(copy, tests, 3600) != 0:
-            raise SystemExit(f"{name}: the tests fail without a mutant")
+        if _run(copy, options.tests, 3600) != 0:
+            raise SystemExit("the tests fail without a mutant")
         limit = 30 + 10 * (time.monotonic() - started)
         for count, mutant in enumerate(mutants, 1):
-            if _survives(copy, mutant, tests, limit):
+            if _survives(copy, mutant, options.tests, limit):
                 survived.append(f"{mutant.module}:{mutant.line} {mutant.operator}")
-            print(
-                f"\r{name} {count}, {len(survived)} survived", end="", file=sys.stderr
-            )
+            print(f"\r{count}, {len(survived)} survived", end="", file=sys.stderr)
     print(file=sys.stderr)
     return {
-        "revision": BEFORE if options.before else "the working tree",
-        "modules": subject.modules,
-        "tests": subject.tests,
-        "seed": options.seed,
         "mutants": len(mutants),
-        "survived": len(survived),
         "percent": round(100 * len(survived) / len(mutants), 1),
-        "survivors": sorted(survived),
+        "survived": sorted(survived),
     }
 
 
-def _copy(folder: Path, revision: str | None) -> None:
-    """Copy a revision, or the working tree where none is named."""
-    if revision:
-        packed = str(folder / "revision.tar")
-        _output(["git", "archive", "--output", packed, revision], ROOT)
-        _output(["tar", "-xf", packed], folder)
-        return
+def _copy(folder: Path) -> None:
+    """Copy the working tree."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in _output(listed, ROOT).split("\0"):
         if name and (ROOT / name).is_file():
@@ -289,7 +145,7 @@ def _output(command: list[str], folder: Path) -> str:
 
 
 def _survives(copy: Path, mutant: Mutant, tests: list[str], limit: float) -> bool:
-    path = copy / "fp8tune" / mutant.module
+    path = copy / mutant.module
     original = path.read_text(encoding="utf-8")
     path.write_text(mutant.text, encoding="utf-8")
     try:
@@ -320,13 +176,6 @@ def _run(copy: Path, tests: list[str], limit: float) -> int:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return -1
-
-
-def _record(when: str, name: str, row: dict[str, Any]) -> None:
-    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    recorded["machine"] = machine.describe()
-    recorded.setdefault("subjects", {}).setdefault(name, {})[when] = row
-    RECORD.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ from benchmarks.fake_mesh import (
     collapse_routing,
     reduce_without_temporaries,
 )
-from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 from benchmarks.paths import RESULTS
 from benchmarks.train_steps import pipeline_steps, plain_steps
+from tests.support.live_bytes import LiveBytes
 
 RECORDED = RESULTS / "step_memory.json"
 PHASES = ("init", "forward", "loss", "backward", "optimizer")

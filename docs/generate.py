@@ -24,12 +24,12 @@ from fp8tune.lint.explain.myths import Myth, myths
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import FixText, RulePage, rule_page
 from fp8tune.lint.rules import CONSEQUENCES
-from fp8tune.lint.wording import plain, shown
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import trainer
 from fp8tune.verify import cause_page
 from fp8tune.verify.cause import Cause, causes
+from fp8tune.words import plain, shown
 
 FOLDERS = ("rules", "facts", "evidence")
 """Folders below ``docs/`` that hold generated pages alone."""
@@ -78,7 +78,6 @@ EVIDENCE = {
         "real_trainers",
         "verdicts_aa",
         "scale_simulated",
-        "scale_storage",
     ),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }

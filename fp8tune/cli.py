@@ -12,7 +12,7 @@ from fp8tune import __version__, completion
 from fp8tune.program import fail
 
 if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
+    from fp8tune.config.reader import Config
 
 COMMANDS = (
     "compare",
@@ -28,7 +28,6 @@ COMMANDS = (
     "search",
     "studies",
     "verify",
-    "worker",
 )
 
 
@@ -95,7 +94,7 @@ def named_trainer(ctx: click.Context, param: click.Parameter, value: str) -> str
         from fp8tune.trainers.about import named
 
         return named(value)
-    from fp8tune.lint.own_trainer import BadTrainer, add_trainer
+    from fp8tune.config.own_trainer import BadTrainer, add_trainer
 
     try:
         return add_trainer(value)
@@ -229,11 +228,11 @@ def read_config(
     beside: tuple[str, ...] = (),
 ) -> Config:
     """Return the config that a command line names; raises ``Failure``."""
+    from fp8tune.config import reader as config
+    from fp8tune.config.directive import BadTarget, asked
+    from fp8tune.config.discover import CannotRead
+    from fp8tune.config.settings import BadSettings
     from fp8tune.formats.document import Unreadable
-    from fp8tune.lint import config
-    from fp8tune.lint.directive import BadTarget, asked
-    from fp8tune.lint.discover import CannotRead
-    from fp8tune.lint.settings import BadSettings
     from fp8tune.trainers.about import misnamed
 
     if trainer and (wrong := misnamed(trainer)):

@@ -52,9 +52,9 @@ def _is_option(word: str) -> bool:
 
 def _lint(paths: list[str]) -> int:
     """Lint paths without options, as the command does."""
+    from fp8tune.config.settings import Options
     from fp8tune.lint.main import lint
     from fp8tune.lint.selection import Problem
-    from fp8tune.lint.settings import Options
     from fp8tune.lint.show import Style, default_format
 
     try:
@@ -65,7 +65,7 @@ def _lint(paths: list[str]) -> int:
 
 def fail(message: str, code: int) -> int:
     """Print on stderr, in one line, why the command failed; return the exit code."""
-    from fp8tune.lint.wording import plain
+    from fp8tune.words import plain
 
     try:
         print(f"fp8tune: {plain(message)}", file=sys.stderr)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fp8tune.config.settings import _settings_in, settings_for
 from fp8tune.job import Job, Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.settings import _settings_in, settings_for
 from fp8tune.program import main
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Loaded

@@ -21,6 +21,8 @@ LIGHT = (
     "conditions",
     "trainers",
     "facts",
+    "config",
+    "words",
     "lint",
     "fields",
     "job",
@@ -46,6 +48,7 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
     "trainers": (
+        "words",
         "trainers",
         "conditions",
         "facts",
@@ -54,8 +57,22 @@ ALLOWED = {
         "formats",
         "_index",
     ),
+    "words": ("job",),
+    "config": (
+        "config",
+        "conditions",
+        "trainers",
+        "facts",
+        "fields",
+        "job",
+        "suggest",
+        "formats",
+        "words",
+    ),
     "lint": (
         "lint",
+        "config",
+        "words",
         "conditions",
         "trainers",
         "facts",
@@ -67,6 +84,8 @@ ALLOWED = {
         "_index",
     ),
     "estimate": (
+        "config",
+        "words",
         "estimate",
         "lint",
         "trainers",
@@ -76,6 +95,8 @@ ALLOWED = {
         "formats",
     ),
     "phases": (
+        "config",
+        "words",
         "phases",
         "lint",
         "trainers",
@@ -84,6 +105,8 @@ ALLOWED = {
     ),
     "trials": ("trials",),
     "search": (
+        "config",
+        "words",
         "curves",
         "search",
         "trials",
@@ -100,6 +123,8 @@ ALLOWED = {
         "studies",
     ),
     "verify": (
+        "config",
+        "words",
         "atomic",
         "conditions",
         "curves",
@@ -115,6 +140,7 @@ ALLOWED = {
         "verify",
     ),
     "report": (
+        "words",
         "report",
         "verify",
         "search",
@@ -197,6 +223,33 @@ def test_what_lint_needs_imports_nothing_heavy():
     assert {module: names for module, names in heavy.items() if names} == {}
 
 
+OUTSIDE = {
+    "fp8tune": ("benchmarks", "tests", "tools"),
+    "tests": ("benchmarks",),
+    "tests/support": ("benchmarks", "tools"),
+    "tools": ("benchmarks",),
+}
+"""What folders of the repository may not import."""
+
+
+@pytest.mark.parametrize("folder", OUTSIDE)
+def test_what_is_installed_or_tested_needs_no_benchmark(folder):
+    wrong = [
+        f"{path}: {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        if name.partition(".")[0] in OUTSIDE[folder]
+    ]
+    assert wrong == []
+
+
 def test_arrows_point_one_way():
     wrong = [
         f"{module} imports {name}"
@@ -209,10 +262,31 @@ def test_arrows_point_one_way():
     assert wrong == []
 
 
+DECIDING = [
+    f"fp8tune.search.{name}"
+    for name in (
+        *("answer.choice", "answer.decide", "answer.findings"),
+        *("history", "statistics"),
+    )
+]
+
+
+def test_the_report_decides_nothing():
+    """It reads the answer that the search stored."""
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if inside(module, "report")
+        for name in imports(module)
+        if name in DECIDING
+    ]
+    assert wrong == []
+
+
 TOML_ITSELF = {
-    "fp8tune.lint.own_trainer.file": "trainers are TOML files",
+    "fp8tune.config.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
-    "fp8tune.lint.settings": "pyproject.toml",
+    "fp8tune.config.settings": "pyproject.toml",
     "fp8tune.search.write.writeback": "tomlkit writes it",
 }
 

@@ -12,8 +12,9 @@ same run from the same recipe. ``--measured FILE`` takes what was measured befor
 
 A CPU does not show the workspaces of kernels, nor what NCCL and the CUDA context take;
 the estimate names the last two apart. Buffers of gloo that another thread frees may
-count as alive (``live_bytes.py``): the recorded case "accumulated" of FSDP2 with bf16
-weights had 4.2 MB more in the first of three runs, the fp32 gradient of one table.
+count as alive (``tests/support/live_bytes.py``): the recorded case "accumulated" of
+FSDP2 with bf16 weights had 4.2 MB more in the first of three runs, the fp32 gradient
+of one table.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from benchmarks.automodel.step import recipe
 from benchmarks.hugging_face.memory import DEEP, FAMILIES, SIZES
 from benchmarks.memory_errors import Case, keep, measured, printed, spread
 from benchmarks.paths import ROOT
+from fp8tune.config.reader import read_config
 from fp8tune.job import Target
-from fp8tune.lint.config import read_config
 
 TYPED: Case = {"batch": 2, "length": 128, "accumulated": 1, "ac": True, "ranks": 1}
 

@@ -99,7 +99,7 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": case["ranks"]}
     os.environ.update(ADDRESS | {name: str(value) for name, value in places.items()})
     with contextlib.redirect_stdout(sys.stderr):
-        live = import_module("benchmarks.live_bytes").LiveBytes("init")
+        live = import_module("tests.support.live_bytes").LiveBytes("init")
         if rank:
             _train(case, f"{folder}/{rank}", lambda _: None)
             return

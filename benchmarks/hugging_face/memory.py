@@ -27,9 +27,9 @@ from typing import Any
 from benchmarks import memory_errors
 from benchmarks.memory_errors import Case, keep, printed, spread
 from benchmarks.paths import ROOT
+from fp8tune.config.reader import read_config
 from fp8tune.formats import parse
 from fp8tune.job import Target
-from fp8tune.lint.config import read_config
 from fp8tune.trainers.trainer import trainer
 
 SIZES = {

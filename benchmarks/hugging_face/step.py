@@ -139,7 +139,7 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
         os.environ["FSDP_RESHARD_AFTER_FORWARD"] = (
             "true" if version == "2" else strategy["FSDP_SHARDING_STRATEGY"]
         )
-    live = import_module("benchmarks.live_bytes").LiveBytes("init")
+    live = import_module("tests.support.live_bytes").LiveBytes("init")
     if rank:
         _train(case, folder, lambda _: None)
         return

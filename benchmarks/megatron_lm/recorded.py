@@ -26,7 +26,7 @@ from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
-from tools.megatron_lm.generate import script
+from tests.support.verdicts import megatron_script
 from tools.megatron_lm.source import COMMIT
 
 RUNS = Path(__file__).parent / "recorded.jsonl"
@@ -91,7 +91,9 @@ def run_of(row: dict[str, Any]) -> Run:
     """Return the run of one line of the file."""
     known = trainer("megatron_lm")
     gpus = row.get("gpus", GPUS)
-    document = parse(script(list(map(shlex.quote, row["flags"])), gpus).encode())
+    document = parse(
+        megatron_script(list(map(shlex.quote, row["flags"])), gpus).encode()
+    )
     loaded = known.load(document.values)
     target = Target(gpu="h100", world_size=gpus)
     return Run(row["test"], row["gib"], known.job(loaded, target))

@@ -34,7 +34,8 @@ from fp8tune.formats.bash.document import parse
 from fp8tune.job import Job, Target
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
-from tools.megatron_lm.generate import script, words
+from tests.support.verdicts import megatron_script
+from tools.megatron_lm.generate import words
 from tools.megatron_lm.source import module
 
 STATE = ("weights", "gradients", "optimizer state")
@@ -163,7 +164,7 @@ def main() -> int:
     states, activations, different = 0, 0, 0
     for flags, gpus in cases(options.count, options.seed):
         given = words(flags)
-        document = parse(script(given, gpus).encode())
+        document = parse(megatron_script(given, gpus).encode())
         job = known.job(known.load(document.values), Target(world_size=gpus))
         theirs, mine = theory((arguments, memory), given, gpus), ours(job)
         compared = "recompute-granularity" in flags

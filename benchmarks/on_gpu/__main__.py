@@ -30,8 +30,8 @@ from benchmarks.on_gpu import watching as driver_watching
 from benchmarks.on_gpu.page import settings_table, write_page
 from benchmarks.on_gpu.predicted import compare
 from benchmarks.paths import RESULTS
+from fp8tune.config.reader import Config
 from fp8tune.facts.gpus import UnknownGpu, resolve
-from fp8tune.lint.config import Config
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard

@@ -24,9 +24,9 @@ from benchmarks.stand_in import compare as compare_stand_in
 from fp8tune.estimate.predict import predict
 from fp8tune.facts.calibration import Band
 from fp8tune.formats.document import InvalidText
-from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch
 from fp8tune.trials.record import BadRecord
+from fp8tune.words import plain
 
 HEAD = """\
 # Measured on GPUs

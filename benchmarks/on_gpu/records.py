@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.job import Job, Target
-from fp8tune.lint.config import Config
 from fp8tune.search.plan import read_config
 from fp8tune.trials.record import Record, parse_all
 

@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks.on_gpu import records
 from benchmarks.on_gpu.archive import BadArchive, unpack
 from benchmarks.paths import ROOT
-from fp8tune.lint.wording import plain
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
+from fp8tune.words import plain
 
 ENVIRONMENT, STEPS, DOCTOR = "environment.json", "steps.jsonl", "doctor.json"
 RESULTS = "results/"

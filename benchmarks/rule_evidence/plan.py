@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.rule_evidence.config import shrink
 from benchmarks.rule_evidence.launch import Seen
+from fp8tune.config.directive import read_directive
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.directive import read_directive
 from fp8tune.lint.experiment import (
     OBSERVED,
     Experiment,

@@ -22,7 +22,7 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -213,7 +213,7 @@ def run(case: Case, seed: int) -> Outcome:
     windowed = case.when in WINDOWS_S
     replay.begins_s = draw.uniform(300, 2500) if windowed else WARM_S
     found = Search(
-        space, given, OneByOne(study, replay), strategy, study, case.budget_s
+        space, given, Peer(study, replay), strategy, study, case.budget_s
     ).run()
     mine = [t for t in study.trials if space.point(t.record.knobs) == given]
     right = found.chosen in faster or not case.gain

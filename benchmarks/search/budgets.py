@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.prior import Prior
 from fp8tune.search.real_trials import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import FULL
+from tests.support.landscape import World, estimate, world
 
 FIRST, COUNT = 660_000, 60
 """Evaluation seeds; no tuning used them."""
@@ -62,7 +62,7 @@ def search_result(
     runner = kind(records, space, card_gib=place.capacity_gib)
     strategy = Strategy(study, place.given, prior, place.capacity_gib)
     outcome = Search(
-        space, place.given, OneByOne(study, runner), strategy, study, budget_s
+        space, place.given, Peer(study, runner), strategy, study, budget_s
     ).run()
     trials, seconds = Counter[str](), Counter[str]()
     for trial in study.trials:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 NOTE = """\
-Simulated: generated landscapes (`benchmarks/search/landscape.py`), a third of them with
+Simulated: generated landscapes (`tests/support/landscape.py`), a third of them with
 optimizer steps of 10 to 60 s. Figures are fractions of the best setting that reserves
 at most 92 % of the GPU's memory. A search is over when it has confirmed its choice.
 Later trials of a setting compile in 0.49 of the time (cited there).

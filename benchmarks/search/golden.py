@@ -27,7 +27,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.paths import RESULTS
-from benchmarks.search.landscape import world
+from tests.support.landscape import world
 
 RECORDED = RESULTS / "golden.jsonl"
 FIRST, COUNT = 9000, 100

@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.search.landscape import Estimate, World, draw_errors
 from benchmarks.search.near import Pair
 from fp8tune.facts.calibration import Band, corrected
 from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.prior import CORRECTED, Prior
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.strategy import Strategy
@@ -25,6 +24,7 @@ from fp8tune.search.study import Study
 from fp8tune.search.warm_start import earlier_trials
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
+from tests.support.landscape import Estimate, World, draw_errors
 
 BUDGET_S = 2 * 3600.0
 NEARLY = 0.99
@@ -95,7 +95,7 @@ def _search(
     strategy = Strategy(study, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
     found = Search(
-        space, world.given, OneByOne(study, runner), strategy, study, BUDGET_S
+        space, world.given, Peer(study, runner), strategy, study, BUDGET_S
     ).run()
     chosen = [t.record for t in study.trials if t.stage == "search"]
     before = world.fraction(world.given)

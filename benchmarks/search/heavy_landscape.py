@@ -16,9 +16,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from benchmarks.paths import ROOT
-from benchmarks.search.landscape import Truth, World
+from fp8tune.config.reader import Config
 from fp8tune.job import Target
-from fp8tune.lint.config import Config
 from fp8tune.runners.builtin.standin import depths
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
@@ -28,6 +27,7 @@ from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
 from fp8tune.trials.record import FULL, Record
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point, Space
+from tests.support.landscape import Truth, World
 
 ERRORS = {
     "wrong as published runs are": (0.06, 0.12),

@@ -10,8 +10,8 @@ import copy
 import random
 from typing import NamedTuple
 
-from benchmarks.search.landscape import World, built, laid
-from benchmarks.search.shape import Arbitrary, Shape
+from tests.support.landscape import World, built, laid
+from tests.support.shape import Arbitrary, Shape
 
 AWAY = 10**6
 """A near landscape's seed lies so far from that of the first one."""

@@ -29,13 +29,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # as GPSampler's documentation as
 import optuna
 
 from benchmarks import machine
-from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import interval, record
 from fp8tune.search import sampler as sampling
 from fp8tune.search.prior import Prior
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
+from tests.support.landscape import World, estimate, world
 
 MINUTES = (20, 30, 60)
 FIRST, COUNT = 620_000, 40

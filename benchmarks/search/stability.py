@@ -21,16 +21,13 @@ always, or next to nothing in the config's own first steps.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.search.curves import CURVES
 from benchmarks.search.recording import of_seeds, record
 from benchmarks.search.seed_worlds import (
     BESIDE,
@@ -48,6 +45,8 @@ from fp8tune.search.losses.compare import MAX_SEEDS, LossCurve, LossVerdict
 from fp8tune.search.losses.findings import Stability, assess
 from fp8tune.search.losses.loss_runs import FIRST_SEED, Conditions, next_run
 from fp8tune.trials.record import LossRun
+from tests.support.curves import SEEDS as CURVES
+from tests.support.curves import Pool, pool
 
 FIRST, TUNED = 9000, (range(1000),)
 """The first seed of the recorded run, and seeds that tuning used."""
@@ -82,31 +81,6 @@ def finish(
 WRONG, FOUND = 0.05, 0.95
 """Shares to reach: what is alike is called outside or diverged in fewer, and divergence
 is found in more."""
-
-
-class Pool(NamedTuple):
-    """Real runs, by precision and seed."""
-
-    bf16: dict[int, LossCurve]
-    fp8: dict[int, LossCurve]
-    wild: dict[int, LossCurve]
-
-
-def pool(path: Path) -> Pool:
-    """Read recorded runs; ``wild`` are those of FP8 at too high a learning rate."""
-    found = Pool({}, {}, {})
-    with path.open(encoding="utf-8") as lines:
-        for run in map(json.loads, lines):
-            losses, norms = tuple(run["losses"]), tuple(run["grad_norms"])
-            how = LossRun(run["seed"], run["warmup_steps"], run["steps"], 10)
-            nan = len(losses) < run["steps"]
-            curve = LossCurve(run["precision"], how, losses, norms, nan)
-            kind = found.fp8 if run["precision"] == "fp8" else found.bf16
-            if run["times"] == 1:
-                kind[run["seed"]] = curve
-            elif run["precision"] == "fp8":
-                found.wild[run["seed"]] = curve
-    return found
 
 
 def recorded(runs: Pool, name: str, draw: random.Random) -> Train:

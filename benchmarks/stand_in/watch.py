@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
-from benchmarks.live_bytes import MARK, LiveBytes
+from tests.support.live_bytes import MARK, LiveBytes
 
 PHASES = ("forward", "backward", "clip", "optimizer")
 """Of a step: the model and its loss, the backward pass, clipping, and the update."""

@@ -17,7 +17,6 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import PARTITION, parts
-from benchmarks.live_bytes import LiveBytes
 from benchmarks.torchtitan.activation_bytes import (
     DEPTHS,
     TOKENS,
@@ -33,6 +32,7 @@ from fp8tune.trainers.torchtitan.memory import (
     kept_bytes,
     saved_sums_bytes,
 )
+from tests.support.live_bytes import LiveBytes
 
 TP = 8
 SHAPES = (Shape(512, 2, 8, 8), Shape(512, 4, 8, 8), Shape(1024, 2, 16, 8))

@@ -29,10 +29,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.live_bytes import LiveBytes
 from fp8tune.job import Target
 from fp8tune.trainers.torchtitan.gemms import NAMES
 from fp8tune.trainers.trainer import trainer
+from tests.support.live_bytes import LiveBytes
 from tools.torchtitan import judge
 
 ALIKE = 0.005

@@ -22,10 +22,10 @@ from typing import Any
 
 from benchmarks.machine import describe, table
 from benchmarks.paths import RESULTS
-from benchmarks.verify.loss_curves import recorded
 from fp8tune.verify.evidence import Curve
 from fp8tune.verify.gap import Comparison, Verdict, compare, mean_interval
 from fp8tune.verify.runs import Run
+from tests.support.curves import Runs, runs, worse
 
 JSON, MARKDOWN = RESULTS / "loss_gaps.json", RESULTS / "loss_gaps.md"
 DRAWS = 500
@@ -34,39 +34,6 @@ GREATER = (1, 2, 4)
 """How many deviations between seeds worse FP8 is made."""
 
 Kind = tuple[str, str, str]
-Runs = dict[Kind, list[Run]]
-
-
-def runs() -> Runs:
-    """Return the recorded runs by precision, order of the data, and fault."""
-    found: Runs = {}
-    for record in recorded():
-        kind = record["precision"], record["data"], record["fault"]
-        found.setdefault(kind, []).append(run_of(record))
-    return found
-
-
-def run_of(record: dict[str, Any], added: float = 0.0) -> Run:
-    """Return a recorded run, with ``added`` to each loss.
-
-    One that stopped early stopped at a loss of NaN.
-    """
-    curve, losses = Curve(), record["losses"]
-    for step, pair in enumerate(zip(losses, record["grad_norms"], strict=True), 1):
-        curve.add(step=step, loss=pair[0] + added, grad_norm=pair[1])
-    if len(losses) < record["steps"]:
-        curve.add(step=len(losses) + 1)
-    name = f"{record['precision']} {record['seed']}"
-    return Run(name, "", [], curve, tokens_per_step=float(record["tokens_per_step"]))
-
-
-def worse(run: Run, share: float) -> Run:
-    """Return a run whose loss is higher by a share of it."""
-    curve = Curve()
-    pairs = zip(run.curve.step, run.curve.loss, run.curve.grad_norm, strict=True)
-    for step, loss, norm in pairs:
-        curve.add(step=step, loss=loss * (1 + share), grad_norm=norm)
-    return Run(run.path, "", [], curve, tokens_per_step=run.tokens_per_step)
 
 
 def steps(count: int) -> Iterator[dict[str, Any]]:

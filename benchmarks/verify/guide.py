@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.paths import ROOT
 from benchmarks.verify import log_runs
 from benchmarks.verify.log_fixtures import ended, trimmed
-from benchmarks.verify.made import Kernel, Op, mm, node, step, write
+from tests.support.traces import Kernel, Op, mm, node, step, write
 
 PROFILING = """[profiling]
 enable = true

@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.paths import RESULTS, ROOT
+from benchmarks.paths import ROOT
 from benchmarks.search.curves import spec
 from fp8tune.runners.builtin.spec import Spec
+from tests.support.curves import CURVES, recorded, table
 
-CURVES = RESULTS / "loss_curves.jsonl.gz"
 TABLES = ROOT / "docs" / "runs"
 SHOWN = {
     "bf16-seed0.csv": ("bf16", "same", "", 0),
@@ -164,30 +164,11 @@ def _order(kind: Kind, seed: int) -> int:
     return own if kind.data == "own" else 42
 
 
-def recorded(path: Path = CURVES) -> list[dict[str, Any]]:
-    """Return the recorded runs."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 def tables() -> dict[str, str]:
     """Return the runs that the guide compares, as CSV files by name."""
     names = "precision", "data", "fault", "seed"
     every = {tuple(run[name] for name in names): run for run in recorded()}
     return {name: table(every[key]) for name, key in SHOWN.items()}
-
-
-def table(run: dict[str, Any]) -> str:
-    """Return a recorded run as a CSV file; one that stopped early ends in NaN."""
-    rows = list(zip(run["losses"], run["grad_norms"], strict=True))
-    if len(rows) < run["steps"]:
-        rows.append((math.nan, math.nan))
-    size = run["tokens_per_step"]
-    lines = (
-        f"{step},{size * step},{loss},{norm}\n"
-        for step, (loss, norm) in enumerate(rows, 1)
-    )
-    return "step,tokens,loss,grad_norm\n" + "".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fp8tune.lint.wording import counted
+from fp8tune.words import counted
 
 KEMPNERFORGE = """\
 [model]

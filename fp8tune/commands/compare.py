@@ -142,10 +142,10 @@ def _compare_configs(
     overrides: tuple[str, ...],
     output_format: str,
 ) -> None:
+    from fp8tune.config.settings import Options
     from fp8tune.estimate.compare import as_json, side, text
     from fp8tune.lint.run import run
     from fp8tune.lint.selection import Problem
-    from fp8tune.lint.settings import Options
 
     options = Options(
         gpu=gpu, world_size=size, trainer=trainer, beside=beside, overrides=overrides

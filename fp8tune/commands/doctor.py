@@ -48,7 +48,7 @@ def command(device: str, output_format: str) -> int:
 
 
 def _lines(checks: list[Check]) -> Iterator[str]:
-    from fp8tune.lint.wording import plain
+    from fp8tune.words import plain
 
     width = max(len(check.name) for check in checks)
     for check in checks:

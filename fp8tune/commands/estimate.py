@@ -30,9 +30,9 @@ from fp8tune.extras import SEARCH
 from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
 
 if TYPE_CHECKING:
+    from fp8tune.config.reader import Config
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.runs import Run
-    from fp8tune.lint.config import Config
     from fp8tune.trials.record import Record
 
 RAN_ON = {
@@ -151,6 +151,8 @@ def command(
     """
     if measured_torch and not (measured or measured_speed):
         raise Failure("--measured-torch needs --measured or --measured-speed")
+    if len(configs) > 1 and not beside and "-" not in configs:
+        configs, beside = _joined(configs, trainer)
     names = [name for name in gpus.split(",") if name] or [""]
     if len(configs) * len(names) * len(sizes) > 1:
         if measured or measured_speed or study:
@@ -164,6 +166,21 @@ def command(
     known = _config(*named, config, gpu, world_size)
     measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
     return _one(config, known, measured_run, study, calibration, output_format)
+
+
+def _joined(
+    configs: tuple[str, ...], trainer: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the config that leads the others, and these; else all and none."""
+    from fp8tune.config.companions import one_job
+    from fp8tune.config.discover import Found
+
+    job = one_job([Found(path, True) for path in configs], trainer)
+    parts = [file for file in job[1:] if not file.trainer]  # configs by themselves
+    if not job or parts or len(job[0].beside) + 1 < len(configs):
+        return configs, ()
+    click.echo(f"fp8tune: {job[0].note.replace('checked', 'read')}", err=True)
+    return (job[0].path,), job[0].beside
 
 
 def _config(

@@ -23,7 +23,7 @@ from fp8tune.cli import (
 )
 
 if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
+    from fp8tune.config.reader import Config
     from fp8tune.lint.explain import Page
 
 
@@ -131,7 +131,7 @@ def _usual() -> str:
     """Return the trainer of the project's settings, ``""`` if they name none."""
     import os
 
-    from fp8tune.lint.settings import BadSettings, settings_for
+    from fp8tune.config.settings import BadSettings, settings_for
 
     try:
         return settings_for(os.getcwd()).trainer

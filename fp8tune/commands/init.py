@@ -79,8 +79,8 @@ def command(
     Example:
       fp8tune init --model llama3-8b --gpu h100 --world-size 16 --output train.toml
     """
+    from fp8tune.config.directive import BadTarget, asked
     from fp8tune.estimate.starter import CannotStart, starter
-    from fp8tune.lint.directive import BadTarget, asked
     from fp8tune.trainers.about import misnamed, trainers
     from fp8tune.trainers.trainer import trainer as by_name
 

@@ -20,7 +20,7 @@ from fp8tune.cli import (
 )
 
 if TYPE_CHECKING:
-    from fp8tune.lint.settings import Options
+    from fp8tune.config.settings import Options
     from fp8tune.lint.show import Style
 
 LEVELS = ("error", "warning", "note", "never")
@@ -181,9 +181,9 @@ def _of_script(
     """Return the config that a script launches, and the options with its overrides."""
     import os
 
-    from fp8tune.lint.discover import CannotRead
+    from fp8tune.config.discover import CannotRead
     from fp8tune.lint.launch import CannotLaunch, read_launch
-    from fp8tune.lint.wording import plain
+    from fp8tune.words import plain
 
     if paths:
         raise Failure("--script names the config: leave out PATHS")
@@ -206,7 +206,7 @@ def _of_script(
 
 def _options(asked: dict[str, Any]) -> Options:
     """Return the lint options from those of the command line."""
-    from fp8tune.lint.settings import Options
+    from fp8tune.config.settings import Options
 
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
     if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
@@ -225,7 +225,7 @@ def _options(asked: dict[str, Any]) -> Options:
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
     """Return what follows the rules' names in the comments of --add-ignore."""
-    from fp8tune.lint.mark import words
+    from fp8tune.config.mark import words
 
     if (reason or until) and not add_ignore:
         raise Failure("--reason and --until need --add-ignore")

@@ -72,14 +72,14 @@ def test(folder: str) -> int:
     """Run all examples of the rules in DIR. Exit code 1: one is not as expected."""
     import os
 
+    from fp8tune.config.settings import BadSettings, settings_for
     from fp8tune.lint.builtin import read_builtin
     from fp8tune.lint.examples import run_examples
     from fp8tune.lint.packs import read_pack
     from fp8tune.lint.rules import BadRule
     from fp8tune.lint.ruleset import Rules
-    from fp8tune.lint.settings import BadSettings, settings_for
     from fp8tune.lint.show import count
-    from fp8tune.lint.wording import plain
+    from fp8tune.words import plain
 
     try:
         settings_for(os.getcwd())  # may name a trainer of one's own

@@ -24,7 +24,7 @@ def command(trainer: str) -> None:
     import json
     import os
 
-    from fp8tune.lint.settings import BadSettings, settings_for
+    from fp8tune.config.settings import BadSettings, settings_for
     from fp8tune.trainers.about import misnamed, trainers
     from fp8tune.trainers.json_schema import json_schema
     from fp8tune.trainers.trainer import trainer as by_name

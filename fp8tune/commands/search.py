@@ -125,8 +125,8 @@ from fp8tune.extras import SEARCH, TRIALS
     type=click.IntRange(0),
     default=None,
     metavar="N",
-    help="Run trials at the same time on N workers, one for each GPU of this machine "
-    "or Slurm job. 0: wait for `fp8tune worker` processes, here or elsewhere.",
+    help="Run trials at the same time in N processes, one for each GPU of this machine "
+    "or Slurm job. 0: wait for others, here or elsewhere, that join with --study.",
 )
 @click.option(
     "--gpus",
@@ -152,11 +152,19 @@ from fp8tune.extras import SEARCH, TRIALS
     "partition=gpu,gpus=1,time=30m.",
 )
 @click.option(
+    "--study",
+    default="",
+    metavar="NAME",
+    shell_complete=completion.studies,
+    help="Join the search of this study: run trials of it in this process too. The "
+    "command that began it writes the answer.",
+)
+@click.option(
     "--heartbeat",
     default="10s",
     show_default=True,
     metavar="TIME",
-    help="How often workers show that they live; one that misses six is lost.",
+    help="How often a process shows that it lives; one that misses six is lost.",
 )
 @click.option(
     "--export",
@@ -185,9 +193,10 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search train.toml --budget 2h --runner trainer --trainer-dir KempnerForge
       fp8tune search train.toml --budget 2h --gpus all
       fp8tune search train.toml --budget 2h --workers 8 --slurm partition=gpu,gpus=1
+      fp8tune search train.toml --budget 2h --study train-1a2b3c4d
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
-    from fp8tune.lint.settings import BadSettings
+    from fp8tune.config.settings import BadSettings
     from fp8tune.search import CannotSearch, load_numpy
     from fp8tune.search.options import NO_WORKERS, SearchOptions, find_config
 
@@ -234,6 +243,9 @@ def _check(asked: dict[str, Any]) -> None:
         raise Failure("--gpus needs --device cuda; on a CPU give --workers 2")
     if asked["slurm"] and asked["gpus"]:
         raise Failure("--gpus is for workers of this machine; --slurm has gpus=N")
+    starts = asked["slurm"] or asked["gpus"] or asked["workers"] is not None
+    if asked["study"] and (starts or asked["runner"] == "replay"):
+        raise Failure("--study joins a search with this process alone")
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:

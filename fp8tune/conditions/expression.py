@@ -14,13 +14,22 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fp8tune.conditions.syntax import ExpressionError, Tree, parse
+from fp8tune.conditions import ExpressionError, Tree, parse
 from fp8tune.job import Prose, Unknown
 
 Compiled = Callable[[Any], Any]
 """Works out a part for a scope; raises ``Unknown``."""
 
 Compared = Callable[[Any, Any], Any]
+
+
+def defined(scope: Any, name: str) -> bool:
+    """Whether a name has a value that is known."""
+    try:
+        scope[name]
+    except Unknown:
+        return False
+    return True
 
 
 def _round(value: Any, digits: int = 0) -> Any:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.conditions.syntax import ExpressionError, Tree
+from fp8tune.conditions import ExpressionError, Tree
 
 MAX_LENGTH = 2000
 

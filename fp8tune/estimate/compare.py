@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.estimate.grid import Variants
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.target import assumed, by_world_size, titled
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.runs import Run
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.job import Unknown
-from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.wording import aligned, column_widths, plain, shown
+from fp8tune.words import aligned, column_widths, plain, shown, wrapped
 
 TENTHS = 1000
 """Predictions below this have one decimal."""
@@ -119,7 +120,10 @@ def _values(one: Side) -> dict[str, Any]:
     known = one.variants.loaded.values
     said = dict(_leaves(one.config.document.values, ""))
     more = {name: v for name, v in said.items() if name.replace("-", "_") not in known}
-    return {**more, **known}
+    script = one.config.document.format == "bash"
+    of_script = {*ABOUT_SCRIPT} - {"environment"} if script else set()
+    every = {**more, **known}.items()
+    return {name: v for name, v in every if name.partition(".")[0] not in of_script}
 
 
 def _leaves(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
@@ -150,7 +154,8 @@ def text(first: Side, second: Side, width: int = 0) -> Iterator[str]:
     for name, one in (("a", first), ("b", second)):
         yield f"{name}: {plain(one.config.path)}"
         for refusal in one.predicted.refused:
-            yield f"  {refusal.lead}: {plain(refusal.message)} ({refusal.rule})"
+            line = f"  {refusal.lead}: {plain(refusal.message)} ({refusal.rule})"
+            yield from wrapped(line, width) if width else [line]
     parts = (
         ("values that differ", keys, "none"),
         ("predicted", figures, "nothing"),

@@ -7,16 +7,21 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from fp8tune.estimate.compare import Side
+from fp8tune.estimate.table import WIDTH
 from fp8tune.estimate.whole import memory_json, speed_json
 from fp8tune.facts.calibration import Band
 from fp8tune.job import Unknown
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain, wrapped
 
 HEAD = (
     *("GPU", "GPUs", "GiB per GPU", "fit", "tokens/s", "per GPU"),
     *("FP8/bf16", "ktok/step"),
 )
+WORDS = ("GPU", "fit")
+"""Columns of words, which stand to the left."""
 
+SPARE = ("per GPU", "ktok/step", "FP8/bf16")
+"""Columns that are left out, in this order, where a table is wider than 80."""
 
 FEW_GIB = 10.0
 """Memory below this has two decimals [GiB]."""
@@ -36,16 +41,22 @@ def text(lines: Iterable[Line]) -> Iterator[str]:
     tables = [(path, list(group)) for path, group in groupby(lines, _path)]
     cells = {path: [_cells(line) for line in group] for path, group in tables}
     every = [HEAD, *(row for rows in cells.values() for row in rows)]
-    widths = [max(len(row[column]) for row in every) for column in range(len(HEAD))]
+    widths = {name: max(len(row[n]) for row in every) for n, name in enumerate(HEAD)}
+    for name in SPARE:
+        if sum(width + 2 for width in widths.values()) > WIDTH:
+            del widths[name]
     for path, group in tables:
         yield plain(path)
         yield _row(HEAD, widths)
         yield from (_row(row, widths) for row in cells[path])
         for reason in dict.fromkeys(_reasons(group)):
-            yield f"  {plain(reason)}"
+            yield from wrapped(f"  {plain(reason)}", WIDTH)
         yield ""
-    yield "ktok/step: thousand tokens of an optimizer step. fp8tune estimate CONFIG has"
-    yield "the range of every figure, and other settings that fit."
+    legend = "ktok/step: thousand tokens of an optimizer step. " * (
+        "ktok/step" in widths
+    )
+    more = "fp8tune estimate CONFIG has the range of every figure, and other settings"
+    yield from wrapped(f"{legend}{more} that fit.", WIDTH)
 
 
 def as_json(lines: Iterable[Line]) -> dict[str, Any]:
@@ -104,12 +115,14 @@ def _range(band: Band) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _row(cells: tuple[str, ...], widths: list[int]) -> str:
+def _row(cells: tuple[str, ...], widths: dict[str, int]) -> str:
     """Return one line: words to the left, numbers to the right."""
-    return "  " + "  ".join(
-        f"{cell:{width}}" if column in (0, 3) else f"{cell:>{width}}"
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
+    aligned = {
+        name: f"{cell:{widths[name]}}" if name in WORDS else f"{cell:>{widths[name]}}"
+        for name, cell in zip(HEAD, cells, strict=True)
+        if name in widths
+    }
+    return "  " + "  ".join(aligned.values())
 
 
 def _step(side: Side) -> int | None:

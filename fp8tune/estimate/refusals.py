@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.config import Config
 from fp8tune.lint.engine import check_config
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules

@@ -23,7 +23,7 @@ from fp8tune.facts.memory.verdict import (
     SEGMENTS,
     TOO_MUCH,
 )
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain
 
 MOMENTS = {
     "init": "while the model is built",

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.estimate.grid import Variants
 from fp8tune.estimate.predict import Prediction
 from fp8tune.facts.gpus import Gpu, find, members
 from fp8tune.facts.memory.verdict import verdict
 from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Unknown
-from fp8tune.lint.config import Config
 
 SIZES = 8
 """Numbers of GPUs shown where it is not said."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.estimate.grid import (
     Cell,
     Saving,
@@ -22,10 +23,9 @@ from fp8tune.facts.gaps import TOO_MUCH, of_trainer, open_value, why
 from fp8tune.facts.gpus import find, largest
 from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.config import Config
-from fp8tune.lint.wording import shown
 from fp8tune.trainers.about import About, trainers
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.words import shown
 
 _GPU = ("gpu", "gpu.memory_gib")
 EXAMPLE = "h200"

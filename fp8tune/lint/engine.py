@@ -10,6 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.config.directive import Directive
+from fp8tune.config.discover import CannotRead, read
+from fp8tune.config.reader import Config, NotAConfig, config_of
 from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.document import (
     ConfigDocument,
@@ -20,20 +23,18 @@ from fp8tune.formats.document import (
 )
 from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Job, Prose, Target, Unknown, Words
-from fp8tune.lint.config import Config, NotAConfig, config_of
 from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
-from fp8tune.lint.directive import Directive
-from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import Template, as_written, plain, with_parts
+from fp8tune.lint.wording import Template, as_written, with_parts
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, dotted
 from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.words import plain
 
 if TYPE_CHECKING:
     from fp8tune.lint.fix import Offer
@@ -246,7 +247,8 @@ class _Case:
             moot = refused and not self.rules.by_name[found.rule].fault
             if not moot or self._subject(found) in holding:
                 yield found
-        left = {dotted(f.path[:-1]) for _, f in meant if "moved" in f.facts}
+        moved = [fault.path for _, fault in meant if "moved" in fault.facts]
+        left = {dotted(path[:end]) for path in moved for end in range(1, len(path))}
         for found in later:
             new = self._subject(found) not in seen and found.key not in left
             if new and keeps(found):
@@ -278,6 +280,7 @@ class _Case:
         for found in case.findings(lambda _: True):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
+            keys |= {found.key} if self.rules.by_name[found.rule].fault else set()
             found = text.back(found, keys)
             later.append(found._replace(once=tuple(map(self._worded, found.once))))
         self.unjudged = case.unjudged | (self.unjudged if not refused else {})
@@ -324,7 +327,7 @@ class _Case:
         """Return the keys that name a file of the job which was not found."""
         if not (self.known.about.parts or self.known.about.named):
             return ()
-        from fp8tune.lint.companions import not_read
+        from fp8tune.config.companions import not_read
 
         return not_read(self.path, self.known, self.document.values)
 
@@ -481,7 +484,9 @@ class _Case:
     def _is_key(self, name: str) -> bool:
         """Whether a dotted name is a key, not for example the name of a file."""
         there = tuple(name.split(".")) in self.document.spans.keys
-        return there or name in self.job.words.keys
+        unknown = (f.facts for f in self.loaded.faults if f.kind in UNKNOWN)
+        meant = (name in (facts["key"], facts.get("meant")) for facts in unknown)
+        return there or name in self.job.words.keys or any(meant)
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
         """Return the fix of a finding, or why none is offered."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
-from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.lint.examples import plain_config
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fp8tune.config.mark import Ignore, read_ignores
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.formats.edits import Edit
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.mark import Ignore, read_ignores
 
 
 def without(text: str, ignore: Ignore, index: int) -> Edit:

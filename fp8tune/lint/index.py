@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.conditions.syntax import KNOWN, parse
+from fp8tune.conditions import KNOWN, parse
 from fp8tune.facts import FACTS, gpus, versions
 from fp8tune.job import Source
 from fp8tune.lint.builtin import builtin_folder, rule_files

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import gpu_of
+from fp8tune.config.discover import CannotRead, read
 from fp8tune.fields import VARIABLES
 from fp8tune.formats import ENDINGS, format_of, parse
 from fp8tune.formats.bash.environment import environment
@@ -30,8 +32,6 @@ from fp8tune.formats.bash.values import Word
 from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.directive import gpu_of
-from fp8tune.lint.discover import CannotRead, read
 from fp8tune.trainers.about import CallAbout, launchers, trainers
 from fp8tune.trainers.call import Call, calls
 from fp8tune.trainers.recognise import recognise
@@ -293,7 +293,7 @@ class _Script:
 
         Then the names of files that are not there.
         """
-        from fp8tune.lint.companions import is_of_job
+        from fp8tune.config.companions import is_of_job
 
         mine, paths, absent = list[Word](), list[str](), list[str]()
         for before, word in pairwise([Word(""), *words]):

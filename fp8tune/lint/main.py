@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TextIO
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.run import Result, run
 from fp8tune.lint.selection import Problem
-from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, count, save, show, show_unread
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain
 
 _PAST = {"fix": "fixed", "add ignore comments for": "added ignore comments for"}
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fp8tune.conditions import Tree, parse
 from fp8tune.conditions.expression import Expression, compile_tree
-from fp8tune.conditions.syntax import Tree, parse
 from fp8tune.job import Target, Unknown, Vocabulary
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.scope import ON_SCOPE

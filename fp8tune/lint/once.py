@@ -12,15 +12,15 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from fp8tune.config.settings import SEVERITIES
 from fp8tune.formats.document import ConfigDocument, Span, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Change, Diagnostic, Region
 from fp8tune.lint.rewrite import apart
-from fp8tune.lint.rules import SEVERITIES
-from fp8tune.lint.wording import shown
 from fp8tune.trainers.faults import Fault
-from fp8tune.trainers.meant import is_clear
+from fp8tune.trainers.hints import is_clear
+from fp8tune.words import shown
 
 MAX_NAMED = 3
 """Most fixes that a finding names."""
@@ -57,9 +57,9 @@ class Corrected:
         meant: Iterable[tuple[Diagnostic, Fault]],
     ) -> None:
         clear = [(found, fault) for found, fault in meant if _is_clear(fault.facts)]
-        typed = {f.argument.text: (d, f) for d, f in clear if f.argument}
+        typed = {f.argument.text: (d, f) for d, f in clear if f.argument and _typed(f)}
         self.overrides = tuple(
-            _as_meant(typed[word][1]) if word in typed else word for word in overrides
+            _typed(typed[word][1]) if word in typed else word for word in overrides
         )
         fixes = {d.region: _meant(f) for d, f in clear if not f.argument}
         by_key = {fixes[d.region].key: d for d, f in reversed(clear) if not f.argument}
@@ -162,16 +162,16 @@ def _is_clear(facts: Mapping[str, Any]) -> bool:
     return is_clear(word, meant, map(str, allowed))
 
 
-def _as_meant(fault: Fault) -> str:
-    """Return an argument with the key or the value that was meant."""
+def _typed(fault: Fault) -> str:
+    """Return an argument with what was meant, ``""`` where it is one part of it."""
     if not fault.argument:
         return ""
-    text, meant = fault.argument.text, str(fault.facts["meant"])
-    start, end = fault.argument.value
-    if isinstance(fault.facts["meant"], Words):
-        end = fault.argument.key[1]
-        start = end - len(str(fault.path[-1]))
-    return text[:start] + meant + text[end:]
+    (_, end), text = fault.argument.key, fault.argument.text
+    meant, value = fault.facts["meant"], text[end + 1 :]
+    if isinstance(meant, Words):
+        return text[: end - len(str(fault.path[-1]))] + meant + text[end:]
+    same = value == str(fault.facts.get("value"))
+    return f"{text[: end + 1]}{meant}" if same else ""
 
 
 def _concerns(meant: str, keys: Set[str]) -> bool:

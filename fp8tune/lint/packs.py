@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fp8tune.conditions.syntax import ExpressionError
+from fp8tune.conditions import ExpressionError
+from fp8tune.config.discover import CannotRead, read
+from fp8tune.config.settings import SEVERITIES
 from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
 from fp8tune.formats.toml.strings import offset_in_string
 from fp8tune.lint import experiment
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
-from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.pack_fix import meant, mistakes
 from fp8tune.lint.repair import parts
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
     NAMED_BY,
-    SEVERITIES,
     STATUSES,
     BadRule,
     Rule,

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.config.discover import CannotRead, Found
 from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
-from fp8tune.lint.discover import CannotRead, Found
 
 if TYPE_CHECKING:
-    from fp8tune.lint.settings import Options
+    from fp8tune.config.settings import Options
 
 MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""

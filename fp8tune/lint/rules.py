@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.conditions import KNOWN
 from fp8tune.conditions.expression import Expression, compile_expression
-from fp8tune.conditions.syntax import KNOWN
+from fp8tune.config.settings import SEVERITIES
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.scope import ON_SCOPE
@@ -42,7 +43,6 @@ CONSEQUENCES = {
 
 CATEGORIES = tuple(CONSEQUENCES)
 
-SEVERITIES = ("error", "warning", "note")
 FAILING = {
     level: SEVERITIES[: number + 1] for number, level in enumerate(SEVERITIES)
 } | {"never": ()}
@@ -52,7 +52,6 @@ CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
 
-RENAMED = {"tight-memory": "may-not-fit"}
 """Former names of rules, understood in ignore comments and settings."""
 
 

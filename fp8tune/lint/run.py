@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from fp8tune.config.directive import BadTarget, asked
+from fp8tune.config.discover import CannotRead, Found, discover, matches, read
+from fp8tune.config.settings import BadSettings, Options, Settings, settings_for
 from fp8tune.formats import format_of
 from fp8tune.formats.document import NoReader, Unreadable
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.directive import BadTarget, asked
-from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import FAILING, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import Problem, select
-from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
 from fp8tune.trainers.about import misnamed
 
 if TYPE_CHECKING:
     from fp8tune.lint.baseline import Book
 
-SHARE = 16
+SHARE = 24
 """Files that are worth a process of their own, which loads and compiles anew."""
 
 FIRST = 3
@@ -97,7 +97,7 @@ def _joined(found: list[Found], options: Options) -> list[Found]:
     few = 1 < len(found) <= MOST_JOINED and not any(f.path == "-" for f in found)
     if options.beside or not few or {format_of(f.path) for f in found} <= {"toml"}:
         return found
-    from fp8tune.lint.companions import one_job
+    from fp8tune.config.companions import one_job
 
     job = {file.path: file for file in one_job(found, options.trainer)}
     return [job.get(file.path, file) for file in found]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.job import Job, Prose, Unknown, Words
-from fp8tune.lint.wording import shown
+from fp8tune.conditions.expression import defined
+from fp8tune.job import Job, Prose, Words
 from fp8tune.trainers.faults import Fault
+from fp8tune.words import shown
 
 
 class Scope:
@@ -48,14 +49,6 @@ def _job(scope: Any) -> Job:
     return job
 
 
-def _defined(scope: Any, name: str) -> bool:
-    try:
-        scope[name]
-    except Unknown:
-        return False
-    return True
-
-
 def _setting(scope: Any, name: str) -> Prose:
     """Return a field and its value as the user can find it in the config.
 
@@ -73,7 +66,7 @@ def _setting(scope: Any, name: str) -> Prose:
 
 
 ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
-    "defined": _defined,
+    "defined": defined,
     "written": lambda scope, name: _job(scope).writes(name),
     "key": lambda scope, name: Words(_job(scope).key(name)),
     "setting": _setting,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.lint.rules import CATEGORIES, RENAMED, BadRule, Rule
+from fp8tune.config.mark import RENAMED
+from fp8tune.config.settings import Options, Settings
+from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.settings import Options, Settings
 from fp8tune.suggest import closest
 
 

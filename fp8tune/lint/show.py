@@ -12,9 +12,9 @@ from typing import NamedTuple, TextIO
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.run import Result
 from fp8tune.lint.selection import Problem
-from fp8tune.lint.wording import plain
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
+from fp8tune.words import plain
 
 MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""

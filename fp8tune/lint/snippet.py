@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain
 
 WIDTH = 110
 """Characters of a source line that are shown; longer lines are cut."""

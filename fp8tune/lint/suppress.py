@@ -10,10 +10,10 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fp8tune.config.mark import Ignore, read_ignores
 from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
-from fp8tune.lint.mark import Ignore, read_ignores
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import Fault
 
@@ -112,7 +112,7 @@ def _meant(
 ) -> dict[str, Any]:
     """Return facts for help and fix: the rules that a name means or resembles."""
     from fp8tune.lint.rules import CATEGORIES
-    from fp8tune.trainers.meant import same_word
+    from fp8tune.trainers.hints import same_word
 
     code = name.upper()
     coded = next((rule for rule in known if known[rule] == code), "")

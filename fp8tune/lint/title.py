@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import PROJECT, Directive
 from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Job, Target, Unknown, Words
-from fp8tune.lint.directive import PROJECT, Directive
 from fp8tune.trainers.faults import TITLED, Fault
 
 MAX_LENGTH = 400

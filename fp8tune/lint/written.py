@@ -6,13 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from fp8tune.config.settings import BadSettings, settings_for
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
-from fp8tune.lint.settings import BadSettings, settings_for
 from fp8tune.trainers.trainer import Trainer
 
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.job import Job, Unknown
-from fp8tune.lint.config import Config
 from fp8tune.lint.engine import check_config
-from fp8tune.lint.wording import shown
 from fp8tune.lint.written import rules_for
 from fp8tune.phases import CannotPlan
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.phase import Phase, Setting
+from fp8tune.words import shown
 
 MOST = 10**7
 """Longest run of which every step is checked."""

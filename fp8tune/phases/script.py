@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from fp8tune.lint.wording import plain
 from fp8tune.phases.plan import Plan
 from fp8tune.phases.write import PhaseConfig
+from fp8tune.words import plain
 
 TEMPLATE = """\
 #!/usr/bin/env bash

@@ -6,16 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.formats import parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Path
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.ignores import with_ignores
-from fp8tune.lint.wording import counted, plain
 from fp8tune.lint.written import new_findings
 from fp8tune.phases import CannotPlan
 from fp8tune.phases.plan import Plan
 from fp8tune.trainers.phase import Phase, Setting
+from fp8tune.words import counted, plain
 
 MARK = "# fp8tune phases: "
 """How every comment begins that is written here."""
@@ -73,7 +72,7 @@ def _text(plan: Plan, settings: Sequence[Setting], head: str) -> bytes:
     changes: dict[Path, Any] = {tuple(s.key.split(".")): s.value for s in settings}
     try:
         edited = apply(document.text, document.set_values(changes))
-        changed = parse(edited.encode(), plan.config.path)
+        changed = document.read(edited)
         text = _commented(changed, settings, head)
         if changed.read(text).values != changed.values:
             raise CannotEdit("a key is on a line that begins inside a string")
@@ -102,7 +101,7 @@ def _commented(document: ConfigDocument, settings: Sequence[Setting], head: str)
 def _check(plan: Plan, text: str, settings: Sequence[Setting]) -> None:
     """Raise ``CannotPlan`` unless the trainer reads the text as it is meant."""
     config = plan.config
-    loaded = config.trainer.load(config.document.read(text).values, config.overrides)
+    loaded = config.having(document=config.document.read(text)).loaded
     wanted: dict[str, Any] = {s.key: s.value for s in settings}
     for key, value in (config.loaded.values | wanted).items():
         # a key that the loader cannot judge beside an imported module is missing
@@ -121,7 +120,7 @@ def _linted(plan: Plan, phase: Phase, path: str, data: bytes) -> PhaseConfig:
     findings = list(_new(plan, path, data))
     meant = [found for found in findings if found.rule in SHORT]
     if meant:
-        document = parse(data, path)
+        document = config.document.read(data.decode())
         words = f" -- phase {of}"
         text = apply(document.text, with_ignores(document, meant, words))
         data = f"{chr(0xFEFF) * document.bom}{text}".encode()

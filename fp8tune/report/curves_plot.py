@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
 from fp8tune.search.answer.wording import capital, setting_label
 from fp8tune.search.losses.findings import LIMITS, curves_by_setting, pairs_by_warmup
 from fp8tune.verify.gap import Comparison
 from fp8tune.verify.gap_findings import amount
+from fp8tune.words import counted
 
 NAME, CONTENTS = "loss", "Loss"
 TITLE = "Loss and gradient norm of FP8 and bf16"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fp8tune.lint.wording import counted
 from fp8tune.search.answer.answer import Estimate, Setting, setting_from
 from fp8tune.search.answer.stored import stored_answer
 from fp8tune.search.answer.wording import (
@@ -31,6 +30,7 @@ from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.storage import BadStudy, is_searched
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
+from fp8tune.words import counted
 
 ROLE_NAMES = {
     "chosen": "chosen",

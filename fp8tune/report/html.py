@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TextIO
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fp8tune import __version__, atomic
-from fp8tune.lint.wording import plain
+from fp8tune.formats.edits import unified_diff
 from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
@@ -28,6 +28,7 @@ from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.write.tuned_config import check_apart, check_place
 from fp8tune.studies import FOLDER, make_folder
+from fp8tune.words import plain
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
@@ -107,7 +108,7 @@ def draw_plots(report: Report) -> list[Plot]:
 def render(report: Report, plots: Sequence[Plot]) -> str:
     """Return the page: it loads nothing, and all text from outside is escaped."""
     pages = environment_of_pages()
-    diff, why_no_diff = _diff(report)
+    diff, tuned, why_no_diff = _diff(report)
     script, digest = script_of(pages)
     return pages.get_template(NAME).render(
         report=report,
@@ -124,6 +125,7 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         environment=environment(report),
         diff=diff,
         why_no_diff=why_no_diff,
+        tuned=tuned,
         script=script,
         script_hash=digest,
         max_rows=MAX_ROWS,
@@ -175,17 +177,20 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _diff(report: Report) -> tuple[list[DiffLine], str]:
-    """Return the diff that the search wrote, or why there is none."""
-    about = report.study.about
-    diff, unwritten = about.get("diff"), about.get("unwritten")
+def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
+    """Return the diff of the config and its tuned text, or why there are none."""
+    about, config = report.study.about, report.plan.config
+    tuned, unwritten = about.get("tuned"), about.get("unwritten")
     if report.output is None:
-        return [], "Nothing yet: the search has not ended."
+        return [], [], "Nothing yet: the search has not ended."
     if unwritten:
-        return [], f"It cannot be written: {unwritten}"
-    if not diff:
-        return [], "Nothing: no other values are proposed."
-    return list(_marked(str(diff))), ""
+        return [], [], f"It cannot be written: {unwritten}"
+    if not tuned:
+        return [], [], "Nothing: no other values are proposed."
+    after = str(tuned)
+    lines = [clean(line, MAX_LINE) for line in after.split("\n")]
+    text = unified_diff(config.path, config.data, after.encode(errors="replace"))
+    return list(_marked(text)), lines, ""
 
 
 def _marked(diff: str) -> Iterator[DiffLine]:

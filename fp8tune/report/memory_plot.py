@@ -5,7 +5,6 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, key_value, role_names, vs_chosen, why_not
 from fp8tune.report.plots import (
     Plot,
@@ -18,6 +17,7 @@ from fp8tune.report.plots import (
 from fp8tune.search.answer.answer import Setting
 from fp8tune.search.answer.wording import gib
 from fp8tune.search.objective import show_value
+from fp8tune.words import counted
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}

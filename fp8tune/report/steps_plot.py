@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, role_names
 from fp8tune.report.plots import (
     Plot,
@@ -22,6 +21,7 @@ from fp8tune.report.plots import (
 )
 from fp8tune.search.answer.answer import Setting
 from fp8tune.search.answer.wording import clean, joined, precision_label
+from fp8tune.words import counted
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000
@@ -32,15 +32,16 @@ MIN_STEPS = 2
 """Steps that count, from which they tell how much they differ."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTimes:
+class StepTimes(NamedTuple):
     """The step times of one run of a setting.
 
     ``steps`` has each step's number from 0, its time [ms], and why it did not count, or
     ``""``. ``added_ms`` is predicted communication [ms], which is added to each step.
     """
 
-    setting: Setting
+    role: str
+    label: str
+    precision: str
     steps: tuple[tuple[int, float, str], ...]
     added_ms: float = 0.0
 
@@ -52,14 +53,7 @@ class StepTimes:
     @property
     def median(self) -> float:
         """The median of the times that counted [ms]."""
-        return median([*self.counted] or [0.0])
-
-    @property
-    def left_out(self) -> str:
-        """How many steps did not count, and why."""
-        reasons = [why for _, _, why in self.steps if why]
-        why = joined(list(dict.fromkeys(reasons)))
-        return f"{counted(len(reasons), 'step')} left out: {why}"
+        return median(self.counted or [0.0])
 
 
 def step_times(report: Report) -> list[StepTimes]:
@@ -69,8 +63,7 @@ def step_times(report: Report) -> list[StepTimes]:
 
 
 def _step_times(report: Report, setting: Setting) -> StepTimes | None:
-    trials = report.trials_of(setting.point)
-    records = [trial.record for trial in trials if trial.record.ok]
+    records = [t.record for t in report.trials_of(setting.point) if t.record.ok]
     measured = [record for record in records if len(record.step_ms) >= MIN_STEPS]
     if not measured:
         return None
@@ -83,9 +76,12 @@ def _step_times(report: Report, setting: Setting) -> StepTimes | None:
     }
     if len(every) - len(reasons) != len(record.step_ms):
         every, reasons = list(enumerate(record.step_ms)), {}
-    steps = [(step, took, reasons.get(step, "")) for step, took in every[:MAX_STEPS]]
     return StepTimes(
-        setting=setting, steps=tuple(steps), added_ms=record.communication_ms
+        role_names(setting),
+        report.short_label(setting),
+        report.precision(setting),
+        tuple((at, took, reasons.get(at, "")) for at, took in every[:MAX_STEPS]),
+        record.communication_ms,
     )
 
 
@@ -94,19 +90,11 @@ def steps_plot(report: Report) -> Plot:
     every = step_times(report)
     if not every:
         return Plot(NAME, CONTENTS, TITLE, "No trial reported the times of its steps.")
-    medians = "; ".join(
-        f"{role_names(one.setting)}: {duration_ms(one.median)}" for one in every
-    )
+    medians = "; ".join(f"{one.role}: {duration_ms(one.median)}" for one in every)
     rows = tuple(
-        (
-            role_names(one.setting),
-            report.short_label(one.setting),
-            str(step),
-            f"{took:,.2f}",
-            f"no: {why}" if why else "yes",
-        )
+        (one.role, one.label, str(at), f"{took:,.2f}", f"no: {why}" if why else "yes")
         for one in every
-        for step, took, why in one.steps
+        for at, took, why in one.steps
     )
     return Plot(
         NAME,
@@ -116,44 +104,41 @@ def steps_plot(report: Report) -> Plot:
         f"Times of the optimizer steps of one trial each; medians: {medians}.",
         ("role", "setting", "step", "ms", "counted"),
         rows,
-        lambda style: _draw(report, every, style),
+        lambda style: _draw(every, style),
     )
 
 
 def _title(first: StepTimes) -> str:
     times = first.counted
     half = (max(times) - min(times)) / 2 / first.median if first.median else 0
-    out = f"; {first.left_out}" if len(times) < len(first.steps) else ""
-    return f"Steps are steady to {100 * half:.2g} % ({role_names(first.setting)}{out})"
+    reasons = [why for _, _, why in first.steps if why]
+    left_out = f"{counted(len(reasons), 'step')} left out: "
+    out = f"; {left_out}{joined(list(dict.fromkeys(reasons)))}" if reasons else ""
+    return f"Steps are steady to {100 * half:.2g} % ({first.role}{out})"
 
 
-def _draw(report: Report, every: list[StepTimes], style: Style) -> Figure:
-    labels = [report.short_label(one.setting) for one in every]
-    is_long = max(map(len, labels)) > 40 and len(every) > 2
-    across, height = (2, 2.9) if is_long else (4, 4.0)
+def _draw(every: list[StepTimes], style: Style) -> Figure:
+    is_long = max(len(one.label) for one in every) > 40 and len(every) > 2
+    across, height, width = (2, 2.9, 52) if is_long else (4, 4.0, 28)
     figure, panels = new_figure(style, len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
-    for axes, one, name in zip(panels, every, labels, strict=True):
-        _draw_steps(axes, one, report.precision(one.setting), top, style)
-        width = 28 if across == 4 else 52
-        label = textwrap.fill(name, width)
+    for axes, one in zip(panels, every, strict=True):
+        _draw_steps(axes, one, top, style)
         added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
-        role = role_names(one.setting)
-        axes.set_title(f"{role}: {duration_ms(one.median)}{added}\n{label}")
+        title = f"{one.role}: {duration_ms(one.median)}{added}"
+        axes.set_title(f"{title}\n{textwrap.fill(one.label, width)}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(figure, panels)
     return figure
 
 
-def _draw_steps(
-    axes: Axes, one: StepTimes, precision: str, top: float, style: Style
-) -> None:
-    counted = [(step, took) for step, took, why in one.steps if not why]
+def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
+    kept = [(step, took) for step, took, why in one.steps if not why]
     out = [(step, took) for step, took, why in one.steps if why]
+    colour = style.of_precision(one.precision)["color"]
+    name = f"counted, {precision_label(one.precision)}"
     axes.set_ylim(0, top)
-    colour = style.of_precision(precision)["color"]
-    name = f"counted, {precision_label(precision)}"
-    axes.plot(*zip(*counted, strict=True), "o", color=colour, label=name)
+    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=name)
     axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
         axes.plot(
@@ -164,10 +149,9 @@ def _draw_steps(
             markeredgewidth=1.8,
             label="left out",
         )
-    beyond = [(took, step) for step, took in out if took > 0.97 * top]
-    if beyond:
-        text = f"{duration_ms(max(beyond)[0])}"
-        at = max(step for _, step in beyond), 0.97 * top
+    slowest = max(out, key=lambda each: each[1], default=(0, 0.0))
+    if slowest[1] > top:
+        at, text = (slowest[0], 0.97 * top), duration_ms(slowest[1])
         axes.annotate(text, at, (7, 0), textcoords="offset points", va="center")
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.lint.wording import counted, plain
 from fp8tune.report.data import Report, headline, read_report
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.saved_study import load_study, names_in, stored_where
 from fp8tune.studies import has_journal
+from fp8tune.words import counted, plain
 
 
 class Summary(NamedTuple):
@@ -70,9 +70,9 @@ def summarize(folder: str, url: str = "", *, is_here: bool = True) -> Summary:
     )
 
 
-STOPPED, UNWRITTEN, INTERRUPTED = "stopped", "answer not written", "interrupted"
-"""States in which the same command continues a search: it was killed; its workers ended
-it without the command; Ctrl-C ended it."""
+STOPPED, INTERRUPTED = "stopped", "interrupted"
+"""States in which the same command continues a search: it was killed; Ctrl-C ended
+it."""
 
 
 def _state(report: Report) -> str:
@@ -82,7 +82,7 @@ def _state(report: Report) -> str:
     if report.output is None and report.is_running is None:
         return "unknown"
     if report.output is None:
-        return UNWRITTEN if report.study.is_over else STOPPED
+        return STOPPED
     return INTERRUPTED if report.interrupted else "finished"
 
 
@@ -90,8 +90,7 @@ def text(summary: Summary) -> Iterator[str]:
     """Yield the lines of a study."""
     trials = counted(summary.trials, "trial")
     spent = show_duration(summary.spent_s)
-    hint = ": type the command again" * (summary.state == UNWRITTEN)
-    parts = (summary.config, f"{summary.state}{hint}", trials, spent)
+    parts = (summary.config, summary.state, trials, spent)
     yield plain(f"{summary.name}  {', '.join(parts)}")
     yield plain(f"  {summary.answer}")
     if summary.place:

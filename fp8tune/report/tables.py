@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
-from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, ratio, role_names, vs_chosen
 from fp8tune.search.answer.answer import failure_code
 from fp8tune.search.answer.wording import (
     FAILURES,
     clean,
     gib,
-    percent,
     setting_label,
 )
 from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import ENERGY, SPEED, show_value
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from fp8tune.words import counted
 
-MIN_STEPS, UNEVEN = 4, 1.02
-"""Steps that can show it, and the ratio of their mean to their median from which a
-trial is called uneven."""
 HEAD = (
     *("trial", "stage", "setting", "outcome", "tokens/s", "tokens/J"),
     *("peak GiB", "reserved GiB", "FP8 matmuls", "cost", "message"),
@@ -102,8 +97,6 @@ def _remarks(trial: Trial) -> Iterator[str]:
     record, shortage = trial.record, trial.record.memory_shortage
     if shortage:
         yield f"may not be chosen: {shortage}"
-    if uneven := _uneven(record):
-        yield uneven
     if run := record.loss_run:
         yield f"seed {run.seed}, warmup {run.warmup_steps}, {run.steps} steps"
     if record.message:
@@ -114,16 +107,6 @@ def _remarks(trial: Trial) -> Iterator[str]:
         yield counted(record.recompiles, "compiled graph")
     if record.extrapolated:
         yield f"extrapolated: {clean(record.extrapolated)}"
-
-
-def _uneven(record: Record) -> str:
-    """Return by how much a long run is slower than its median step, else ``""``."""
-    times = record.step_ms
-    middle = statistics.median(times) if len(times) >= MIN_STEPS else 0.0
-    ratio = statistics.fmean(times) / middle if middle else 1.0
-    if ratio < UNEVEN:
-        return ""
-    return f"steps take {percent(ratio)} on average, compared with their median"
 
 
 def environment(report: Report) -> list[tuple[str, str]]:

@@ -10,24 +10,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.atomic import no_link
-from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.local_workers import STORAGE
 from fp8tune.search.slurm import (
     OF_A_JOB,
-    SHORT_S,
     Refused,
-    ended_at_once,
-    most_short,
     run,
     seconds,
 )
+from fp8tune.words import counted
 
 RESERVE_S = 120.0
 """Part of a job's time that a budget leaves, at least [s]: Slurm may end the job up to
@@ -39,8 +37,10 @@ LEAST_S = 60.0
 LOG_FILES = "srun*.log"
 LOGS = "srun-%j.%s.log"
 """What Slurm calls the output of a step, in the study's folder."""
-END_S = 30.0
-"""How long workers may take to end after the search [s]."""
+END_S = 5.0
+"""How long workers may take to see that nothing is left to run [s]."""
+SHORT_S = 60.0
+"""A worker that ends sooner did no trial: it could not start or was refused [s]."""
 
 
 class Allocation(NamedTuple):
@@ -174,8 +174,10 @@ class Steps:
     """Workers as steps of the job of this process, one ``srun`` each.
 
     ``command`` is the argument list of a worker, ``folder`` that of the study. A step
-    that ends is started again, because its node may have been at fault only once.
+    that fails is started again, because its node may have been at fault only once.
     """
+
+    is_other = False
 
     def __init__(
         self,
@@ -203,6 +205,7 @@ class Steps:
         self._workers = workers
         self._running: dict[subprocess.Popen[bytes], float] = {}
         self._short = 0
+        self._has_ended = False
 
     def start(self) -> None:
         """Start the workers; raises ``CannotSearch`` without srun."""
@@ -219,17 +222,18 @@ class Steps:
             if process.poll() is not None:
                 del self._running[process]
                 self._short = self._short + 1 if now - since < SHORT_S else 0
-        if self._short >= most_short(self._workers):
-            return ended_at_once(f"{self._short} workers", self._folder, LOG_FILES)
+                self._has_ended |= process.returncode == 0
+        if self._has_ended:  # nothing is left to run
+            return "" if self._running else "all workers ended"
+        if self._short >= max(3, 2 * self._workers):
+            why = f"see why: tail {shlex.quote(self._folder)}/{LOG_FILES}"
+            return f"the last {self._short} workers ended within a minute; {why}"
         while len(self._running) < self._workers:
             self._start_one()
         return ""
 
     def stop(self) -> None:
-        """Wait until the workers ended, who know that the search is over.
-
-        Those that stay are killed.
-        """
+        """Wait a moment until the workers ended; end those that stay."""
         deadline = time.monotonic() + END_S
         for process in self._running:
             with contextlib.suppress(subprocess.TimeoutExpired):

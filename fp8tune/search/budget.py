@@ -83,6 +83,10 @@ class Budget:
         self._now = now
         self._begun = now() - spent
 
+    def at_least(self, spent: float) -> None:
+        """Set the clock to what another process has spent, if it is behind [s]."""
+        self._begun -= max(0.0, spent - self.spent)
+
     @property
     def spent(self) -> float:
         """Time that trials took [s]."""

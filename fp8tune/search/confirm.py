@@ -1,9 +1,10 @@
 """Choose the confirmation runs at the end of a search, and their order.
 
 Settings run in new processes and interleaved, so that drift of the machine affects all
-alike. First come the best settings and the baseline, until the verdict is settled. Then
-the chosen setting is compared with its bf16 counterpart and with the fastest bf16
-setting that ran (or with FP8, if bf16 was chosen).
+alike. Each worker interleaves by itself, and the pairs of all workers count. First come
+the best settings and the baseline, until the verdict is settled. Then the chosen
+setting is compared with its bf16 counterpart and with the fastest bf16 setting that ran
+(or with FP8, if bf16 was chosen).
 """
 
 from __future__ import annotations
@@ -56,13 +57,21 @@ def _in_turn(history: History, points: list[Point], rounds: int) -> Point | None
 
     Every round has the same order. In the reverse order, a GPU that is slow for two or
     three trials could slow both runs of one setting and none of another, unnoticed.
+    A worker that has begun a round ends it.
     """
-    for turn in range(rounds):
-        for point in points:
-            own = history.runs(point)
-            if own.confirmations <= turn and not _lost(history, point):
-                return point
-    return None
+    left = [point for point in points if not _lost(history, point)]
+    own = [_confirmations(history, point) for point in left]
+    if not left or min(own) >= rounds:
+        return None
+    point = left[own.index(min(own))]
+    begun = max(own) > min(own) or history.runs(point).confirmations < rounds
+    return point if begun else None
+
+
+def _confirmations(history: History, point: Point) -> int:
+    """Return the number of confirmation runs of a setting by the worker."""
+    runs = history.runs(point)
+    return sum(t.stage == "confirm" and t.worker == history.worker for t in runs)
 
 
 def settings(history: History) -> list[Point]:
@@ -235,19 +244,27 @@ def _alternate(history: History, one: Point, other: Point, times: int) -> Point 
 
     The order is A B A B B A A B, so that neither drift nor a passing slowdown favours
     one. If the other setting cannot run, the first one runs alone that often. Earlier
-    runs of one setting without the other do not count.
+    runs of one setting without the other do not count. Each worker has its own order,
+    and the pairs of all count.
     """
     runs = {point: history.runs(point) for point in (one, other)}
     if _lost(history, one):
         return None
     if _lost(history, other) or not runs[other]:
         return one if runs[one].confirmations < times else None
-    if max(own.confirmations for own in runs.values()) >= 2 * MOST:
-        return None
     positions = {
-        point: [trial.position for trial in own if trial.stage == "confirm"]
+        point: [
+            trial.position
+            for trial in own
+            if trial.stage == "confirm" and trial.worker == history.worker
+        ]
         for point, own in runs.items()
     }
+    if max(map(len, positions.values())) >= 2 * MOST:
+        return None
+    pairs = history.every_pair(one, other)
+    if sum(a.worker != history.worker for a, _ in pairs) >= times:
+        return None
     if missing := [point for point in positions if not positions[point]]:
         return missing[0]
     both = max(min(own) for own in positions.values())

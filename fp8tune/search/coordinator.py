@@ -4,14 +4,15 @@ The baseline comes first, then the sampler's proposals, then confirmation runs o
 best settings, in FP8 and in bf16. Every step follows from the trials so far, so that a
 search that was killed continues as if it had not been.
 
-With several workers, proposals run at the same time as the baseline and each other.
-Confirmation runs do not: nothing runs beside them, so that they compare. Loss runs are
-not timed, so they run at the same time.
+Several processes may search one study: each runs this loop, and trials that run in
+another process count as taken. Proposals run at the same time as the baseline and each
+other. Confirmation runs begin when these have ended. The runs that are compared follow
+each other on one GPU; each GPU adds pairs of its own. Loss runs come last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.answer.answer import (
@@ -51,12 +52,15 @@ from fp8tune.trials.trial import (
     uncharged_seconds,
 )
 
+OVERRUN_S = 120.0
+"""How much longer than the budget the last trials of other processes may take [s]."""
+
 
 class Event(NamedTuple):
     """An event for the display: a trial starts, or has ended.
 
     ``number`` is the trial's number, ``left`` what is left of the budget [s]. A trial
-    that was ``lost`` is given back: its worker died.
+    that was ``lost`` does not count: its process died.
     """
 
     number: int
@@ -89,20 +93,13 @@ class Search:
         self.pool = pool
         self.strategy = strategy
         self.study = study
-        begun = [order.at_s or 0.0 for order in pool.orders().values()]
-        own = (t for t in study.trials if t.process == study.process)
-        ended = [t.at_s + t.record.cost_s for t in own if t.at_s is not None]
-        self.budget = Budget(budget_s, pool.now, max([study.spent, *begun, *ended]))
+        self.budget = Budget(budget_s, pool.now, study.spent)
         self.watch = watch
         self.objective = objective
         self.stage = Stage(conditions, self.budget) if conditions else None
         self.interrupted = False
-        self.running = {
-            number: PlannedTrial(
-                space.point(order.knobs), order.stage, order.reason, order.loss_run
-            )
-            for number, order in pool.orders().items()
-        }
+        self.running: dict[int, PlannedTrial] = {}
+        self._workers: dict[int, str] = {}
         self._whole: bool | None = None
         self._search_is_over = False
         self._take_up(study.process)
@@ -114,8 +111,17 @@ class Search:
         self._history = self._counting.by(self.objective)
         uncharged = uncharged_seconds(self.study.trials, self.study.process)
         self.budget.uncharged = uncharged
+        if self.pool.side_by_side:
+            self.budget.at_least(self._spent_by_all())
         if self.stage:
             self.budget.reserve = self.stage.reserve(self._history, self._chosen())
+
+    def _spent_by_all(self) -> float:
+        """Return the search time that the trials of all processes show [s]."""
+        own = (t for t in self.study.trials if t.process == self.study.process)
+        ended = (t.at_s + t.record.cost_s for t in own if t.at_s is not None)
+        begun = (running.at_s for running in self.pool.running().values())
+        return max(*ended, *begun, 0.0, 0.0)
 
     @property
     def _too_late(self) -> bool:
@@ -128,6 +134,7 @@ class Search:
         Ctrl-C ends the search, not the program: the outcome is what is known by then.
         """
         try:
+            self._take(self.pool.begin())
             while self._go_on():
                 pass
         except KeyboardInterrupt:
@@ -184,17 +191,18 @@ class Search:
 
     def _go_on(self) -> bool:
         """Start a trial or wait for one to end; return whether there may be more."""
-        has_room = self.pool.has_room()
-        planned = self._next() if has_room or not self.running else None
-        if planned and has_room:
-            self._start(planned)
-        elif planned or self.running:
+        worker = self.pool.idle()
+        is_idle = worker is not None
+        planned = self._next(worker or "") if is_idle or not self.running else None
+        if planned and worker is not None:
+            self._start(planned, worker)
+        elif planned or (self.running and self.budget.left > -OVERRUN_S):
             self._take(self.pool.wait())
         else:
             return False
         return True
 
-    def _next(self) -> PlannedTrial | None:
+    def _next(self, worker: str) -> PlannedTrial | None:
         """Return the trial to start now; ``None`` if there is none yet, or none left.
 
         Nothing can succeed if the data itself is wrong.
@@ -204,7 +212,7 @@ class Search:
         baseline = PlannedTrial(self.baseline, "baseline", "baseline")
         if self._is_due(baseline):
             return baseline
-        return self._searched() or self._ending_run()
+        return self._searched() or self._ending_run(worker)
 
     def _searched(self) -> PlannedTrial | None:
         """Return the sampler's proposal; once there is none, the search is over."""
@@ -261,7 +269,7 @@ class Search:
         ended = any(
             trial.stage in FINAL_STAGES and trial.budget_s >= self.budget.seconds
             for trial in history.trials
-        )
+        ) or any(running.is_final for running in self.running.values())
         if ended or self._too_late or never_begins(history.trials):
             return False
         costs = [typical_cost(history, point) for point in settings(history)]
@@ -273,32 +281,53 @@ class Search:
             reserve = 0.0
         return self.budget.left_for_speed - trial > reserve
 
-    def _ending_run(self) -> PlannedTrial | None:
+    def _ending_run(self, worker: str) -> PlannedTrial | None:
         """Return a confirmation or loss run; these may reject a setting and go on.
 
-        Only loss runs start while others are running, which must be loss runs too.
+        While trials run, only others of their kind start.
         """
         if not self._search_is_over:
             return None
-        if self.running:
-            timed = any(not planned.loss_run for planned in self.running.values())
-            return None if timed else self._unfinished()
+        stages = {planned.stage for planned in self.running.values()}
+        if stages == {"confirm"}:
+            return self._confirmation(worker)
+        if stages:
+            return self._unfinished() if stages == {"stability"} else None
         return (
             self._bf16_baseline()
             or self._unfinished()
-            or self._confirmation()
+            or self._confirmation(worker)
             or self._left_over()
             or self._compared()
         )
 
-    def _confirmation(self) -> PlannedTrial | None:
+    def _confirmation(self, worker: str) -> PlannedTrial | None:
         history = self._history
+        if worker or self.running:
+            trials = [*self._counting.trials, *self._taken()]
+            history = History(self.space, self.baseline, trials, worker)
+            history = history.by(self.objective)
         point = again(history)
         if point is None:
             return None
         if self.budget.left_for_speed <= typical_cost(history, point):
             return None
         return PlannedTrial(point, "confirm", reason(history, point))
+
+    def _taken(self) -> Iterator[Trial]:
+        """Yield the confirmation runs of other processes, as if they had ended."""
+        for number, planned in self.running.items():
+            worker = self._workers[number]
+            if known := self._counting.runs(planned.point).succeeded:
+                yield Trial(
+                    number,
+                    "confirm",
+                    known[-1],
+                    process=self.study.process,
+                    budget_s=self.budget.seconds,
+                    position=sum(t.worker == worker for t in self.study.trials),
+                    worker=worker,
+                )
 
     def _left_over(self) -> PlannedTrial | None:
         return untested_before_answer(self._history, self.strategy, self.budget)
@@ -313,19 +342,31 @@ class Search:
     def _chosen(self) -> Point | None:
         return choose(self._history).point
 
-    def _start(self, planned: PlannedTrial) -> None:
-        order = self._order(planned)
+    def _start(self, planned: PlannedTrial, worker: str) -> None:
+        order = self._order(planned, worker)
         number = self.pool.start(order)
-        self.running[number] = planned
-        self.watch(Event(number, planned, None, order.left_s))
+        self._has_begun(number, planned, worker)
+
+    def _has_begun(self, number: int, planned: PlannedTrial, worker: str) -> None:
+        self.running[number], self._workers[number] = planned, worker
+        self.watch(Event(number, planned, None, self.budget.left))
 
     def _take(self, ended: Sequence[Ended]) -> None:
-        """Take up trials that ended."""
+        """Take up trials that ended, and those that other processes began."""
+        self._take_up(self.study.process)
         for number, trial in ended:
-            planned = self.running.pop(number)
-            self._take_up(self.study.process)
-            left = self.budget.left
-            self.watch(Event(number, planned, trial, left, lost=trial is None))
+            planned = self.running.pop(number, None)
+            if trial:
+                point = self.space.point(trial.record.knobs)
+                planned = planned or PlannedTrial(point, trial.stage, "")
+            if planned:
+                left = self.budget.left
+                self.watch(Event(number, planned, trial, left, lost=trial is None))
+        for number, other in self.pool.running().items():
+            if number not in self.running:
+                point = self.space.point(other.knobs)
+                planned = PlannedTrial(point, other.stage, other.reason, other.loss_run)
+                self._has_begun(number, planned, other.worker)
 
     def _has_seen_all(self) -> bool | None:
         """Return whether every promising setting was tried; ``None`` if time ran out.
@@ -335,7 +376,7 @@ class Search:
         seen = [self._whole, *(trial.searched_all for trial in self.study.trials)]
         return True if True in seen else False if False in seen else None
 
-    def _order(self, planned: PlannedTrial) -> Order:
+    def _order(self, planned: PlannedTrial, worker: str) -> Order:
         """Return the order of a trial with its limits."""
         left, point = self.budget.left, planned.point
         history = History(self.space, self.baseline, self.study.trials)
@@ -354,7 +395,7 @@ class Search:
             left,
             self.budget.seconds,
             loss_run=planned.loss_run,
-            process=self.study.process,
             searched_all=self._has_seen_all() if planned.is_final else None,
             at_s=self.budget.spent if self.pool.side_by_side else None,
+            worker=worker,
         )

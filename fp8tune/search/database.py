@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -33,9 +34,9 @@ LIMITS = {"idle_in_transaction_session_timeout": "60s", "lock_timeout": "30s"}
 """PostgreSQL's limits for a session: a host that dies in the middle of a change holds
 its rows no longer than that, and others do not wait without a word. The URL's
 ``options`` may set others."""
-POOL = {"pool_size": 1, "max_overflow": 1}
-"""A process holds one connection, and two while its heartbeat is due; PostgreSQL allows
-100 by default."""
+POOL = {"pool_size": 1, "max_overflow": 2}
+"""A process holds one connection, another one while its heartbeat is due, and a third
+one while it plans; PostgreSQL allows 100 by default."""
 PACKAGES = {
     "psycopg": "'psycopg[binary]'",
     "psycopg2": "psycopg2-binary",
@@ -51,12 +52,11 @@ _OPENINGS = 5
 """Attempts to create the tables, which several processes may begin at the same time."""
 
 
-def open_database(url: str, *, caches: bool = True) -> BaseStorage:
+def open_database(url: str, heartbeat: Mapping[str, Any]) -> BaseStorage:
     """Open an Optuna storage by its URL; raises what Optuna and the driver raise.
 
-    ``postgresql://`` takes the driver that is installed. Optuna's cache keeps the
-    finished trials; a process that reads only the waiting ones is better off without:
-    the cache reads every trial once, and the unfinished ones each time.
+    ``postgresql://`` takes the driver that is installed. ``heartbeat`` are options of
+    Optuna's storage.
     """
     from sqlalchemy.engine import make_url
 
@@ -71,21 +71,22 @@ def open_database(url: str, *, caches: bool = True) -> BaseStorage:
             more = {k: v for k, v in CONNECTION.items() if k not in parsed.query}
             parsed = parsed.update_query_dict(more)
     # rendered, a password has none of the braces that Optuna replaces in a URL
-    storage = _with_tables(parsed.render_as_string(hide_password=False), POOL)
+    storage = _with_tables(parsed.render_as_string(hide_password=False), heartbeat)
     if parsed.get_driver_name() in POSTGRESQL:
         _limit_waits(storage.engine, str(parsed.query.get("options", "")))
     raise_outages(storage.engine)
-    cached = get_storage(storage) if caches else storage
-    return RetryingStorage(cached, without_password(url))
+    has_locks = parsed.get_backend_name() == "postgresql"
+    engine = storage.engine if has_locks else None
+    return RetryingStorage(get_storage(storage), without_password(url), engine)
 
 
-def _with_tables(url: str, engine: dict[str, Any]) -> RDBStorage:
+def _with_tables(url: str, heartbeat: Mapping[str, Any]) -> RDBStorage:
     """Open a database and create its tables, which another process may do as well."""
     from sqlalchemy.exc import IntegrityError, ProgrammingError
 
     for attempt in range(_OPENINGS):
         try:
-            return RDBStorage(url, dict(engine))
+            return RDBStorage(url, dict(POOL), **heartbeat)
         except (IntegrityError, ProgrammingError) as error:
             if attempt == _OPENINGS - 1 or sql_state(error.orig or error) == DENIED:
                 raise
@@ -121,7 +122,7 @@ def without_password(url: str) -> str:
 DENIED = "42501"
 HINTS = {
     "53100": "make room on the server's disk; the same command continues",
-    TOO_MANY: "raise the server's max_connections: each worker holds one or two",
+    TOO_MANY: "raise the server's max_connections: each process holds up to three",
     DENIED: "the owner of the database types: GRANT CREATE ON SCHEMA public TO USER",
 }
 """What to do about an error, by its SQLSTATE."""

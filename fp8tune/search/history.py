@@ -108,13 +108,20 @@ class History:
 
     It is immutable, so that each figure is computed once; a search makes a new one
     after each trial. ``trials`` have the objective in the field ``tokens_per_second``
-    (see ``by``).
+    (see ``by``). Confirmation runs are planned for ``worker``.
     """
 
-    def __init__(self, space: Space, baseline: Point, trials: Sequence[Trial]) -> None:
+    def __init__(
+        self,
+        space: Space,
+        baseline: Point,
+        trials: Sequence[Trial],
+        worker: str = "",
+    ) -> None:
         self.space = space
         self.baseline = baseline
         self.trials = trials
+        self.worker = worker
 
     def by(self, objective: str) -> History:
         """Return the history in an objective; this one is in tokens/s."""
@@ -122,7 +129,7 @@ class History:
         return self if trials is self.trials else self._of(trials)
 
     def _of(self, trials: Sequence[Trial]) -> History:
-        return History(self.space, self.baseline, trials)
+        return History(self.space, self.baseline, trials, self.worker)
 
     @cached_property
     def timed(self) -> list[Trial]:
@@ -142,9 +149,10 @@ class History:
         search trials.
         """
         runs: dict[Point, list[Trial]] = defaultdict(list)
-        old = {trial.position for trial in self._confirmed_earlier}
+        old = {(trial.worker, trial.position) for trial in self._confirmed_earlier}
         for trial in self.timed:
-            own = trial._replace(stage="search") if trial.position in old else trial
+            is_old = (trial.worker, trial.position) in old
+            own = trial._replace(stage="search") if is_old else trial
             runs[self.point_of(trial)].append(own)
         return {point: Runs(own) for point, own in runs.items()}
 
@@ -293,12 +301,14 @@ class History:
         before = self.searched_speeds
         if one not in before or other not in before:
             return None
-        every = ([trial.record for trial in own] for own in self.settings.values())
-        differ = max(
-            self._steps_deviation(one, other),
-            spread(every, self.noise.spread, math.inf),
-        )
+        differ = max(self._steps_deviation(one, other), self._whole_deviation)
         return paired([before[one].value / before[other].value], differ)
+
+    @cached_property
+    def _whole_deviation(self) -> float:
+        """The noise of runs of one setting, however far apart in time."""
+        every = ([trial.record for trial in own] for own in self.settings.values())
+        return spread(every, self.noise.spread, math.inf)
 
     def _since_before(self, one: Point, other: Point, ratios: Sequence[float]) -> float:
         """Return the noise of few pairs, with the ratio in the search as one more.
@@ -360,14 +370,15 @@ class History:
     ) -> list[tuple[Trial, Trial]]:
         """Return the neighbouring runs of two settings, outliers included.
 
-        Trials before the position ``first`` do not count.
+        Of ``worker``, trials before the position ``first`` do not count.
         """
         if one == other:
             return []
+        runs = (self.runs(point).confirmed_trials for point in (one, other))
         return _neighbours(
             *(
-                [t for t in self.runs(point).confirmed_trials if t.position >= first]
-                for point in (one, other)
+                [t for t in own if t.position >= first or t.worker != self.worker]
+                for own in runs
             )
         )
 
@@ -491,9 +502,9 @@ def _neighbours(
 ) -> list[tuple[Trial, Trial]]:
     """Return pairs of runs close in time and of one worker, the closest first."""
     pairs: list[tuple[Trial, Trial]] = []
-    used: set[int] = set()
+    used: set[tuple[str, int]] = set()
     for a, b in sorted(itertools.product(mine, theirs), key=_apart):
-        positions = {a.position, b.position}
+        positions = {(a.worker, a.position), (b.worker, b.position)}
         near = _apart((a, b)) <= NEAR and a.worker == b.worker
         if near and used.isdisjoint(positions):
             used |= positions

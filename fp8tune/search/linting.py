@@ -7,10 +7,10 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from fp8tune.config.reader import Config
 from fp8tune.formats import parse
 from fp8tune.formats.edits import apply
 from fp8tune.job import Target
-from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores

@@ -14,7 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search.answer.answer import Estimate, failure_code
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.answer.wording import FAILURES, gib, percent, short_label
@@ -23,12 +22,13 @@ from fp8tune.search.coordinator import Event
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.plan import Plan
-from fp8tune.search.statistics import Speed, ratio, speed, verdict
+from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
 from fp8tune.search.write.output import trial_result
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted
+from fp8tune.words import counted, plain
 
 SPARE = 2
 """Lines of a terminal that the table leaves free."""
@@ -209,33 +209,25 @@ class Board:
 
         Their figures are those of the answer, if the search ended now.
         """
-        plan, counting = self.plan, trials_that_counted(trials)
-        history = History(plan.space, plan.baseline, counting)
-        outcome = decide(history, charged_seconds(trials), self._objective)
-        measured, other = outcome.measured, outcome.runner_up
-        baseline = Row("", "your config", change="baseline")
-        peak = _memory(outcome.record) if outcome.record else ""
-        if outcome.chosen == plan.baseline:
-            best = baseline._replace(number="best", memory=peak)
-            yield self._figures(best, measured.chosen)
-            if other is not None:
-                value, _ = history.by(self._objective).speeds(other, plan.baseline)
-                gain = _gain(outcome.runner_up_gain, "same")
-                row = Row("next", short_label(plan, other), change=gain)
-                yield self._figures(row, value)
-        elif outcome.chosen is not None:
-            gain = _gain(measured.gain, outcome.verdict)
-            name = short_label(plan, outcome.chosen)
-            best = Row("best", name, memory=peak, change=gain)
-            yield self._figures(best, measured.chosen)
-            if measured.baseline:
-                yield self._figures(baseline, measured.baseline)
-
-    def _figures(self, row: Row, measured: Estimate | Speed | None) -> Row:
-        """Return a row with its figure."""
-        if measured is None:
-            return row
-        return row._replace(rate=show_value(measured.value, self._objective))
+        plan = self.plan
+        history = History(plan.space, plan.baseline, trials_that_counted(trials))
+        answer = decide(history, charged_seconds(trials), self._objective)
+        stays = answer.chosen == plan.baseline
+        other = answer.runner_up if stays else plan.baseline
+        for number, point in (("best", answer.chosen), ("next" * stays, other)):
+            setting = answer.settings.get(point) if point else None
+            if setting is None or setting.value is None:
+                continue
+            is_best = point == answer.chosen
+            yield Row(
+                number,
+                short_label(plan, setting.point),
+                show_value(setting.value.value, self._objective),
+                _memory(answer.record) if is_best and answer.record else "",
+                "baseline"
+                if point == plan.baseline
+                else _gain(setting.vs_baseline, "same" if stays else answer.verdict),
+            )
 
     def _waiting(self, event: Event, since: float) -> Row:
         """Return the row of a running trial; of one alone, also what it does."""

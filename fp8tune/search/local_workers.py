@@ -6,16 +6,15 @@ import contextlib
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fp8tune.lint.wording import counted
 from fp8tune.runners.process import STORAGE as STORAGE
-from fp8tune.runners.process import module_command
+from fp8tune.runners.process import module_command as module_command
 from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
-from fp8tune.search.members import Member
+from fp8tune.words import counted
 
 LOGS = "workers"
 """Folder of their output, in the study's folder."""
@@ -32,9 +31,10 @@ class LocalWorkers:
 
     ``command`` is the argument list of a worker, ``folder`` that of the study.
     ``visible`` has the value of ``CUDA_VISIBLE_DEVICES`` for each worker, ``None`` to
-    leave it as it is. They outlive this process if it is killed: one of them then
-    coordinates the search.
+    leave it as it is. They outlive this process if it is killed, and search to the end.
     """
+
+    is_other = False
 
     def __init__(
         self,
@@ -137,32 +137,6 @@ def gpus_of_this_process(environment: Mapping[str, str]) -> str:
     of_step = environment.get("SLURM_STEP_GPUS", "")
     same_count = of_step.count(",") == visible.count(",")
     return of_step if of_step and same_count else visible
-
-
-def same_gpu_note(name: str, others: Iterable[Member]) -> str:
-    """Return a note if another living worker of this machine has the same name.
-
-    Then both use the same GPU. ``""`` if there is none.
-    """
-    for other in others:
-        is_here = other.host == socket.gethostname() and other.pid != os.getpid()
-        if other.name == name and is_here and _is_fp8tune(other.pid):
-            return (
-                f"process {other.pid} is a worker on this GPU too; start each with its "
-                "own: CUDA_VISIBLE_DEVICES=1 fp8tune worker ..."
-            )
-    return ""
-
-
-def _is_fp8tune(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return b"fp8tune" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
-
-
-def worker_command(study: str) -> list[str]:
-    """Return the argument list of a worker of a study; its environment has STORAGE."""
-    return [*module_command("fp8tune"), "worker", "--study", study]
 
 
 def gpus_of_workers(

@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from fp8tune import __version__
+from fp8tune.config.reader import Config
 from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.versions import Match, of_trials, packages
 from fp8tune.job import Job, Unknown
-from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import SPEED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from fp8tune.words import counted
 
 SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
 UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.config.discover import CannotRead, discover, matches, read
+from fp8tune.config.settings import settings_for
 from fp8tune.formats import format_of, parse
 from fp8tune.formats.document import InvalidText, Unreadable
-from fp8tune.lint.discover import CannotRead, discover, matches, read
-from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.trainers.about import trainers
@@ -51,6 +51,7 @@ class SearchOptions(NamedTuple):
     gpus: str = ""
     ranks: int = 1
     slurm: str = ""
+    study: str = ""
     heartbeat: str = "10s"
     overrides: tuple[str, ...] = ()
 
@@ -61,7 +62,7 @@ class SearchOptions(NamedTuple):
 
     @property
     def beat_s(self) -> float:
-        """The time between heartbeats of workers [s]; raises ``CannotSearch``."""
+        """The time between heartbeats [s]; raises ``CannotSearch``."""
         return parse_duration(self.heartbeat)
 
     @property
@@ -72,7 +73,7 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "diff", "as_json", "export"}
+        once = {"config", "diff", "as_json", "export", "study"}
         once.add("overrides")  # they come after all options
         about = trainers().get(self.trainer)
         named = about.own.path if about and about.own else self.trainer

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import shlex
 
-from fp8tune.formats import parse
+from fp8tune.config.reader import Config
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.formats.edits import CannotEdit
 from fp8tune.search import CannotSearch
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.trainer import Trainer
 from fp8tune.trainers.written import rewritten
 
 
-def with_overrides(
-    path: str, data: bytes, known: Trainer, overrides: tuple[str, ...]
-) -> bytes:
+def with_overrides(config: Config, overrides: tuple[str, ...]) -> bytes:
     """Return the bytes of a config with the overrides written into it.
 
     Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
     values that TOML cannot hold; ``InvalidText`` and ``Unreadable``.
     """
-    document = parse(data, path)
-    loaded = known.load(document.values, overrides)
+    path, document = config.path, config.document
+    loaded = config.having(overrides=overrides).loaded
     words = shlex.join(overrides)
     wrong = next((f.argument.text for f in loaded.faults if f.argument), "")
     if wrong:
@@ -35,7 +32,7 @@ def with_overrides(
         text = _written(document, loaded)
     except CannotEdit as error:
         raise CannotSearch(f"cannot write {words} into {path}: {error}") from None
-    after = known.load(document.read(text).values)
+    after = config.having(document=document.read(text)).loaded
     if after.values != loaded.values:
         raise CannotSearch(f"{path} cannot hold {words}: write it into the file first")
     return f"{chr(0xFEFF) * document.bom}{text}".encode()

@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config, NotAConfig, config_of
+from fp8tune.config.settings import settings_for
 from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.formats import TITLES
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.config import Config, NotAConfig, config_of
-from fp8tune.lint.settings import settings_for
 from fp8tune.lint.title import gpus_of
-from fp8tune.lint.wording import counted
 from fp8tune.search import CannotSearch
 from fp8tune.search.write.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
+from fp8tune.words import counted
 
 MAX_BATCH = 256
 

@@ -1,23 +1,37 @@
-"""Where trials run: one by one in this process, or side by side in simulated time.
+"""Who runs the trials of a search: this process, or others that it watches.
 
-``search.workers`` has the third kind: other processes that share the storage.
+``Peer`` runs trials beside other processes of the study, ``Watcher`` runs none, and
+``Simulated`` replays trials side by side in simulated time.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 from optuna.exceptions import UpdateFinishedTrialError
 
+from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
+from fp8tune.search.say import note
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Study
+from fp8tune.search.study import Running, Study
 from fp8tune.trials.order import Order
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import Trial
+
+POLL_S = 1.0
+"""How often to look at the trials of other processes [s]."""
+LOOK_S = 30.0
+"""After so long without a change a search looks at the time that is left [s]."""
+
+
+class NoWorkers(CannotSearch):
+    """Nobody runs trials, and nobody will."""
 
 
 class Ended(NamedTuple):
@@ -37,12 +51,16 @@ class Pool(Protocol):
         """Return seconds on the clock of the trials, from an arbitrary start."""
         ...
 
-    def orders(self) -> Mapping[int, Order]:
-        """Return the orders that have not ended, by number of the trial."""
+    def begin(self) -> list[Ended]:
+        """Begin to plan; return the trials that ended since the study was opened."""
         ...
 
-    def has_room(self) -> bool:
-        """Return whether one more trial could start now."""
+    def running(self) -> Mapping[int, Running]:
+        """Return the trials that run, by number."""
+        ...
+
+    def idle(self) -> str | None:
+        """Return the name of a worker that can run a trial now, if there is one."""
         ...
 
     def start(self, order: Order) -> int:
@@ -50,7 +68,11 @@ class Pool(Protocol):
         ...
 
     def wait(self) -> list[Ended]:
-        """Wait until a trial ends or there is room for another one."""
+        """Wait until a trial begins or ends; return those that ended."""
+        ...
+
+    def goes_on(self, running: Collection[int]) -> bool:
+        """Return whether these trials go on if this process ends."""
         ...
 
     def close(self) -> None:
@@ -58,27 +80,82 @@ class Pool(Protocol):
         ...
 
 
-class OneByOne:
-    """Runs trials in this process, one after the other."""
+class Starter(Protocol):
+    """Starts the processes that run the trials of a search.
 
-    side_by_side = False
+    ``is_other`` says that somebody else does.
+    """
 
-    def __init__(self, study: Study, runner: Runner) -> None:
+    is_other: bool
+
+    def start(self) -> None:
+        """Start them."""
+        ...
+
+    def poll(self) -> str:
+        """Start those again that were killed; return why none is left, else ``""``."""
+        ...
+
+    def stop(self) -> None:
+        """Stop those that are left."""
+        ...
+
+
+class _Shared:
+    """What the processes of a study have in common: one of them plans at a time."""
+
+    def __init__(self, study: Study) -> None:
         self._study = study
+        self._planning = ExitStack()
+
+    def running(self) -> Mapping[int, Running]:
+        """Return the trials that run, in any process."""
+        return self._study.running
+
+    def begin(self) -> list[Ended]:
+        """Begin to plan: other processes do not until ``wait`` or ``close``."""
+        self._planning.enter_context(self._study.planning())
+        return self._news()
+
+    def _news(self) -> list[Ended]:
+        self._study.fail_lost()
+        return [Ended(*each) for each in self._study.refresh().items()]
+
+    def _wait_for_others(self) -> list[Ended]:
+        before, until = self.running().keys(), time.monotonic() + LOOK_S
+        while time.monotonic() < until:
+            time.sleep(POLL_S)
+            is_alone, news = self._is_left_alone(), self._news()
+            if is_alone or news or self.running().keys() != before:
+                return news
+        return []
+
+    def _is_left_alone(self) -> bool:
+        """Return whether nobody runs trials any more."""
+        return False
+
+
+class Peer(_Shared):
+    """Runs trials in this process; others may run trials of the study meanwhile.
+
+    ``name`` is that of its GPU and machine, ``""`` if no other process takes part.
+    """
+
+    def __init__(self, study: Study, runner: Runner, name: str = "") -> None:
+        super().__init__(study)
         self._runner = runner
+        self._name = name
         self._next: tuple[int, Order] | None = None
+        self._ran: int | None = None
+        self.side_by_side = bool(name)
 
     def now(self) -> float:
         """Return seconds on the runner's clock."""
         return self._runner.now()
 
-    def orders(self) -> Mapping[int, Order]:
-        """Return the order that was started and has not run, if there is one."""
-        return dict([self._next]) if self._next else {}
-
-    def has_room(self) -> bool:
-        """Return whether no trial was started that ``wait`` has not run."""
-        return self._next is None
+    def idle(self) -> str | None:
+        """Return this process, unless a trial was started that ``wait`` has to run."""
+        return self._name if self._next is None else None
 
     def start(self, order: Order) -> int:
         """Store a trial as running; ``wait`` runs it."""
@@ -87,28 +164,110 @@ class OneByOne:
         return number
 
     def wait(self) -> list[Ended]:
-        """Run the trial that was started."""
-        assert self._next is not None
+        """Run the trial that was started, else wait for those of other processes."""
+        self._planning.close()
+        if self._next is None:
+            ended = self._wait_for_others()
+            return ended + self.begin()
         (number, order), self._next = self._next, None
+        self._ran = number
         try:
-            record = order.run(self._runner)
+            with self._study.beating(number):
+                record = order.run(self._runner)
+                ended = self.begin()
         except BaseException:
             self._study.lose(number)
+            if self._name:
+                note(f"stopped; trial {number} is given back")
             raise
         try:
             trial = self._study.tell(number, record, **order.place(record))
-        except UpdateFinishedTrialError:  # SQLite, whose lock is only in the folder
+        except UpdateFinishedTrialError:
+            self._was_taken_away(number)
+            return ended
+        return [*ended, Ended(number, trial)]
+
+    def _was_taken_away(self, number: int) -> None:
+        """Say that a result does not count; raise ``BadStudy`` in a search alone."""
+        if not self._name:  # SQLite, whose lock is only in the folder
             place = without_password(self._study.place)
             why = "another search took over this study; run one at a time"
-            raise BadStudy(f"{place}: trial {number} was ended: {why}") from None
-        return [Ended(number, trial)]
+            raise BadStudy(f"{place}: trial {number} was ended: {why}")
+        note(f"trial {number} counts as lost, as this process was silent for too long")
+
+    def goes_on(self, running: Collection[int]) -> bool:
+        """Return whether other processes run trials."""
+        own = [self._ran] if self._ran is not None else []
+        return bool(self._name) and bool({*running} - {*own})
 
     def close(self) -> None:
-        """Stop the runner; a trial that was started and not run is lost."""
+        """Stop the runner; a trial that was started and not run is given back."""
         if self._next:
             self._study.lose(self._next[0])
             self._next = None
+        self._planning.close()
         self._runner.close()
+
+
+class Watcher(_Shared):
+    """Runs no trials: it starts processes that do, and watches them.
+
+    Its clock counts only the time in which a trial runs: a search that waits in a queue
+    spends nothing of its budget.
+    """
+
+    side_by_side = True
+
+    def __init__(self, study: Study, starter: Starter) -> None:
+        super().__init__(study)
+        self._starter = starter
+        self._has_started = False
+        self._why_alone = ""
+        self._clock, self._looked = 0.0, time.monotonic()
+
+    def now(self) -> float:
+        """Return the seconds in which a trial ran."""
+        now = time.monotonic()
+        if self.running():
+            self._clock += now - self._looked
+        self._looked = now
+        return self._clock
+
+    def idle(self) -> None:
+        """Return ``None``: it runs no trial."""
+
+    def start(self, order: Order) -> int:
+        """Raise ``NotImplementedError``."""
+        raise NotImplementedError(order)
+
+    def wait(self) -> list[Ended]:
+        """Wait for the trials of others; the first call starts these.
+
+        Raises ``NoWorkers`` if there is something left to run when none of them is.
+        """
+        self._planning.close()
+        if self._why_alone:
+            raise NoWorkers(self._why_alone)
+        if not self._has_started:
+            self._starter.start()  # now, as a search that needs no trial needs none
+            self._has_started = True
+        ended = self._wait_for_others()
+        return ended + self.begin()
+
+    def _is_left_alone(self) -> bool:
+        self.now()
+        self._why_alone = self._starter.poll()
+        return bool(self._why_alone)
+
+    def goes_on(self, running: Collection[int]) -> bool:
+        """Return whether trials run that this process did not start."""
+        return self._starter.is_other and bool(running)
+
+    def close(self) -> None:
+        """Stop what it started."""
+        self._planning.close()
+        if self._has_started:
+            self._starter.stop()
 
 
 class Simulated:
@@ -125,39 +284,46 @@ class Simulated:
         self._runner = runner
         self._idle = [f"worker {number}" for number in range(workers)]
         self._now = 0.0
-        self._running: list[tuple[float, int, str, Order, Record]] = []
+        self._ends: list[tuple[float, int, Order, Record]] = []
 
     def now(self) -> float:
         """Return the simulated time [s]."""
         return self._now
 
-    def orders(self) -> Mapping[int, Order]:
-        """Return the orders of the trials that are running."""
-        return {number: order for _, number, _, order, _ in self._running}
+    def begin(self) -> list[Ended]:
+        """Return nothing: nobody else searches the study."""
+        return []
 
-    def has_room(self) -> bool:
-        """Return whether a worker is idle."""
-        return bool(self._idle)
+    def running(self) -> Mapping[int, Running]:
+        """Return the trials that run."""
+        return self._study.running
+
+    def idle(self) -> str | None:
+        """Return the first idle worker, if there is one."""
+        return min(self._idle, default=None)
 
     def start(self, order: Order) -> int:
-        """Start a trial on the first idle worker; confirmations all get the same."""
+        """Start a trial on its worker."""
         number = self._study.ask(order)
-        worker, *self._idle = sorted(self._idle)
+        self._study.refresh()
+        self._idle.remove(order.worker)
         record = order.run(self._runner)
-        ends = self._now + record.cost_s
-        heapq.heappush(self._running, (ends, number, worker, order, record))
+        heapq.heappush(self._ends, (self._now + record.cost_s, number, order, record))
         return number
 
     def wait(self) -> list[Ended]:
         """Advance the time to the end of the next trial."""
-        self._now, number, worker, order, record = heapq.heappop(self._running)
-        self._idle.append(worker)
-        place = {**order.place(record), "worker": worker}
-        return [Ended(number, self._study.tell(number, record, **place))]
+        self._now, number, order, record = heapq.heappop(self._ends)
+        self._idle.append(order.worker)
+        return [Ended(number, self._study.tell(number, record, **order.place(record)))]
+
+    def goes_on(self, running: Collection[int]) -> bool:  # noqa: ARG002
+        """Return ``False``: they are of this process."""
+        return False
 
     def close(self) -> None:
         """Give back the trials that are running."""
-        for _, number, *_ in self._running:
+        for _, number, *_ in self._ends:
             self._study.lose(number)
-        self._running = []
+        self._ends = []
         self._runner.close()

@@ -1,6 +1,6 @@
 """Prepare real trials of a config on this machine: what they need, and their runner.
 
-The coordinator of a search uses this, and each of its workers. Only this module and the
+Each process of a search that runs trials uses this. Only this module and the
 session import the runners.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.facts.versions import Match
-from fp8tune.lint.config import Config
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import Builtin, Setup

@@ -10,9 +10,9 @@ from functools import lru_cache, partial, reduce
 from itertools import starmap
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.fields import FIELDS
 from fp8tune.job import Unknown
-from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records

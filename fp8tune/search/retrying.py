@@ -9,35 +9,37 @@ and setting an attribute can be repeated as they are. The others:
 
 - A new trial carries a token. Before it is created again, it is looked for.
 - A trial that already has the state and the values that it should get has ended.
-- A trial may have been claimed (WAITING to RUNNING) by this call or by another process;
-  Optuna says only that it was not this time. The caller did not get it then. It must
-  write its name on a trial right after the claim, so that a RUNNING trial without a
-  name can be given back later.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
+import optuna
+from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage
+from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune.search.say import note
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import ExceptionContext
 
 RETRY_S = 300.0
 """How long a server may be away [s]; after a crash it needs seconds to minutes."""
 LONGEST_WAIT_S = 10.0
+LOCKS = 0x66703874
+"""First key of the locks in PostgreSQL, so that other programs have others."""
 TOKEN = "fp8tune:token"  # noqa: S105
 """System attribute of a trial by which its creation is found again."""
 T = TypeVar("T")
@@ -92,22 +94,25 @@ def _repeated(call: F) -> F:
     return cast("F", method)
 
 
-class RetryingStorage(BaseStorage):
+class RetryingStorage(BaseStorage, BaseHeartbeat):
     """A storage that repeats each call until the server answers.
 
-    ``name`` is what notes call the storage. After ``retry_s`` a call raises its
-    ``Outage``. Any number of threads may share it.
+    ``name`` is what notes call the storage; ``engine`` is that of PostgreSQL. After
+    ``retry_s`` a call raises its ``Outage``. Any number of threads may share it.
     """
 
     def __init__(
         self,
         storage: BaseStorage,
         name: str,
+        engine: Engine | None = None,
         retry_s: float = RETRY_S,
         say: Callable[[str], None] = note,
     ) -> None:
         self._storage = storage
         self._name = name
+        self._engine = engine
+        self._answered = -math.inf
         self._retry_s = retry_s
         self._say = say
         self._lock = threading.Lock()
@@ -147,8 +152,64 @@ class RetryingStorage(BaseStorage):
         with self._lock:
             since, self._away_since = self._away_since, None
         if since is not None:
-            away = time.monotonic() - since
+            self._answered = time.monotonic()
+            away = self._answered - since
             self._say(f"{self._name} answers again after {away:.0f} s")
+
+    @contextmanager
+    def locked(self, key: int) -> Iterator[None]:
+        """Let one process at a time be in this block, until it leaves or ends."""
+        if self._engine is None:
+            yield
+            return
+        connection = self._repeat(lambda: self._with_lock(key))
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # the server may have ended the connection
+                connection.close()
+
+    def _with_lock(self, key: int) -> Connection:
+        assert self._engine is not None
+        connection = self._engine.connect()
+        try:
+            # others may plan for long; a dead host's transaction ends by ``LIMITS``
+            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCKS}, {key})")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        """Return no trial soon after an outage: nobody's heartbeat came through."""
+        stale = self._repeat(lambda: self._heart._get_stale_trial_ids(study_id))
+        every = self.get_heartbeat_interval() or 0
+        recovers = time.monotonic() - self._answered < LONGEST_WAIT_S + 2 * every
+        return [] if recovers else stale
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Store that a trial's process lives."""
+        with suppress(Outage):  # which the main thread meets too
+            self._repeat(lambda: self._heart.record_heartbeat(trial_id))
+
+    def get_heartbeat_interval(self) -> int | None:
+        """Return the seconds between heartbeats; ``None`` without any."""
+        storage = self._storage
+        if not isinstance(storage, BaseHeartbeat):
+            return None
+        return storage.get_heartbeat_interval()
+
+    def get_heartbeat_stale_trial_callback(
+        self,
+    ) -> Callable[[optuna.Study, FrozenTrial], None] | None:
+        """Return what is called for a trial whose process is lost."""
+        return self._heart.get_heartbeat_stale_trial_callback()
+
+    @property
+    def _heart(self) -> BaseHeartbeat:
+        assert isinstance(self._storage, BaseHeartbeat)
+        return self._storage
 
     def create_new_study(
         self, directions: Sequence[StudyDirection], study_name: str | None = None
@@ -197,7 +258,7 @@ class RetryingStorage(BaseStorage):
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
     ) -> bool:
-        """Set a trial's state and values; false if it could not be claimed."""
+        """Set a trial's state and values."""
         storage = self._storage
 
         def change() -> bool:
@@ -205,13 +266,8 @@ class RetryingStorage(BaseStorage):
 
         def again() -> bool:
             now = storage.get_trial(trial_id)
-            if state.is_finished():
-                is_set = now.state == state and now.values == (values and list(values))
-                return is_set or change()
-            try:
-                return change()
-            except UpdateFinishedTrialError:
-                return False
+            is_set = now.state == state and now.values == (values and list(values))
+            return is_set or change()
 
         return self._repeat(change, again)
 

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import optuna
 
+from fp8tune.config.own_trainer import BadTrainer, add_trainer
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.own_trainer import BadTrainer, add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
-from fp8tune.search.members import SUFFIX, are_alive, is_over
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     MAX_BYTES,
@@ -23,7 +22,14 @@ from fp8tune.search.storage import (
     errors_of,
     open_storage,
 )
-from fp8tune.search.study import STALE, about_of, checked, in_order, study_name
+from fp8tune.search.study import (
+    about_of,
+    are_alive,
+    checked,
+    in_order,
+    is_lost,
+    study_name,
+)
 from fp8tune.studies import JOURNAL
 from fp8tune.trainers.about import misnamed
 from fp8tune.trials.space import Knob, Point, Space
@@ -36,8 +42,7 @@ SEARCHED_IN = "searched_in"
 class SavedStudy(NamedTuple):
     """A study: its folder, the description of its search, its plan and its trials.
 
-    ``has_workers``: processes with heartbeats search it now. ``is_over``: such
-    processes carried it to its end.
+    ``has_workers``: processes with heartbeats search it now.
     """
 
     folder: str
@@ -45,7 +50,6 @@ class SavedStudy(NamedTuple):
     plan: Plan
     trials: Sequence[Trial]
     has_workers: bool = False
-    is_over: bool = False
 
     @property
     def name(self) -> str:
@@ -58,7 +62,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     study, place = _found(folder, url, most), url or os.path.join(folder, JOURNAL)
     about, trials = about_of(study), _trials(study, place)
     with errors_of(place):
-        now = are_alive(study), is_over(study)
+        has_workers = are_alive(study)
     place = without_password(place)
     try:
         plan = _plan(about)
@@ -74,7 +78,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
             where = f"{place}: trial {trial.number}"
             why = f"not a knob or value of the study: {error}"
             raise BadStudy(f"{where}: {why}") from None
-    return SavedStudy(folder, about, plan, trials, *now)
+    return SavedStudy(folder, about, plan, trials, has_workers)
 
 
 def look(
@@ -147,7 +151,7 @@ def _trials(study: optuna.Study, place: str) -> list[Trial]:
     """Return the trials that ended with a result."""
     with errors_of(place):
         every = study.get_trials(deepcopy=False)
-    ended = (t for t in every if t.state.is_finished() and STALE not in t.system_attrs)
+    ended = (t for t in every if t.state.is_finished() and not is_lost(t))
     return in_order(checked(trial, place) for trial in ended)
 
 
@@ -164,10 +168,7 @@ def delete_study(folder: str, url: str = "") -> str:
         if url:
             where = stored_where(url, study.user_attrs)
             deleted = [f"study {study.study_name} in {where}"]
-        stored = optuna.get_all_study_names(study._storage) if url else []
-        for name in (study.study_name, f"{study.study_name}{SUFFIX}"):
-            if name in stored:
-                optuna.delete_study(study_name=name, storage=study._storage)
+            optuna.delete_study(study_name=study.study_name, storage=study._storage)
     if os.path.isdir(folder):
         shutil.rmtree(folder)
         deleted.insert(0, folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from fp8tune.lint.wording import plain, wrapped
 from fp8tune.streams import width_of
+from fp8tune.words import plain, wrapped
 
 
 def say(text: str, out: TextIO) -> None:

@@ -12,20 +12,20 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from fp8tune.config.directive import BadTarget
+from fp8tune.config.directive import asked as named_gpu
+from fp8tune.config.discover import meant
+from fp8tune.config.reader import Config
+from fp8tune.config.settings import BadSettings
 from fp8tune.facts.versions import Match
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.config import Config
-from fp8tune.lint.directive import BadTarget
-from fp8tune.lint.directive import asked as named_gpu
-from fp8tune.lint.discover import meant
-from fp8tune.lint.settings import BadSettings
-from fp8tune.lint.wording import counted
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
@@ -46,10 +46,10 @@ from fp8tune.search.losses.loss_runs import (
 )
 from fp8tune.search.machine import (
     TrialMachine,
+    check_worker_gpu,
     other_gpu_note,
     target_gpu,
 )
-from fp8tune.search.members import Members
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import with_overrides
@@ -64,33 +64,34 @@ from fp8tune.search.plan import (
     world_size_note,
     world_size_warning,
 )
-from fp8tune.search.pool import OneByOne, Pool, Simulated
+from fp8tune.search.pool import NoWorkers, Peer, Pool, Simulated, Watcher
 from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
-    RealTrials,
     real_trials,
     runs_on_cpu,
     this_machine,
     versions_of_trials,
 )
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
-from fp8tune.search.saved_study import SEARCHED_IN, delete_study
+from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
 from fp8tune.search.say import note, say, say_next
+from fp8tune.search.slurm import requeue_this_job
 from fp8tune.search.start_workers import (
     check_workers,
     is_remote,
+    is_shared,
     more_gpus_note,
+    name_of_this_process,
     new_study_note,
     starter_of,
-    with_worker,
+    study_to_join,
 )
 from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.workers import LeaseLost, NoWorkers, Workers
-from fp8tune.search.write.output import Watch, closing, display
+from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
+from fp8tune.search.write.output import closing, display
 from fp8tune.search.write.tuned_config import (
     Written,
     check_outputs,
@@ -101,6 +102,7 @@ from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import count_retried_settings, retries_all, timed
+from fp8tune.words import counted
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
@@ -155,7 +157,7 @@ class Prepared(NamedTuple):
     start: WarmStart
     strategy: Strategy
     conditions: Conditions | None
-    pool: Pool | None = None
+    pool: Pool
     runner: Runner | None = None
     machine: TrialMachine | None = None
     own: TrainerRunner | None = None
@@ -164,7 +166,6 @@ class Prepared(NamedTuple):
 
     def search(self, options: SearchOptions, watch: Callable[[Event], None]) -> Search:
         """Return the search with the trials so far."""
-        assert self.pool is not None
         return Search(
             self.plan.space,
             self.plan.baseline,
@@ -182,7 +183,8 @@ def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
     check_outputs(options)
-    options = with_worker(options)
+    if options.study:
+        return _join(options, stop, held)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
@@ -194,9 +196,7 @@ def _search(
         stop.show = watch.stopping
         if isinstance(prepared.runner, (Builtin, TrainerRunner)):
             prepared.runner.hear = watch.line
-        outcome = _run(
-            lambda: prepared.search(options, watch.event), prepared.pool, watch, stop
-        )
+        outcome = _run(prepared.search(options, watch.event), prepared, stop)
     stop.searching, stopped = False, stop.asked
     alone = prepared.machine and not options.has_workers
     if alone and not (outcome.trials or stopped):
@@ -247,8 +247,8 @@ def _finish(
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            stored, diff = to_store(outcome, plan, answer), written.diff
-            study.note(output=output, answer=stored, diff=diff, unwritten=unwritten)
+            stored, tuned = to_store(outcome, plan, answer), written.text
+            study.note(output=output, answer=stored, tuned=tuned, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:
@@ -262,26 +262,49 @@ def _finish(
     return output
 
 
-def _run(
-    search: Callable[[], Search], pool: Pool | None, watch: Watch, stop: Stop
-) -> Answer:
-    """Run a search, or wait while another process coordinates it."""
-    if not isinstance(pool, Workers):
-        return search().run()
-    stop.waits = lambda: pool.waits
+def _run(search: Search, prepared: Prepared, stop: Stop) -> Answer:
+    """Run a search; if nobody is left to run its trials, return what is known."""
+    pool = prepared.pool
+    stop.waits = lambda: pool.side_by_side and pool.goes_on(search.running)
     try:
-        while pool.lead(watch.trial):
-            with suppress(LeaseLost):
-                return search().run()
-    except KeyboardInterrupt:
-        pool.leave()
+        return search.run()
     except NoWorkers as error:
-        if not pool.has_trials:
+        if not prepared.study.trials:
             raise
         note(str(error))
-    ended = search()
-    ended.interrupted = stop.asked
-    return ended.outcome()
+    return search.outcome()
+
+
+def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
+    """Run trials of a study until nothing is left to run; return the exit code.
+
+    The command that began the study writes the answer.
+    """
+    check_workers(options)
+    folder, url = study_to_join(options)
+    check_locks(url)
+    saved = load_study(folder, url)
+    plan, objective = saved.plan, str(saved.about.get("objective") or SPEED)
+    options = options._replace(objective=objective)
+    watts = objective == ENERGY
+    machine = this_machine(options.device, watts=watts, ranks=options.ranks)
+    check_worker_gpu(machine)
+    trials = real_trials(options, plan.config, machine)
+    study = Study(plan.space, folder, url, options.beat_s)
+    study.join(trials.environment)
+    start = kept_start(study.about)
+    strategy = build_strategy(plan, study, start, objective, options.sampler)
+    scratch = held.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH))
+    pool = Peer(study, trials.runner(scratch), name_of_this_process(options))
+    conditions = trials.conditions
+    prepared = Prepared(plan, study, start, strategy, conditions, pool)
+    with display(plan, study, sys.stdout, objective) as watch:
+        _run(prepared.search(options, watch.event), prepared, stop)
+    if stop.requeues:
+        requeue_this_job()
+    elif not stop.asked:
+        say(f"nothing is left to run in {study.name}", sys.stdout)
+    return STOPPED if stop.asked else 0
 
 
 def _exit_code(outcome: Answer, plan: Plan, output: str) -> int:
@@ -312,35 +335,27 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         place = f"{socket.gethostname()}:{os.path.abspath(study.folder)}"
         study.describe({SEARCHED_IN: place})
     _remove_leftovers(study)
-    prepared = Prepared(
+    runner = None
+    if options.has_workers:
+        check_locks(study.place)
+        pool: Pool = Watcher(study, starter_of(options, study, trials.gpus))
+    else:
+        runner = trials.runner(study.folder)
+        name = name_of_this_process(options) if is_shared(options) else ""
+        pool = Peer(study, runner, name)
+    return Prepared(
         plan,
         study,
         start,
         strategy=strategy,
         conditions=trials.conditions,
+        pool=pool,
+        runner=runner,
         machine=machine,
         own=trials.own,
         synthetic_data=trials.synthetic_data,
         unsafe=trials.unsafe,
     )
-    if options.has_workers:
-        return prepared._replace(pool=_workers(trials, study, held))
-    runner = trials.runner(study.folder)
-    return prepared._replace(pool=OneByOne(study, runner), runner=runner)
-
-
-def _workers(trials: RealTrials, study: Study, held: ExitStack) -> Workers:
-    """Return the workers of a search; this process coordinates them."""
-    options = trials.options
-    check_locks(study.place)
-    members = Members(study.storage, study.name, study.place, options.beat_s)
-    held.enter_context(members.joined({"role": "coordinator"}))
-    run = {
-        "options": options._replace(storage="")._asdict(),
-        "beat_s": options.beat_s,
-        "process": study.process,
-    }
-    return Workers(study, members, starter_of(options, study, trials.gpus), run)
 
 
 def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
@@ -397,7 +412,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         runner.skip(plan.space.point(trial.record.knobs))
     for text in replay.notes:
         note(text)
-    pool: Pool = OneByOne(study, runner)
+    pool: Pool = Peer(study, runner)
     if options.has_workers:
         pool = Simulated(study, runner, max(1, options.workers))
     return Prepared(
@@ -429,7 +444,7 @@ def _read_config(
     config = read_config(path, data, target, name, world_size)
     if not overrides:
         return config
-    data = with_overrides(path, data, config.trainer, overrides)
+    data = with_overrides(config, overrides)
     config = read_config(path, data, target, config.trainer.id, world_size)
     return config.having(written=overrides)
 
@@ -452,7 +467,7 @@ def _open_study(
     studies, url = options.studies, options.storage
     folder = os.path.join(studies, study_name(plan, about))
     start = choose_start(plan, about, folder, studies, options.start_from, url)
-    study = open_study(folder, plan.space, held, url)
+    study = open_study(folder, plan.space, held, url, options.beat_s)
     typed = options._replace(storage=without_password(options.storage)).kept
     study.describe({**about, "start": start.data(), "options": typed})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)

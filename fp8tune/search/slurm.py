@@ -1,8 +1,7 @@
-"""Workers of a search as jobs of Slurm: submitted, counted, replaced, cancelled.
+"""The processes of a search as jobs of Slurm: one array of the same command.
 
-The workers are one job array. Slurm ends jobs before the search does, by their time
-limit or because it has other use for the GPUs, so that this module submits more as long
-as too few are queued or running. Jobs that Slurm requeues come back by themselves.
+Each job runs trials until nothing is left to run. A job that ends before, by its time
+limit or because Slurm has other use for the GPU, is queued again.
 
 Slurm's programs get an argument list. The batch script is for ``sh``, with every word
 quoted. The URL of the storage, which may hold a password, is only in the environment of
@@ -16,17 +15,15 @@ import re
 import shlex
 import subprocess
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from fp8tune import atomic
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
-from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import STORAGE
+from fp8tune.search.say import note
 from fp8tune.suggest import closest
+from fp8tune.words import counted, plain
 
 SCRIPT = "worker.sbatch"
 """The batch script, in the study's folder."""
@@ -34,14 +31,10 @@ LOGS = "slurm-%A_%a.log"
 """What Slurm calls the output of a job, in the study's folder."""
 LOG_FILES = "slurm-*.log"
 NOTICE_S = 60
-"""How long before its time limit a job gets SIGTERM [s]; Slurm may send it up to a
+"""How long before its time limit a job gets SIGUSR1 [s]; Slurm may send it up to a
 minute early."""
 POLL_S = 60.0
 """How often ``squeue`` is asked [s]; it burdens the controller of a large cluster."""
-FIRST_LOOK_S = 10.0
-"""When it is asked after a submission [s]."""
-SHORT_S = 60.0
-"""A worker that ends sooner did no trial: it could not start or was refused [s]."""
 ANSWER_S = 60.0
 """Slurm's programs wait for a busy controller; after so long they are ended [s]."""
 KEYS = (
@@ -50,29 +43,19 @@ KEYS = (
     *("exclude", "reservation", "licenses", "nice", "comment"),
 )
 """Long options of sbatch that ``--slurm`` passes on."""
-POLL = "poll"
-"""The one key of ``--slurm`` that is not sbatch's."""
 OF_A_JOB = re.compile(
     r"(SLURM|SBATCH|SQUEUE|SCANCEL)_(?!CONF$)\w*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES"
     r"|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)"
 )
-"""Variables of the coordinator's own job, and defaults of Slurm's programs: the workers
+"""Variables of this process's own job, and defaults of Slurm's programs: the workers
 must not get them."""
-NEVER_STARTS = re.compile("PartitionTimeLimit|(QOS|Assoc)MaxWallDurationPerJobLimit")
-NEVER = "they never start: end the search, and give it a shorter time="
-"""What a job waits for that asks for more time than it may have, and what to do."""
 EXAMPLE = "--slurm partition=gpu,gpus=1,time=30m"
 
 
-class SlurmOptions(NamedTuple):
-    """What ``--slurm`` says: options of sbatch, and how often to look [s]."""
+def parse(text: str) -> dict[str, str]:
+    """Return the options of ``partition=gpu,gpus=1,time=30m``.
 
-    options: Mapping[str, str]
-    poll_s: float = POLL_S
-
-
-def parse(text: str) -> SlurmOptions:
-    """Read ``partition=gpu,gpus=1,time=30m``; raises ``CannotSearch``.
+    Raises ``CannotSearch``.
 
     A value may contain commas, as in ``exclude=node1,node2``.
     """
@@ -82,8 +65,8 @@ def parse(text: str) -> SlurmOptions:
         if not equals or not value:
             what = f"{key!r} has no value" if key else "nothing is asked for"
             raise CannotSearch(f"--slurm: {what}; write {EXAMPLE}")
-        if key not in (*KEYS, POLL):
-            near = closest(key, (*KEYS, POLL))
+        if key not in KEYS:
+            near = closest(key, KEYS)
             known = f"did you mean {near}?" if near else f"known: {', '.join(KEYS)}"
             raise CannotSearch(f"--slurm: unknown key {plain(key)!r}; {known}")
         if key in options:
@@ -93,8 +76,7 @@ def parse(text: str) -> SlurmOptions:
         options[key] = value
     if "time" in options:
         options["time"] = _time_limit(options["time"])
-    poll_s = parse_duration(options.pop(POLL, f"{POLL_S:.0f}s"))
-    return SlurmOptions(options, poll_s)
+    return options
 
 
 def _time_limit(text: str) -> str:
@@ -133,171 +115,97 @@ def _limit_s(text: str) -> float:
     return 86400.0 * int(days or 0) + 3600 * hours + 60 * minutes + last
 
 
-class States(NamedTuple):
-    """How many jobs of the workers are running, queued and over."""
-
-    running: int = 0
-    queued: int = 0
-    ended: int = 0
-    reason: str = ""
-    """Why Slurm lets a job wait, in its own word, such as Resources."""
-
-    def __str__(self) -> str:
-        hint = f"; {NEVER}" * bool(NEVER_STARTS.fullmatch(self.reason))
-        why = f" ({plain(self.reason)}{hint})" if self.reason and self.queued else ""
-        return f"Slurm: {self.running} running, {self.queued} queued{why}"
-
-
 class Jobs:
-    """The jobs of a search's workers.
+    """The jobs of a search: an array of ``count``.
 
-    ``command`` is the argument list of a worker, ``folder`` that of the study, which
-    the nodes must see too. ``say`` gets notes for the user. Jobs of the same study that
-    an earlier coordinator left are taken over.
+    ``command`` is the argument list of each, ``folder`` that of the study, which the
+    nodes must see too. ``say`` gets notes for the user.
     """
+
+    is_other = False
 
     def __init__(
         self,
-        asked: SlurmOptions,
-        workers: int,
+        options: Mapping[str, str],
+        count: int,
         command: Sequence[str],
         storage: str,
         folder: str,
         say: Callable[[str], None],
     ) -> None:
-        self.states = States()
-        self._asked = asked
-        self._workers = workers
+        self._options = options
+        self._count = count
         self._command = command
         self._storage = storage
         self._folder = os.path.abspath(folder)
         self._say = say
-        name = os.path.basename(self._folder)
-        place = zlib.crc32(without_password(storage).encode())
-        self._name = f"fp8tune-{name}-{place:08x}"
-        self._arrays: set[str] = set()
-        self._ran_s: dict[str, float] = {}  # how long each job ran that is not over
-        self._ended = 0
-        self._short = 0  # jobs that ended too soon, since one did not
+        self._array = ""
         self._next_look = 0.0
-        self._said: set[str] = set()
 
     def start(self) -> None:
-        """Submit the workers; raises ``CannotSearch`` if Slurm refuses them."""
+        """Submit the jobs; raises ``CannotSearch`` if Slurm refuses them."""
         script = os.path.join(self._folder, SCRIPT)
         text = f"#!/bin/sh\nexec {shlex.join(self._command)}\n"
         try:
             atomic.write(script, text.encode())
         except OSError as error:
             raise CannotSearch(f"{script}: {error.strerror}") from None
+        submit = [
+            *("sbatch", "--parsable"),
+            f"--array=0-{self._count - 1}",
+            f"--job-name=fp8tune-{os.path.basename(self._folder)}",
+            f"--output={os.path.join(self._folder.replace('%', '%%'), LOGS)}",
+            "--open-mode=append",
+            "--requeue",
+            f"--signal=B:USR1@{NOTICE_S}",
+            "--export=ALL",
+            *(f"--{key}={value}" for key, value in self._options.items()),
+            script,
+        ]
         try:
-            self._look()
-            if left := len(self._ran_s):
-                self._say(f"{counted(left, 'job')} of an earlier start work on this")
-            if left < self._workers:
-                self._submit(self._workers - left)
+            answer = run(submit, {STORAGE: self._storage}).strip()
         except Refused as error:
             raise CannotSearch(f"Slurm refused the workers: {error}") from None
+        self._array = answer.partition(";")[0]
+        if not self._array.isdecimal():
+            raise CannotSearch(f"Slurm: sbatch answered {plain(answer[:80])!r}")
+        workers = counted(self._count, "worker")
+        self._say(f"Slurm job {self._array}, {workers}: {shlex.join(submit)}")
+        self._next_look = time.monotonic() + POLL_S
 
     def poll(self) -> str:
-        """Look how the jobs are, and submit more if too few are left.
-
-        Call it as often as you like: Slurm is asked once in a while. Returns why there
-        will be no worker, else "".
-        """
+        """Return why no job is left, else ``""``; Slurm is asked once in a while."""
         if time.monotonic() < self._next_look:
-            return self._hopeless
-        self._next_look = time.monotonic() + self._asked.poll_s
+            return ""
+        self._next_look = time.monotonic() + POLL_S
         try:
-            before = self.states[:2]
-            self._look()
-            if self.states[:2] != before:
-                self._say(str(self.states))
-            missing = self._workers - len(self._ran_s)
-            if missing > 0 and not self._hopeless:
-                self._submit(missing)
+            left = run(["squeue", "--noheader", f"--jobs={self._array}"])
         except Refused as error:
-            self._say_once(f"Slurm: {error}; trying again")
-        return self._hopeless
+            # squeue refuses a job that ended some minutes ago
+            left = "" if "Invalid job id" in str(error) else str(error)
+        return "" if left.strip() else self._why_all_ended
+
+    @property
+    def _why_all_ended(self) -> str:
+        logs = f"{shlex.quote(self._folder)}/{LOG_FILES}"
+        return f"Slurm job {self._array} has ended; see why: tail {logs}"
 
     def stop(self) -> None:
         """Cancel the jobs that are left."""
-        if not self._arrays:
-            return
-        cancel = ["scancel", "--quiet", *sorted(self._arrays)]
+        cancel = ["scancel", "--quiet", self._array]
         try:
             run(cancel)
         except Refused as error:
             self._say(f"Slurm: {error}; to cancel the workers: {shlex.join(cancel)}")
-        self._arrays = set()
-
-    def _submit(self, count: int) -> None:
-        words = [f"--{key}={value}" for key, value in self._asked.options.items()]
-        submit = [
-            *("sbatch", "--parsable"),
-            f"--array=0-{count - 1}",
-            f"--job-name={self._name}",
-            f"--output={os.path.join(self._folder.replace('%', '%%'), LOGS)}",
-            "--open-mode=append",
-            "--requeue",
-            f"--signal=B:TERM@{NOTICE_S}",
-            "--export=ALL",
-            *words,
-            os.path.join(self._folder, SCRIPT),
-        ]
-        answer = run(submit, {STORAGE: self._storage})
-        number = answer.strip().partition(";")[0]
-        if not number.isdecimal():
-            raise Refused(f"sbatch answered {answer.strip()[:80]!r}")
-        self._arrays.add(number)
-        self._ran_s.update({f"{number}_{task}": 0.0 for task in range(count)})
-        self._next_look = time.monotonic() + min(FIRST_LOOK_S, self._asked.poll_s)
-        workers = counted(count, "worker")
-        if not self._ended:  # once, for who wants to see what was submitted
-            self._say(f"Slurm job {number}, {workers}: {shlex.join(submit)}")
-        else:
-            self._say(f"Slurm job {number}, {workers} in place of those that ended")
-
-    def _look(self) -> None:
-        """Ask Slurm for the jobs; raises ``Refused``."""
-        mine = [f"--user={os.getuid()}", f"--name={self._name}"]
-        form = ["--noheader", "--array", "--format=%F_%K|%T|%M|%r"]
-        lines = run(["squeue", *mine, *form]).splitlines()
-        jobs = {job: rest for job, *rest in (line.split("|", 3) for line in lines)}
-        for job in self._ran_s.keys() - jobs.keys():
-            self._ended += 1
-            self._short = self._short + 1 if self._ran_s.pop(job) < SHORT_S else 0
-        for job, (_, used, _) in jobs.items():
-            self._arrays.add(job.partition("_")[0])
-            self._ran_s[job] = max(self._ran_s.get(job, 0.0), seconds(used) or 0.0)
-        waits = [reason for state, _, reason in jobs.values() if state == "PENDING"]
-        telling = [word for word in waits if word not in ("None", "Priority")]
-        reason = (telling or waits or [""])[0]
-        self.states = States(len(jobs) - len(waits), len(waits), self._ended, reason)
-
-    @property
-    def _hopeless(self) -> str:
-        """Why more jobs would end at once as well, if so many did; else ""."""
-        if self._short < most_short(self._workers):
-            return ""
-        jobs = f"{self._short} jobs of Slurm"
-        return ended_at_once(jobs, self._folder, LOG_FILES)
-
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
 
 
-def most_short(workers: int) -> int:
-    """Return after how many workers that ended at once no more are started."""
-    return max(3, 2 * workers)
-
-
-def ended_at_once(workers: str, folder: str, logs: str) -> str:
-    """Return that so many workers ended at once, and what to type to see why."""
-    why = f"see why: tail {shlex.quote(folder)}/{logs}"
-    return f"the last {workers} ended within a minute; {why}"
+def requeue_this_job() -> None:
+    """Let Slurm start the job of this process again, whose time limit is near."""
+    if job := os.environ.get("SLURM_JOB_ID", ""):
+        try:
+            run(["scontrol", "requeue", job])
+        except Refused as error:
+            note(f"Slurm: {error}; submit the job again")
 
 
 class Refused(Exception):

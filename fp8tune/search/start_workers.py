@@ -1,7 +1,7 @@
-"""Decide who starts the workers of a search: this machine, Slurm, or somebody else.
+"""Decide who starts the processes that run trials: this machine, Slurm, or somebody.
 
 - ``--slurm``: jobs of Slurm.
-- ``--workers 0``: nobody; the user starts ``fp8tune worker``.
+- ``--workers 0``: nobody; the user types the same command with ``--study``.
 - ``--workers N`` or ``--gpus``: processes of this machine. Inside a job of Slurm with
   several nodes, or with nodes that are other machines (``salloc``): steps of the job.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,22 +23,33 @@ from fp8tune.search.allocation import (
 )
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
-from fp8tune.search.local_workers import LocalWorkers, gpus_of_workers, worker_command
-from fp8tune.search.members import BEAT_S, MISSED
+from fp8tune.search.local_workers import (
+    LocalWorkers,
+    gpus_of_this_process,
+    gpus_of_workers,
+    module_command,
+    worker_name,
+)
 from fp8tune.search.options import NO_WORKERS, SearchOptions
+from fp8tune.search.pool import Starter
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.say import note
 from fp8tune.search.slurm import Jobs, parse
-from fp8tune.search.storage import BadStudy
+from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.workers import NoStarter, Starter
-from fp8tune.studies import SHOWN, has_journal, newest
+from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
-    *("start", "options", "output", "ending", "knobs", "points", "given"),
+    *("start", "options", "output", "ending", "answer", "knobs", "points", "given"),
     SEARCHED_IN,
 )
 """Parts of a study's description that are not in its name, or follow from others."""
+OF_THE_FIRST = (
+    *("workers", "gpus", "slurm", "storage", "start_from", "output", "in_place"),
+    *("gpu", "world_size", "trainer", "studies", "objective"),
+)
+"""Options of the command that begins a study: who joins reads the study, or writes no
+answer."""
 UNNOTICED = 0.1
 """The part of a budget after which a lost worker is noticed at the latest."""
 
@@ -48,27 +59,60 @@ def is_remote(options: SearchOptions) -> bool:
     return options.workers == 0 or bool(options.slurm) or bool(_allocation(options))
 
 
-def with_worker(options: SearchOptions) -> SearchOptions:
-    """Return the options with one worker, if the study is where others reach it too.
+def is_shared(options: SearchOptions) -> bool:
+    """Return whether others may search the study too: it is not only in its folder.
 
-    Another folder or machine may search a study of a database, or of a journal that
-    ``--storage`` names. The lock of a study's folder does not hold there; the lease of
-    workers does. SQLite takes no workers, and a replay has none.
+    SQLite takes one process, and a replay has one.
     """
     is_own = not options.storage or options.storage.startswith("sqlite")
-    if is_own or options.has_workers or options.runner == "replay":
-        return options
-    note("one worker runs the trials, as others may search a study of this storage too")
-    return options._replace(workers=1)
+    return not is_own and options.runner != "replay"
+
+
+def study_to_join(options: SearchOptions) -> tuple[str, str]:
+    """Return the folder and the storage of ``--study``; raises ``CannotSearch``."""
+    if options.storage:
+        return os.path.join(options.studies, options.study), options.storage
+    try:
+        folder = find(options.study, options.studies)
+    except NoStudy as error:
+        raise CannotSearch(str(error)) from None
+    if not has_journal(folder):
+        raise CannotSearch(f"{folder}: no study.journal in it; give its --storage")
+    return folder, os.path.join(folder, JOURNAL)
+
+
+def name_of_this_process(options: SearchOptions) -> str:
+    """Return the name of this process: its host, GPU or number, and Slurm job.
+
+    The job is named as ``scancel`` takes it, ``12_3`` in an array.
+    """
+    array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
+    job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
+    gpus = gpus_of_this_process(os.environ)
+    name = worker_name(gpus if options.device == "cuda" else None, os.getpid())
+    return name + f" of job {job}" * bool(job)
+
+
+def command_to_join(options: SearchOptions, study: str) -> list[str]:
+    """Return the command by which a process joins a study; it reads STORAGE."""
+    words = ["search", options.config]
+    for name, value in options.kept.items():
+        if name in OF_THE_FIRST:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            words += [option] if each is True else [option, str(each)]
+    words += ["--study", study]
+    return [*words, "--", *options.overrides] if options.overrides else words
 
 
 def more_gpus_note(options: SearchOptions, visible: int, gpus_of_each: int) -> str:
     """Return a note if GPUs of this job or machine stay idle, else ``""``.
 
     ``visible`` is the number of GPUs that torch sees here. Nothing is said to who gave
-    ``--gpus`` or a number of workers; one is also the number of ``with_worker``.
+    ``--gpus`` or a number of workers.
     """
-    chosen = options.gpus or options.slurm or options.workers not in (NO_WORKERS, 1)
+    chosen = options.gpus or options.slurm or options.workers != NO_WORKERS
     if options.device == "cpu" or chosen:
         return ""
     allocation = None
@@ -143,16 +187,36 @@ def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> 
     return f"changed since {name}: {names or 'the settings'}"
 
 
+class SomebodyElse:
+    """Starts no processes: people do, who get the ``note``."""
+
+    is_other = True
+
+    def __init__(self, note: str) -> None:
+        self._note = note
+
+    def start(self) -> None:
+        """Say how processes join."""
+        note(self._note)
+
+    def poll(self) -> str:
+        """Return ``""``: processes may join at any time."""
+        return ""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
 def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:
     """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
     place = study.place if "://" in study.place else os.path.abspath(study.place)
-    command = worker_command(study.name)
+    words = command_to_join(options, study.name)
+    command = [*module_command("fp8tune"), *words]
     if options.slurm:
-        asked = parse(options.slurm)
         count = max(1, options.workers)
-        return Jobs(asked, count, command, place, study.folder, note)
+        return Jobs(parse(options.slurm), count, command, place, study.folder, note)
     if options.workers == 0:
-        return NoStarter(how_to_join(place, study.name))
+        return SomebodyElse(how_to_join(place, words))
     if allocation := _allocation(options):
         each = 0 if options.device == "cpu" else gpus_of_each
         allocation = with_gpus(allocation)
@@ -163,14 +227,15 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
     return LocalWorkers(command, place, study.folder, gpus, note)
 
 
-def how_to_join(place: str, study: str) -> str:
-    """Return what to type to start a worker, without the storage's password."""
+def how_to_join(place: str, words: Sequence[str]) -> str:
+    """Return what to type to join, without the storage's password."""
     shown, where = without_password(place), "start one for each GPU, in this folder"
+    command = shlex.join(["fp8tune", *words])
     if shown != place:
         where += f" and with FP8TUNE_STORAGE={shown}"
-        return f"waits for workers; {where}: fp8tune worker --study {study}"
-    command = f"fp8tune worker --storage {shlex.quote(place)} --study {study}"
-    return f"waits for workers; {where}: {command}"
+        return f"waits for workers; {where}: {command}"
+    option = f"--storage {shlex.quote(place)} --study"
+    return f"waits for workers; {where}: {command.replace('--study', option)}"
 
 
 def _allocation(options: SearchOptions) -> Allocation | None:

@@ -10,7 +10,7 @@ from types import FrameType
 
 STOPPED = 130
 """Exit code of a search that a signal ended."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stop:
@@ -19,20 +19,22 @@ class Stop:
     The first signal ends the search with what is known, the second ends the program. A
     lost terminal may signal twice; that counts once, and not at all under nohup. After
     ``searching`` the first signal only prints a note, because writing the answer is
-    quick. While another process coordinates the search, this one ``waits``: a signal
-    ends only this one. ``show`` prints the note on the first signal.
+    quick. While other processes run trials of the search, a signal ends only this one:
+    ``waits``. ``show`` prints the note on the first signal. SIGUSR1 says that the job
+    of this process ends and ``requeues``, as ``slurm.py`` asks Slurm to do.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = self.requeues = False
         self.searching = True
+        self._goes_on = False
         self.waits: Callable[[], bool] = lambda: False
         self.show: Callable[[str], None] = say_at_once
 
     @property
     def leaves(self) -> bool:
         """Whether the search goes on without this process."""
-        return self.asked and self.waits()
+        return self.asked and self._goes_on
 
     @contextlib.contextmanager
     def takes_signals(self) -> Iterator[None]:
@@ -54,9 +56,11 @@ class Stop:
             say_at_once("stopped")
             raise SystemExit(STOPPED)
         self.asked = True
+        self.requeues = number == signal.SIGUSR1
+        self._goes_on = self.waits()
         if self.searching:
             best = "stopping with the best so far"
-            does = "the search goes on, this command ends" if self.waits() else best
+            does = "the search goes on, this command ends" if self._goes_on else best
             self.show(f"{does}; Ctrl-C again stops now")
             raise KeyboardInterrupt
         ended = "the search has ended and its result is being written"

@@ -13,16 +13,23 @@ import fcntl
 import json
 import os
 import stat
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages import JournalStorage
+from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.storages.journal import BaseJournalBackend
+from optuna.trial import FrozenTrial, TrialState
 
 from fp8tune.atomic import no_link
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import PACKAGES, open_database, reason, without_password
+from fp8tune.search.retrying import RetryingStorage
 from fp8tune.studies import make_folder
 
 LOCK = "lock"
@@ -30,6 +37,12 @@ MAX_BYTES = 1 << 28
 """Largest journal that is read."""
 KEPT = "earlier trials are kept: the same command continues with them"
 ELSEWHERE = "--studies DIR uses another folder"
+BEAT_S = 10.0
+"""Seconds between the heartbeats of a running trial, if no option says otherwise."""
+MISSED = 6
+"""Heartbeats that a trial may miss before its process counts as lost."""
+BEAT = "fp8tune:beat"
+"""System attribute of a trial in a journal: the time of its last heartbeat."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -139,6 +152,43 @@ class JournalBackend(BaseJournalBackend):
             file.truncate(kept)
 
 
+class Journal(JournalStorage, BaseHeartbeat):
+    """A study's journal on one machine, with Optuna's heartbeat.
+
+    A running trial is stale if it did not beat for ``grace_s``. Optuna then calls
+    ``on_lost``.
+    """
+
+    def __init__(
+        self, backend: BaseJournalBackend, beat_s: float, on_lost: OnLost | None
+    ) -> None:
+        super().__init__(backend)
+        self._beat_s = beat_s
+        self._on_lost = on_lost
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Store the time; a trial that has ended needs no heartbeat."""
+        with contextlib.suppress(UpdateFinishedTrialError, BadStudy):
+            self.set_trial_system_attr(trial_id, BEAT, time.time())
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        running = self.get_all_trials(
+            study_id, deepcopy=False, states=(TrialState.RUNNING,)
+        )
+        last = {trial._trial_id: trial.system_attrs.get(BEAT) for trial in running}
+        oldest = time.time() - MISSED * self._beat_s
+        return [trial for trial, beat in last.items() if beat and beat < oldest]
+
+    def get_heartbeat_interval(self) -> int | None:
+        """Return the seconds between heartbeats, which need not be whole."""
+        return self._beat_s  # type: ignore[return-value]
+
+    def get_heartbeat_stale_trial_callback(self) -> OnLost | None:
+        """Return what is called for a trial whose process is lost."""
+        return self._on_lost
+
+
+OnLost = Callable[[optuna.Study, FrozenTrial], None]
 _START = b'{"op_code":'
 _NO_JOURNAL = "not an operation of a study; move the file, or name another storage"
 
@@ -247,16 +297,42 @@ def check_locks(place: str) -> None:
             ) from None
 
 
+@contextlib.contextmanager
+def _flocked(path: str) -> Iterator[None]:
+    with open(path, "ab", opener=no_link) as file, _alone(file):
+        yield
+
+
+def one_at_a_time(
+    storage: optuna.storages.BaseStorage, place: str, study_id: int
+) -> AbstractContextManager[None]:
+    """Let one process at a time be in this block, for a study of a storage.
+
+    That is a lock of a file beside a journal, or one of PostgreSQL's. Other storages
+    have none.
+    """
+    if isinstance(storage, Journal):
+        return _flocked(f"{place}.lock")
+    if isinstance(storage, RetryingStorage):
+        return storage.locked(study_id)
+    return contextlib.nullcontext()
+
+
 def open_storage(
-    url: str, *, create: bool, most: int = MAX_BYTES, caches: bool = True
+    url: str,
+    *,
+    create: bool,
+    most: int = MAX_BYTES,
+    beat_s: float = BEAT_S,
+    on_lost: OnLost | None = None,
 ) -> optuna.storages.BaseStorage:
     """Open the storage of a study; raises ``BadStudy``.
 
     ``url`` is the path of a journal file, or an Optuna storage URL: ``sqlite:///x.db``,
     ``postgresql://...``. Others, such as ``mysql://...`` and ``redis://...``, were not
-    tried. ``caches`` is as for ``open_database``.
+    tried. A process whose trial misses ``MISSED`` heartbeats is lost: ``on_lost`` gets
+    the trial.
     """
-    from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalRedisBackend
 
     with errors_of(url), warnings.catch_warnings():
@@ -264,11 +340,16 @@ def open_storage(
         if url.startswith("redis"):
             return JournalStorage(JournalRedisBackend(url))
         if "://" in url:
-            return open_database(url, caches=caches)
+            heartbeat = {
+                "heartbeat_interval": max(1, round(beat_s)),
+                "grace_period": max(1, round(MISSED * beat_s)),
+                "heartbeat_stale_trial_callback": on_lost,
+            }
+            return open_database(url, heartbeat)
         backend = JournalBackend(url, most)
         if create:
             backend.create()
-        return JournalStorage(backend)
+        return Journal(backend, beat_s, on_lost)
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.distributions import (
@@ -24,41 +25,49 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages._heartbeat import (
+    BaseHeartbeat,
+    BaseHeartbeatThread,
+    get_heartbeat_thread,
+    is_heartbeat_enabled,
+)
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
+from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.objective import SPEED, UNITS
 from fp8tune.search.storage import (
+    BEAT_S,
     ELSEWHERE,
     LOCK,
     BadStudy,
     alone_in,
     check_file,
     errors_of,
+    one_at_a_time,
     open_storage,
 )
 from fp8tune.studies import JOURNAL, make_folder
-from fp8tune.trials.order import Order, parse_order
-from fp8tune.trials.record import BadRecord, Record, positive
+from fp8tune.trials.order import Order
+from fp8tune.trials.record import BadRecord, LossRun, Record, positive
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
+from fp8tune.words import counted
 
+PLAN = "fp8tune:plan"
+"""System attribute of a trial: what other processes see of it while it runs."""
 STALE = "fp8tune:stale"
-"""System attribute of a trial that its process did not finish: it never counts."""
-ORDER, CLAIMED_BY = "fp8tune:order", "fp8tune:claimed-by"
-"""System attributes of a trial that any worker may run: its order, and the number of
-the worker that took it."""
-WORKER_LOST = "fp8tune:worker-lost"
-"""System attribute of a trial whose worker was lost in the middle of it."""
+"""System attribute of a trial that its process gave back: it never counts."""
+LOSSES = 2
+"""A setting fails if so many processes were lost in the middle of its trials."""
 ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
 RECORD = "record"
 """Fields of a record that are user attributes by themselves, because samplers read
-them, and the attribute that holds the others: each one costs a database a commit
-(benchmarks/results/scale_storage.md)."""
-ENDED, TAKEN_UP = "ended", "process"
-"""User attributes of a study: how its last search ended, and by how many processes it
-was taken up."""
+them, and the attribute that holds the others: each one costs a database a commit."""
+ENDED, TAKEN_UP, ENVIRONMENT = "ended", "process", "environment"
+"""User attributes of a study: how its last search ended, how often it was taken up, and
+what all processes that joined it have in common."""
 EXPORT = "trials.jsonl"
 """The export that a search leaves in its study's folder."""
 FILES = (LOCK, JOURNAL, f"{JOURNAL}.bak")
@@ -67,47 +76,57 @@ VALUE = {"tokens-per-joule": "tokens_per_joule"}
 """The field of a record that holds the value of an objective, if not tokens/s."""
 
 
+class Running(NamedTuple):
+    """A trial that runs now, in this process or in another one of the study.
+
+    ``worker`` and ``at_s`` are those of the ``Trial``.
+    """
+
+    knobs: dict[str, Any]
+    stage: str
+    reason: str
+    loss_run: LossRun | None
+    worker: str
+    at_s: float
+
+
 class Study:
     """The study of one search, in memory if it has no folder.
 
-    ``trials`` are those that ended, without trials of killed processes. ``process`` is
-    the number of this process; the trials that it adds get it.
+    ``trials`` are those that ended, without trials of killed processes; ``running`` are
+    those that run. ``process`` says how often the study was continued before; trials
+    get it as their number of the process.
 
-    A search runs its trials itself (``ask``), or workers do: it stores orders
-    (``enqueue``), of which each goes to one worker (``claim``), and reads what these
-    told (``refresh``). A worker does not read the results (``reads=False``): its
-    ``trials`` are those that it told.
+    Any number of processes search a study. One at a time plans (``planning``): it reads
+    what the others did (``refresh``) and starts a trial (``ask``). Optuna's heartbeat
+    shows that a trial's process lives; it comes every ``beat_s`` seconds.
     """
 
     def __init__(
-        self, space: Space, folder: str = "", url: str = "", *, reads: bool = True
+        self, space: Space, folder: str = "", url: str = "", beat_s: float = BEAT_S
     ) -> None:
         self.space = space
         self.folder = folder
         self.distributions = _distributions(space)
         self.process = 0
         self.trials: list[Trial] = []
+        self.running: dict[int, Running] = {}
         self._read: dict[int, Trial | None] = {}
         self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
             if not url:
                 make_folder(folder)
-            self._storage = open_storage(self.place, create=True, caches=reads)
+            self._storage = open_storage(
+                self.place, create=True, beat_s=beat_s, on_lost=fail_if_lost_again
+            )
         with errors_of(self.place):
             self.optuna = _created(
                 self._storage, study_name(folder, url, self._storage)
             )
             name = self.optuna.study_name
             self._id = self._storage.get_study_id_from_name(name)
-            self._end_stale()
-        if reads:
-            self.refresh()
-
-    @property
-    def storage(self) -> optuna.storages.BaseStorage:
-        """The storage, for what belongs to the search and is no trial."""
-        return self._storage
+        self.refresh()
 
     @property
     def name(self) -> str:
@@ -140,15 +159,42 @@ class Study:
                 self.optuna.set_user_attr(ENDED, {})
 
     def take_up(self) -> None:
-        """Start a new process of the study: the machine may have changed since."""
+        """Continue the study: the machine may have changed since.
+
+        If others search it now, this process joins them.
+        """
         with errors_of(self.place):
             self.process = int(self.optuna.user_attrs.get(TAKEN_UP, 0))
-            self.optuna.set_user_attr(TAKEN_UP, self.process + 1)
+            if self.process and are_alive(self.optuna):
+                self.process -= 1
+            else:
+                self.optuna.set_user_attr(TAKEN_UP, self.process + 1)
+
+    def join(self, environment: Mapping[str, Any]) -> None:
+        """Take part in the search of others, who decide what its trials depend on.
+
+        Raises ``CannotSearch`` if trials here would depend on something else.
+        """
+        with self.planning(), errors_of(self.place):
+            attributes = self.optuna.user_attrs
+            common = attributes.get(ENVIRONMENT)
+            if common is None:
+                self.optuna.set_user_attr(ENVIRONMENT, common := dict(environment))
+            self.process = max(0, int(attributes.get(TAKEN_UP, 0)) - 1)
+        for name in sorted({*common, *environment}):
+            here, there = environment.get(name), common.get(name)
+            if here != there:
+                why = f"its {name} is {here!r}, this search measures with {there!r}"
+                raise CannotSearch(f"this machine cannot take part: {why}")
 
     def note(self, **ended: Any) -> None:
         """Store how the search ended."""
         with errors_of(self.place):
             self.optuna.set_user_attr(ENDED, ended)
+
+    def planning(self) -> AbstractContextManager[None]:
+        """Keep other processes from planning a trial at the same time."""
+        return one_at_a_time(self._storage, self.place, self._id)
 
     def ask(self, order: Order) -> int:
         """Start a trial in this process; return the number of the RUNNING trial.
@@ -156,47 +202,26 @@ class Study:
         It is stored at once, with all its parameters: a process that is killed leaves
         only a trial without a result.
         """
-        return self._create(TrialState.RUNNING, order.stage, order.knobs)
+        plan = {
+            "reason": order.reason,
+            "loss_run": order.loss_run and list(order.loss_run),
+            "worker": order.worker,
+            "at_s": order.at_s,
+        }
+        return self._create(order.stage, order.knobs, plan)
 
-    def enqueue(self, order: Order) -> int:
-        """Store a trial for any worker; return the number of the WAITING trial."""
-        return self._create(
-            TrialState.WAITING, order.stage, order.knobs, {ORDER: order.line()}
-        )
+    def beating(self, number: int) -> BaseHeartbeatThread:
+        """Show that the process of a trial lives, until the end of the block."""
+        return get_heartbeat_thread(self._frozen(number)._trial_id, self._storage)
 
-    def claim(self, worker: int, name: str) -> tuple[int, Order] | None:
-        """Take the first order that this worker may run, if there is one.
-
-        No two workers get the same: Optuna lets one of them start a waiting trial.
-        Raises ``BadRecord`` where the storage holds no order of this version.
-        """
-        for trial, order in self.orders(TrialState.WAITING):
-            if order.worker not in ("", name):
-                continue
-            with errors_of(self.place), suppress(UpdateFinishedTrialError):
-                running = TrialState.RUNNING
-                if self._storage.set_trial_state_values(trial._trial_id, running):
-                    self._storage.set_trial_system_attr(
-                        trial._trial_id, CLAIMED_BY, worker
-                    )
-                    return trial.number, order
-        return None
-
-    def orders(self, *states: TrialState) -> list[tuple[FrozenTrial, Order]]:
-        """Return the orders in some states; raises ``BadRecord``."""
-        with errors_of(self.place):
-            trials = self._storage.get_all_trials(
-                self._id, deepcopy=False, states=states
-            )
-        lines = ((trial, trial.system_attrs.get(ORDER)) for trial in trials)
-        return [(trial, parse_order(line)) for trial, line in lines if line]
-
-    def has_ended(self, number: int) -> bool:
-        """Return whether a trial has ended, as one that was given back."""
-        return self._frozen(number).state.is_finished()
+    def fail_lost(self) -> None:
+        """End the trials whose processes are lost."""
+        with errors_of(self.place), warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.optuna)
 
     def refresh(self) -> dict[int, Trial | None]:
-        """Read the trials that ended since the last call; return these by number.
+        """Read the trials; return those that ended since the last call, by number.
 
         ``None`` stands for a trial that was lost and does not count.
         """
@@ -205,26 +230,25 @@ class Study:
         ended: dict[int, Trial | None] = {}
         for trial in every:
             if trial.state.is_finished() and trial.number not in self._read:
-                lost = trial.system_attrs.get(STALE)
+                lost = is_lost(trial)
                 ended[trial.number] = None if lost else checked(trial, self.place)
+        self.running = {
+            trial.number: _running(trial)
+            for trial in every
+            if trial.state == TrialState.RUNNING
+        }
         if ended:
             self._read |= ended
             self.trials = in_order(self._read.values())
         return ended
 
-    def _create(
-        self,
-        state: TrialState,
-        stage: str,
-        knobs: dict[str, Any],
-        system: dict[str, Any] | None = None,
-    ) -> int:
+    def _create(self, stage: str, knobs: dict[str, Any], plan: dict[str, Any]) -> int:
         template = create_trial(
-            state=state,
+            state=TrialState.RUNNING,
             params=self.space.params(self.space.point(knobs)),
             distributions=self.distributions,
             user_attrs={"stage": stage, TAKEN_UP: self.process},
-            system_attrs=system,
+            system_attrs={PLAN: plan},
         )
         with errors_of(self.place):
             trial = self._storage.create_new_trial(self._id, template)
@@ -255,14 +279,14 @@ class Study:
             # Optuna's own `tell` reads the trial again, twice
             self._storage.set_trial_state_values(frozen._trial_id, state, values)
         self._read[number] = trial
+        self.running.pop(number, None)
         self.trials = in_order(self._read.values())
         return self.trials[-1] if self.trials[-1].number == number else trial
 
     def lose(self, number: int) -> None:
-        """End a trial that was interrupted: it does not count.
+        """Give a trial back that was interrupted: it does not count.
 
-        Nothing happens if it ended meanwhile. If its worker tells its result at the
-        same time, the trial is either told or lost.
+        Nothing happens if it ended meanwhile.
         """
         trial = self._frozen(number)._trial_id
         with errors_of(self.place), suppress(UpdateFinishedTrialError):
@@ -270,23 +294,9 @@ class Study:
             self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_state_values(trial, TrialState.FAIL)
 
-    def count_lost_workers(self, number: int) -> int:
-        """Note that a trial's worker was lost; return of how many trials that is so.
-
-        They are the trials of the same setting and process. Raises
-        ``UpdateFinishedTrialError`` if the trial ended meanwhile.
-        """
-        trial = self._frozen(number)
-        with errors_of(self.place):
-            self._storage.set_trial_system_attr(trial._trial_id, WORKER_LOST, True)
-            every = self.optuna.get_trials(deepcopy=False)
-        own = trial.params, trial.user_attrs[TAKEN_UP]
-        lost = (t for t in every if WORKER_LOST in t.system_attrs)
-        return sum((t.params, t.user_attrs.get(TAKEN_UP)) == own for t in lost)
-
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""
-        number = self._create(TrialState.RUNNING, stage, record.knobs)
+        number = self._create(stage, record.knobs, {})
         return self.tell(number, record, **place)
 
     def export(self, path: str) -> None:
@@ -305,15 +315,17 @@ class Study:
             trial = self._storage.get_trial_id_from_study_id_trial_number
             return self._storage.get_trial(trial(self._id, number))
 
-    def _end_stale(self) -> None:
-        """End the trials that a killed process left RUNNING, not those of workers."""
-        left = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        for trial in left:
-            if ORDER not in trial.system_attrs:
-                self.lose(trial.number)
+    def end_stale(self) -> None:
+        """End the trials that a killed process left RUNNING, which searched alone."""
+        for number, running in self.running.items():
+            if not running.worker:
+                self.lose(number)
+        self.refresh()
 
 
-def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
+def open_study(
+    folder: str, space: Space, held: ExitStack, url: str = "", beat_s: float = BEAT_S
+) -> Study:
     """Open the study of a search, locked for this process until ``held`` is closed.
 
     Raises ``BadStudy`` if another search is running in the folder, or if the folder has
@@ -330,7 +342,8 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
         where = f"{error.filename or folder}: {error.strerror}"
         raise BadStudy(f"{where}; {ELSEWHERE}") from None
     try:
-        study = Study(space, folder, url)
+        study = Study(space, folder, url, beat_s)
+        study.end_stale()
     except BadStudy:
         if is_new and url:
             shutil.rmtree(folder, ignore_errors=True)
@@ -369,14 +382,74 @@ def about_of(study: optuna.Study) -> dict[str, Any]:
     """Return what identifies a search, and how the last one ended."""
     about = dict(study.user_attrs)
     ended = about.pop(ENDED, {})
-    about.pop(TAKEN_UP, None)
+    for name in (TAKEN_UP, ENVIRONMENT):
+        about.pop(name, None)
     return {**about, **(ended if isinstance(ended, dict) else {})}
 
 
 def in_order(trials: Iterable[Trial | None]) -> list[Trial]:
     """Return the trials that count, by number, with their positions."""
-    known = sorted(filter(None, trials), key=lambda trial: trial.number)
-    return [trial._replace(position=place) for place, trial in enumerate(known)]
+    places = Counter[str]()
+    positioned = []
+    for trial in sorted(filter(None, trials), key=lambda trial: trial.number):
+        positioned.append(trial._replace(position=places[trial.worker]))
+        places[trial.worker] += 1
+    return positioned
+
+
+def is_lost(trial: FrozenTrial) -> bool:
+    """Return whether a trial ended without a result, as its process did."""
+    has_result = "outcome" in trial.user_attrs and STALE not in trial.system_attrs
+    return trial.state.is_finished() and not has_result
+
+
+def fail_if_lost_again(study: optuna.Study, lost: FrozenTrial) -> None:
+    """Add a failed trial of a setting in which processes were lost again and again.
+
+    Optuna calls this for each trial whose process is lost. Its setting is tried again.
+    If that process is lost too, the setting is probably why: Slurm kills a job that
+    exceeds its memory, with the process.
+    """
+    own = lost.params, lost.user_attrs.get(TAKEN_UP)
+    ended = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+    every = [t for t in ended if is_lost(t) and STALE not in t.system_attrs]
+    times = sum((t.params, t.user_attrs.get(TAKEN_UP)) == own for t in every)
+    if times < LOSSES:
+        return
+    earlier = counted(times - 1, "earlier trial")
+    message = f"its worker was lost, as in {earlier} of this setting"
+    running = _running(lost)
+    fields = {"message": message, "worker": running.worker, "at_s": running.at_s}
+    failed = create_trial(
+        state=TrialState.FAIL,
+        params=lost.params,
+        distributions=lost.distributions,
+        user_attrs={**lost.user_attrs, "outcome": "launch", RECORD: fields},
+    )
+    study.add_trial(failed)
+
+
+def are_alive(study: optuna.Study) -> bool:
+    """Return whether a trial runs whose process lives, for people who look at it."""
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    storage = study._storage
+    lost: Sequence[int] = ()
+    if isinstance(storage, BaseHeartbeat) and is_heartbeat_enabled(storage):
+        lost = storage._get_stale_trial_ids(study._study_id)
+    return any(_running(t).worker and t._trial_id not in lost for t in running)
+
+
+def _running(trial: FrozenTrial) -> Running:
+    plan = trial.system_attrs.get(PLAN) or {}
+    loss_run = plan.get("loss_run")
+    return Running(
+        {key: value for key, value in trial.params.items() if value is not None},
+        trial.user_attrs.get("stage", "search"),
+        str(plan.get("reason") or ""),
+        LossRun(*loss_run) if loss_run else None,
+        str(plan.get("worker") or ""),
+        float(plan.get("at_s") or 0.0),
+    )
 
 
 def checked(trial: FrozenTrial, place: str) -> Trial:

@@ -1,24 +1,28 @@
 """What a trainer refuses of values that do not fit together: its ``checks.toml``.
 
 Each entry ``[[check]]`` is one check: the ``keys`` to blame, the condition ``when`` on
-the values, the ``reason``, maybe a ``hint``, and the releases ``since`` and ``until``
-that have it. A check is looked at where the file writes one of its keys, or with
-``absent = true`` always. Expressions of ``[names]`` are further names for conditions,
-which are in the language of the rules: ``defined(x)`` is false for null, ``text(x)``
-and ``whole(x)`` tell texts and whole numbers. ``cannot`` is the reason where a value of
-another kind ends the trainer's own check; without it such a check says nothing.
+the values, the ``reason`` with names in braces, maybe a ``hint``, the releases
+``since`` and ``until`` that have it, and the config classes ``in`` which it is. A check
+is looked at where the file writes one of its ``keys``; with ``absent = true`` always.
+
+Conditions are in the language of the rules. ``defined(x)`` is false for null; ``text``,
+``whole``, ``number`` and ``switch`` tell kinds of values. Expressions of ``[names]``
+are further names. ``cannot`` is the reason where a value of another kind ends the
+trainer's own check; without it such a check says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.job import Prose, Unknown
 from fp8tune.trainers.faults import Fault
 from fp8tune.trainers.schema import Schema
+from fp8tune.words import shown
 
 Derived = Mapping[str, Callable[["Values"], Any]]
 """Names that no expression can say, by the functions that compute them."""
@@ -27,7 +31,21 @@ ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
     "defined": lambda scope, name: scope[name] is not None,
     "text": lambda scope, name: isinstance(scope[name], str),
     "whole": lambda scope, name: isinstance(scope[name], int),
+    "number": lambda scope, name: isinstance(scope[name], (int, float)),
+    "switch": lambda scope, name: isinstance(scope[name], bool),
 }
+
+
+def _told(value: Any) -> str:
+    return shown(value) if type(value) is int else str(value)
+
+
+class Refusal(NamedTuple):
+    """Keys to blame, why their values are refused, and maybe what to do."""
+
+    keys: list[str]
+    reason: str
+    hint: str
 
 
 class Values(dict[str, Any]):
@@ -66,7 +84,10 @@ class Checks:
     """The checks of one release of a trainer."""
 
     def __init__(self, schema: Schema, derived: Derived | None = None) -> None:
-        self.checks: list[dict[str, Any]] = schema.checks.get("check", [])
+        self.by_class: dict[str, list[dict[str, Any]]] = {}
+        for check in schema.checks.get("check", ()):
+            for name in check.get("in", [""]):
+                self.by_class.setdefault(name, []).append(check)
         self.cannot: str = schema.checks.get("cannot", "")
         self.derived = {**(derived or {})}
         for name, source in schema.checks.get("names", {}).items():
@@ -81,29 +102,37 @@ class Checks:
             self.compiled[source] = compile_expression(source, lambda _: True, ON_SCOPE)
         return self.compiled[source]
 
-    def refusals(
-        self, values: Mapping[str, Any], written: Mapping[str, Any]
-    ) -> Iterator[Fault]:
-        """Yield a fault for each check that fails, at the first key that is written.
+    def refused(
+        self, values: Mapping[str, Any], written: Container[str], name: str = ""
+    ) -> Iterator[Refusal]:
+        """Yield the checks that fail, of one config class where they are of classes.
 
         A check that reads a name which ``values`` lacks says nothing.
         """
         scope = Values(values, self.derived)
-        for check in self.checks:
+        for check in self.by_class.get(name, ()):
             keys = check["keys"]
-            key = next((key for key in keys if key in written), "")
-            if not key and not check.get("absent"):
+            if not check.get("absent") and not any(key in written for key in keys):
                 continue
-            reason, hint = check["reason"], check.get("hint", "")
             try:
                 if not self._value_of(check["when"], scope):
                     continue
             except KeyError:
                 continue
             except Unknown:
-                if not self.cannot:
-                    continue
-                reason, hint = self.cannot, ""
-            facts = {"reason": Prose(reason.format_map(scope)), "hint": Prose(hint)}
-            key = key or keys[0]
-            yield Fault("refused-settings", (key,), {"key": key, **facts})
+                if self.cannot:
+                    yield Refusal(keys, self.cannot, "")
+                continue
+            reason = re.sub(
+                r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check["reason"]
+            )
+            yield Refusal(keys, reason, check.get("hint", ""))
+
+    def refusals(
+        self, values: Mapping[str, Any], written: Container[str]
+    ) -> Iterator[Fault]:
+        """Yield a fault for each check that fails, at the first key that is written."""
+        for keys, reason, hint in self.refused(values, written):
+            key = next((key for key in keys if key in written), keys[0])
+            facts = {"key": key, "reason": Prose(reason), "hint": Prose(hint)}
+            yield Fault("refused-settings", (*key.split("."),), facts)

@@ -1,13 +1,14 @@
-"""Which key or value the author probably meant."""
+"""Which key or value the author probably meant, and whether that is certain."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.job import Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key, Schema
@@ -22,6 +23,14 @@ _FP8 = re.compile("(float|fp|mxfp)8.*")
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 
+NEAR = 0.75
+"""How like a word a name must be to be near (difflib), as in ``suggest.closest``."""
+
+CLEARLY = 0.1
+"""How much nearer than all others the name is that was clearly meant."""
+
+_NAME = r"did you mean [`\[]([\w.]+)[`\]]\?"
+
 
 def about_template(value: Any) -> str:
     """Return what to do about a text that somebody has yet to fill in, or ``""``."""
@@ -30,6 +39,17 @@ def about_template(value: Any) -> str:
     found = _VARIABLE.search(value)
     jinja = JINJA if "{{" in value or "{%" in value else ""
     return jinja or (VARIABLE.format(found[0][:40]) if found else "")
+
+
+def nearest(name: str, keys: Iterable[str]) -> str:
+    """Return the key that is like a name, or the one that begins with this word."""
+    known = [*keys]
+    longer = [key for key in known if key.startswith(f"{name}_")]
+    return closest(name, known) or (longer[0] if len(longer) == 1 else "")
+
+
+class Called(str):
+    """A question that names the key which other trainers call so."""
 
 
 class Hints:
@@ -45,15 +65,16 @@ class Hints:
         """
         name = str(path[-1])
         if name == SWITCH and len(path) > 1:
-            return ""
+            return "did you mean `enable`?" if "enable" in keys else ""
         if len(path) == 1:
             meant = self._section(name)
         elif len(path) == 2:
             meant = self._key(name, str(path[0]))
         else:
-            near = closest(name, keys)
+            near = nearest(name, keys)
             meant = f"`{near}`" if near else ""
-        return f"did you mean {meant}?" if meant else ""
+        hint = f"did you mean {meant}?" if meant else ""
+        return Called(hint) if meant and meant == self._called(name, "") else hint
 
     def _key(self, name: str, section: str) -> str:
         if name in self.schema.sections:
@@ -106,7 +127,8 @@ class Hints:
 
     def _section(self, name: str) -> str:
         near = closest(name, self.schema.sections)
-        key = "" if near else closest(name, self.schema.top_keys)
+        near_key = nearest if "_" in name else closest  # one word begins many keys
+        key = "" if near else near_key(name, self.schema.top_keys)
         meant = f"[{near}]" if near else f"`{key}`" * bool(key)
         return self._called(name, "") or meant or self._homes(name)
 
@@ -147,3 +169,62 @@ class Hints:
         }
         near = closest(name, by_name)
         return f"`{by_name[near]}`" if near else ""
+
+
+def key_meant(hint: str, path: Path, keys: Collection[str]) -> dict[str, Any]:
+    """Facts for a fix: the key that a hint names.
+
+    ``meant`` is a key of the same table, ``sure`` if it is the same word, ``clear`` if
+    no other key is near; ``home`` is the key of the same name in another section.
+    """
+    match = re.fullmatch(_NAME, hint)
+    if match is None:
+        return {}
+    name = match[1].removeprefix(f"{path[0]}.") if len(path) == 2 else match[1]
+    if "." in name:
+        same = same_word(str(path[-1]), name.rpartition(".")[2])
+        return {"home": Words(name)} if same else {}
+    if len(path) > 1 and name not in keys:
+        return {}
+    word = str(path[-1])
+    clear = isinstance(hint, Called) or is_clear(word, name, keys)
+    return {"meant": Words(name), "sure": same_word(word, name), "clear": clear}
+
+
+def value_meant(hint: str, value: Any) -> dict[str, Any]:
+    """Facts for a fix: the allowed value that a hint names, if it does."""
+    match = re.fullmatch(r'did you mean "(.*)"\?', hint)
+    if match is None:
+        return {}
+    return {"meant": match[1], "sure": same_word(str(value), match[1])}
+
+
+def is_clear(word: str, meant: str, names: Iterable[str]) -> bool:
+    """Whether no other of these names may be meant by a word.
+
+    A name that is not near was not found by its letters, but is known to be meant.
+    """
+    if same_word(word, meant):
+        return True
+    import difflib
+
+    letters = {_letters(name): name for name in names}
+    near = difflib.get_close_matches(_letters(word), letters, n=2, cutoff=NEAR)
+    if len(near) == 2 and _ratio(near[0], word) - _ratio(near[1], word) > CLEARLY:
+        near.pop()
+    return [letters[one] for one in near] in ([], [meant])
+
+
+def _ratio(letters: str, word: str) -> float:
+    import difflib
+
+    return difflib.SequenceMatcher(None, letters, _letters(word)).ratio()
+
+
+def same_word(one: str, other: str) -> bool:
+    """Whether two names differ in case and separators alone."""
+    return _letters(one) == _letters(other)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()

@@ -37,6 +37,12 @@ MAX_FILES = 10
 _REQUIREMENT = re.compile(
     r"\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*(.{0,200})"
 )
+_SOURCE = re.compile(
+    r"\s*(?:-e|--editable)[\s=]+(\S+)"
+    r"|\s*([A-Za-z0-9][\w.-]{0,99})\s*(?:\[[^]]{0,99}\])?\s*@\s*(\S+)"
+)
+"""A requirement that names a folder or an address in place of a release."""
+_TAG = re.compile(r"@v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:\.dev\d+)?)(?:#|$)")
 _ENTRY = re.compile(r"^\[\[packages?\]\]", re.MULTILINE)
 _GIT = re.compile(r"""\bgit\s*=|\btype\s*=\s*["']git["']""")
 """What an entry of a package says that comes from a repository."""
@@ -49,6 +55,7 @@ _BOUND = re.compile(r"(===?|~=|<=|<)\s*(\d{1,4}(?:\.\d{1,6}){0,3})([^\s,]{0,99})
 class Release(NamedTuple):
     """The release of a package, and what says so: a file's name, or ``installed``.
 
+    ``version`` is empty for a folder, or a commit without a tag of a release.
     ``newest`` says that it is only the newest one that an upper bound allows. Not
     ``exact`` is a bound that others meet too, such as ``~=2.10`` or ``==2.*``. What
     comes ``from_git`` may be of any commit.
@@ -174,6 +181,7 @@ def pinned_version(trainer: str, path: str) -> Version | None:
         words = f"{words} has {release.version}: {about.unlisted}"
     elif standing or not (release.newest or _begins(release.version, version)):
         version_of = f"{release.version}{' from git' * release.from_git}"
+        version_of = version_of if release.version else "a folder or commit"
         words = f"{words} has {version_of}, which fp8tune does not know"
         words += STANDS_FOR[standing].format(version)
     return Version(f"{about.name}=={known[version]}", words, standing)
@@ -208,7 +216,7 @@ def add_releases(loaded: Loaded, known: Trainer, path: str) -> None:
     """
     found = releases(path)
     for name in known.about.packages:
-        if release := found.get(name):
+        if (release := found.get(name)) and release.version:
             what = "at_most" if release.newest else "release"
             loaded.values[f"{name}_{what}"] = release.version
     loaded.values["environment_known"] = known.about.distribution in _environment
@@ -233,7 +241,7 @@ def fp8_releases(path: str) -> dict[str, str]:
     return {
         f"{name}_version": found[name].version
         for name in _of_fp8()
-        if name in found and found[name].exact
+        if name in found and found[name].exact and found[name].version
     }
 
 
@@ -315,6 +323,13 @@ def _of_lock(text: str) -> Iterator[tuple[str, str, bool]]:
 
 def _of_lines(lines: list[str], origin: str) -> Iterator[tuple[str, Release]]:
     for line in lines:
+        if source := _SOURCE.match(line):
+            place = source[1] or source[3]
+            name = source[2] or re.split("[@#]", place)[0].rpartition("/")[2]
+            tag = _TAG.search(place)
+            release = Release(tag[1] if tag else "", origin, from_git=not tag)
+            yield _plain(name.removesuffix(".git")), release
+            continue
         match = _REQUIREMENT.match(line.partition("#")[0].partition(";")[0])
         bounds = _BOUND.findall(match[2]) if match else []
         if match and bounds:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fp8tune.conditions.syntax import KNOWN
+from fp8tune.conditions import KNOWN
 from fp8tune.trainers.about import COMMAND, module_of, order, path_of
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -1,17 +1,13 @@
-"""An order: a trial that the search has planned, with all that a worker needs for it.
-
-It travels through the storage as JSON, to whichever process runs the trial.
-"""
+"""An order: a trial that the search has planned, with all that its run needs."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, NamedTuple
 
-from fp8tune.trials.record import BadRecord, LossRun, Record, is_number
+from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import Runner, TrialLimits
-from fp8tune.trials.trial import FINAL_STAGES, STAGES
+from fp8tune.trials.trial import FINAL_STAGES
 
 
 class Order(NamedTuple):
@@ -19,10 +15,8 @@ class Order(NamedTuple):
 
     ``knobs`` maps config keys to values; ``reason`` says in a few words why it runs.
     With a ``loss_run`` it is trained that way and not timed. ``left_s`` is what was
-    left of the budget of ``budget_s`` seconds when it was planned. ``process`` and
-    ``searched_all`` are those of the ``Trial``. ``at_s`` is the search time at which it
-    was planned, if other trials may run at the same time. ``worker`` names the only
-    worker that may run it, ``""`` for any.
+    left of the budget of ``budget_s`` seconds when it was planned. ``searched_all``,
+    ``worker`` and ``at_s`` are those of the ``Trial``.
     """
 
     knobs: dict[str, Any]
@@ -32,7 +26,6 @@ class Order(NamedTuple):
     left_s: float
     budget_s: float
     loss_run: LossRun | None = None
-    process: int = 0
     searched_all: bool | None = None
     at_s: float | None = None
     worker: str = ""
@@ -53,27 +46,5 @@ class Order(NamedTuple):
             "budget_s": self.budget_s if of_budget else math.inf,
             "searched_all": self.searched_all,
             "at_s": self.at_s,
+            "worker": self.worker,
         }
-
-    def line(self) -> str:
-        """Return the order as JSON."""
-        return json.dumps(self._asdict(), allow_nan=False)
-
-
-def parse_order(line: str) -> Order:
-    """Return the order in a line of JSON; raises ``BadRecord``."""
-    try:
-        fields = json.loads(line)
-        run = fields.pop("loss_run")
-        deadline_s, stepping_s, matmuls, least_s = fields.pop("limits")
-        order = Order(
-            **fields,
-            limits=TrialLimits(deadline_s, stepping_s, int(matmuls), least_s),
-            loss_run=LossRun(*run) if run else None,
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadRecord(f"not an order ({type(error).__name__}: {error})") from None
-    numbers = order.left_s, order.budget_s, order.limits.deadline_s
-    if order.stage not in STAGES or not all(map(is_number, numbers)):
-        raise BadRecord(f"not an order of stage {order.stage!r}")
-    return order

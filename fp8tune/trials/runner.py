@@ -20,11 +20,6 @@ class TrialLimits(NamedTuple):
     matmuls: int = 0
     least_s: float = 0.0
 
-    @property
-    def longest_s(self) -> float:
-        """The longest that a trial may take, whether it makes steps or not [s]."""
-        return max(self.deadline_s, self.stepping_s)
-
 
 CONFIRMED_S = 10.0
 """Least time of a confirmation's steps on a GPU [s].

@@ -24,8 +24,9 @@ class Trial(NamedTuple):
     """A record with its place in the study.
 
     ``number`` is the trial's number in Optuna, from 0, as users see it; a lost trial
-    leaves a gap. ``position`` counts the trials that ended before it. How close two
-    runs are is measured by ``position``, so that a lost trial changes no decision.
+    leaves a gap. ``position`` counts the trials that its worker ran before it. How
+    close two runs are is measured by ``position``, so that neither a lost trial nor
+    other workers change a decision.
 
     ``process`` is the number of the process that ran the trial, from 0: how often the
     study had been continued. A trial is ``cut_off`` if the budget ended before it did;

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fp8tune.lint.wording import counted, plain
 from fp8tune.verify import diagnosis, patterns
 from fp8tune.verify.diagnosis import Diagnosis
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import Expected
 from fp8tune.verify.grouping import folder_of
 from fp8tune.verify.verdict import EXIT, Reason, Verdict, total
+from fp8tune.words import counted, plain
 
 HEADLINES = {
     "verified": "VERIFIED",

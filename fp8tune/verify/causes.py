@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.formats.document import InvalidText
 from fp8tune.formats.edits import CannotEdit
 from fp8tune.job import Unknown
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.fix import find_fix

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fp8tune.config.settings import SEVERITIES
 from fp8tune.lint.diagnostic import Diagnostic, Fix
 from fp8tune.lint.formats.plain_json import fix_data
-from fp8tune.lint.rules import SEVERITIES
 from fp8tune.verify.cause import Cause, causes
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from fp8tune.job import Job, Unknown
 
 if TYPE_CHECKING:
+    from fp8tune.config.reader import Config
     from fp8tune.facts.linears import Gemm
-    from fp8tune.lint.config import Config
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.lint.wording import plain
 from fp8tune.verify.gap import (
     FEWEST,
     PROVEN_TOKENS,
@@ -19,6 +18,7 @@ from fp8tune.verify.gap import (
     Verdict,
 )
 from fp8tune.verify.runs import Run
+from fp8tune.words import plain
 
 FP8_RANGE = 4.0
 """Range of the losses of FP8 runs from which they count as different, in standard

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.lint.wording import aligned, column_widths, plain, wrapped
 from fp8tune.verify.gap import Comparison, Interval, Verdict, speed_ratio
 from fp8tune.verify.gap_findings import amount, between, findings, percent, relative
 from fp8tune.verify.runs import Run
+from fp8tune.words import aligned, column_widths, plain, wrapped
 
 EXIT_CODES = {
     Verdict.SAME: 0,

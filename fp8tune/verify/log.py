@@ -291,7 +291,8 @@ class Reader:
     def _settings(self, hit: Hit) -> None:
         values = {key: value for key, value in hit.match.groupdict().items() if value}
         for name, factors in hit.line.product.items():
-            product = math.prod(lines.number(values[factor]) for factor in factors)
+            there = [values[factor] for factor in factors if factor in values]
+            product = math.prod(map(lines.number, there))
             values[name] = f"{product:.0f}"
         self._set(values)
 

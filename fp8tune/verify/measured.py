@@ -15,7 +15,7 @@ from fp8tune.verify.evidence import Curve, Log
 from fp8tune.verify.verdict import Reason
 
 if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
+    from fp8tune.config.reader import Config
 
 WARM_UP = 10
 """Steps at the start that are left out: they compile, and the allocator grows."""

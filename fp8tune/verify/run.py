@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fp8tune.config.discover import CannotRead
+from fp8tune.config.reader import Config, NotAConfig, read_config
+from fp8tune.config.settings import BadSettings
 from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.config import Config, NotAConfig, read_config
-from fp8tune.lint.discover import CannotRead
-from fp8tune.lint.settings import BadSettings
 from fp8tune.verify import lines, patterns, trace
 from fp8tune.verify import log as logs
 from fp8tune.verify.answer import Answer, worst_of

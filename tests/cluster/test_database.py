@@ -21,7 +21,7 @@ from tests.cluster.conftest import new_database, python, restart_database
 
 psycopg = pytest.importorskip("psycopg")
 RUNNING, COMPLETE = TrialState.RUNNING, TrialState.COMPLETE
-WAITING = create_trial(state=TrialState.WAITING, user_attrs={"stage": "search"})
+BEGUN = create_trial(state=RUNNING, user_attrs={"stage": "search"})
 
 
 def study_in(storage, name="s"):
@@ -86,8 +86,7 @@ def test_a_study_outlasts_a_restart_of_its_server(own_server, capsys):
     folder, database = own_server
     storage = open_storage(database, create=True)
     study = study_in(storage)
-    trial = storage.create_new_trial(study, WAITING)
-    assert storage.set_trial_state_values(trial, RUNNING)
+    trial = storage.create_new_trial(study, BEGUN)
     restart = threading.Thread(target=restart_database, args=(folder, 3))
     restart.start()
 
@@ -194,15 +193,11 @@ def test_a_change_is_stored_once_whenever_the_connection_is_lost(database, wire,
         return result
 
     study = cut_while(lambda: study_in(storage))
-    trial = cut_while(lambda: storage.create_new_trial(study, WAITING))
-    lost = cut_while(lambda: storage.create_new_trial(study, WAITING))
-    claim = cut_while(lambda: storage.set_trial_state_values(trial, RUNNING))
-    # nobody knows who claimed a trial whose answer was lost: not this process
-    assert claim is (cut == "before")
+    trial = cut_while(lambda: storage.create_new_trial(study, BEGUN))
+    lost = cut_while(lambda: storage.create_new_trial(study, BEGUN))
     cut_while(lambda: storage.set_trial_user_attr(trial, "worker", 1))
     told = cut_while(lambda: storage.set_trial_state_values(trial, COMPLETE, [2.0]))
     assert told
-    assert other.set_trial_state_values(lost, RUNNING)
     other.set_trial_state_values(lost, TrialState.FAIL)
     with pytest.raises(UpdateFinishedTrialError):
         cut_while(lambda: storage.set_trial_state_values(lost, COMPLETE, [3.0]))
@@ -228,16 +223,38 @@ def test_a_row_that_a_dead_host_holds_is_waited_for(database, monkeypatch, capsy
     limits = {"idle_in_transaction_session_timeout": "3s", "lock_timeout": "1s"}
     monkeypatch.setattr("fp8tune.search.database.LIMITS", limits)
     storage = open_storage(database, create=True)
-    dead = open_storage(database, create=True, caches=False)
-    trial = storage.create_new_trial(study_in(storage), WAITING)
-    with dead._storage.engine.connect() as connection:  # and says nothing more
+    dead = open_storage(database, create=True)
+    trial = storage.create_new_trial(study_in(storage), BEGUN)
+    with dead._engine.connect() as connection:  # and says nothing more
         row = f"SELECT FROM trials WHERE trial_id = {trial} FOR UPDATE"
         connection.exec_driver_sql(row)
-        assert storage.set_trial_state_values(trial, RUNNING)
+        assert storage.set_trial_state_values(trial, COMPLETE, [1.0])
         away, back = capsys.readouterr().err.splitlines()
         assert "canceling statement due to lock timeout" in away
         assert " answers again after " in back
         connection.invalidate()
+
+
+def test_one_process_at_a_time_plans_until_it_ends(database):
+    storages = [open_storage(database, create=True) for _ in range(2)]
+    study, seen = study_in(storages[0]), []
+
+    def plan():
+        with storages[1].locked(study):
+            seen.append(1)
+
+    thread = threading.Thread(target=plan)
+    with storages[0].locked(study):
+        thread.start()
+        time.sleep(0.3)
+        assert seen == []
+        with psycopg.connect(database, autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND granted"
+            )
+        thread.join(10)
+        assert seen == [1]
 
 
 def fill(storage, study):

@@ -1,7 +1,7 @@
-"""Searches whose workers, coordinator, jobs or database end in the middle of a trial.
+"""Searches whose processes, jobs or database end in the middle of a trial.
 
 Rehearsals on the CPU by the real command, on real Slurm and PostgreSQL. Whatever ends,
-the answer is written, no trial is lost, and none counts twice.
+the answer is written, only running trials are lost, and none counts twice.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from fp8tune.search.members import KIND, MEMBER, SUFFIX
 from fp8tune.search.storage import open_storage
-from fp8tune.search.study import CLAIMED_BY, STALE
+from fp8tune.search.study import PLAN, is_lost
 from tests.cluster.conftest import restart_database
 from tests.cluster.faults import FAULTS
 
 CONFIG = Path(__file__).parents[2] / "configs" / "rehearsal_cpu.toml"
-SLURM = "partition=gpu,gpus=1,time=10m,poll=2s"
+SLURM = "partition=gpu,gpus=1,time=10m"
 BEAT = "1s"
 UNNOTICED = "10s"
 """A heartbeat with which a worker counts as lost only after a minute."""
 TRIAL = "fp8tune.runners.builtin.worker"
+OVER = "nothing is left to run in train-"
 SLOWNESS = int(os.environ.get("FP8TUNE_TEST_SLOWNESS", "1"))
 """How many times as long trials may take, on a machine that has other work."""
 PATIENCE_S = 150 * SLOWNESS
@@ -45,7 +45,10 @@ def budget(seconds):
 
 
 class Rehearsal:
-    """A search of a tiny model in a folder, and what its storage says of it."""
+    """A search of a tiny model in a folder, and what its storage says of it.
+
+    ``workers`` are the names of the processes that ran trials.
+    """
 
     def __init__(self, folder, storage=""):
         folder.mkdir(exist_ok=True)
@@ -53,7 +56,7 @@ class Rehearsal:
         self.folder = folder
         self.url = storage
         self.processes = []
-        self.known = set()
+        self.workers = set()
         path = os.pathsep.join(map(os.path.abspath, [".", *sys.path]))
         self.environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
@@ -77,7 +80,8 @@ class Rehearsal:
 
     def search(self, *options, seconds=40, name="search", beat=BEAT):
         """Start the search."""
-        asked = ["--device", "cpu", "--budget", budget(seconds), "--heartbeat", beat]
+        self.budget = budget(seconds)
+        asked = ["--device", "cpu", "--budget", self.budget, "--heartbeat", beat]
         asked += options
         if self.url:
             asked += ["--storage", self.url]
@@ -85,11 +89,12 @@ class Rehearsal:
             name, "search", "train.toml", "--output-format", "json", *asked
         )
 
-    def worker(self, name):
-        """Start a worker as a user does on another machine."""
+    def joins(self, name):
+        """Start a process as a user does on another machine."""
         said = self.folder / "search.err"
         self.wait(lambda: "waits for workers; " in said.read_text())
-        asked = ["worker", "--study", self.study]
+        asked = ["search", "train.toml", "--device", "cpu", "--heartbeat", BEAT]
+        asked += ["--budget", self.budget, "--study", self.study]
         return self.fp8tune(name, *asked, FP8TUNE_STORAGE=self.place)
 
     @property
@@ -112,45 +117,39 @@ class Rehearsal:
 
     def said(self):
         """What all programs printed, for a test that fails."""
-        files = [*self.folder.glob("*.err"), *self.folder.glob(".fp8tune/*/*.log")]
+        files = [*self.folder.glob("*.err"), *self.folder.glob("*.out")]
+        files += self.folder.glob(".fp8tune/*/*.log")
         files += self.folder.glob(".fp8tune/*/workers/*.log")
         return "\n".join(f"== {file}\n{file.read_text()}" for file in files)
 
-    def stored(self, suffix=""):
-        """Return the trials of the study, or of its second study."""
+    def stored(self):
+        """Return the trials of the study; note the names of those that ran them."""
         if not self.url and not os.path.exists(self.place):
             return []
-        storage, name = open_storage(self.place, create=False), self.study + suffix
+        storage, name = open_storage(self.place, create=False), self.study
         if name not in optuna.get_all_study_names(storage):
             return []
-        return optuna.load_study(study_name=name, storage=storage).get_trials()
-
-    @property
-    def members(self):
-        """What each registered process said of itself, by number."""
-        every = self.stored(SUFFIX)
-        members = [trial for trial in every if trial.user_attrs.get(KIND) == MEMBER]
-        self.known |= {trial.user_attrs["about"]["pid"] for trial in members}
-        return {trial.number: trial.user_attrs["about"] for trial in members}
+        trials = optuna.load_study(study_name=name, storage=storage).get_trials()
+        self.workers |= {trial.system_attrs[PLAN].get("worker") for trial in trials}
+        return trials
 
     def running(self, but=()):
-        """Wait until a worker is in the middle of a trial.
+        """Wait until a process is in the middle of a trial.
 
-        Return the trial's number and the worker's process. ``but`` are numbers of
-        trials that are not meant.
+        Return the trial's number and the process. ``but`` are numbers of trials that
+        are not meant.
         """
 
-        def claimed():
+        def begun():
             for trial in self.stored():
-                owner = trial.system_attrs.get(CLAIMED_BY)
-                if trial.state != TrialState.RUNNING or trial.number in but:
-                    continue
-                if owner is not None and owner in (members := self.members):
-                    process = members[owner]["pid"]
-                    return (trial.number, process) if has_torch(process) else None
+                if trial.state == TrialState.RUNNING and trial.number not in but:
+                    worker = trial.system_attrs[PLAN]["worker"]
+                    process = int(re.search(r" process (\d+)", worker)[1])
+                    if has_torch(process):
+                        return trial.number, process
             return None
 
-        return self.wait(claimed)
+        return self.wait(begun)
 
     def ends_well(self, search, given_back):
         """Wait for the end of a search, and return its answer.
@@ -161,7 +160,7 @@ class Rehearsal:
         assert code == [0], self.said()
         trials = self.stored()
         assert not [t.number for t in trials if not t.state.is_finished()]
-        lost = [t.number for t in trials if STALE in t.system_attrs]
+        lost = [t.number for t in trials if is_lost(t)]
         assert lost == sorted(chain(*given_back.values())), self.said()
         for fault, numbers in given_back.items():
             assert len(numbers) == FAULTS[fault].given_back
@@ -174,7 +173,7 @@ class Rehearsal:
             assert again in names, f"trial {number} was lost and not repeated"
         files = self.folder.glob("*.out")
         texts = [file.read_text() for file in files]
-        (answer,) = (json.loads(text) for text in texts if text)
+        (answer,) = (json.loads(text) for text in texts if text.startswith("{"))
         assert answer["trials"] == len(counted)
         if password := urlsplit(self.url).password:
             every = [path for path in self.folder.rglob("*") if path.is_file()]
@@ -184,24 +183,25 @@ class Rehearsal:
         return answer
 
     def gives_back(self, number):
-        """Wait until a worker says so, long before it would count as lost."""
+        """Wait until a process says so, long before it would count as lost."""
         said = f"stopped; trial {number} is given back"
         self.wait(lambda: said in self.said(), 30 * SLOWNESS)
-        assert STALE in self.stored()[number].system_attrs
+        assert is_lost(self.stored()[number])
 
     def close(self):
         """End what is left of a test that failed."""
         for process in self.processes:
             process.kill()
             process.wait()
-        for process in self.known:
+        for worker in filter(None, self.workers):
+            process = int(re.search(r" process (\d+)", worker)[1])
             with contextlib.suppress(OSError):
                 if b"fp8tune" in Path(f"/proc/{process}/cmdline").read_bytes():
                     os.kill(process, signal.SIGKILL)
 
 
 def has_torch(worker):
-    """Whether a worker runs a trial whose process has loaded torch."""
+    """Whether a process runs a trial whose process has loaded torch."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_text().split("\0")
@@ -227,8 +227,8 @@ def test_two_jobs_of_slurm_search_to_the_end(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--slurm", SLURM, "--workers", "2")
     rehearsal.ends_well(search, {})
-    jobs = [about["name"] for about in rehearsal.members.values() if "name" in about]
-    assert len([name for name in jobs if re.search(r" of job \d+_\d+$", name)]) == 2
+    tasks = {re.search(r" of job \d+_(\d+)$", name)[1] for name in rehearsal.workers}
+    assert tasks == {"0", "1"}
 
 
 def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
@@ -248,14 +248,14 @@ def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
     search.stdin.close()
     rehearsal.processes.append(search)
     rehearsal.ends_well(search, {})
-    logs = rehearsal.folder.glob(".fp8tune/*/srun-*.log")
-    assert [log.read_text().count("the search is over") for log in logs] == [1, 1]
+    assert len([*rehearsal.folder.glob(".fp8tune/*/srun-*.log")]) == 2
+    assert len(rehearsal.workers) == 2
 
 
 def test_a_worker_that_is_killed_loses_only_its_trial(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--workers", "0")
-    workers = [rehearsal.worker(name) for name in ("one", "two")]
+    workers = [rehearsal.joins(name) for name in ("one", "two")]
     number, process = rehearsal.running()
     os.kill(process, signal.SIGKILL)
     rehearsal.ends_well(search, {"worker": [number]})
@@ -276,6 +276,19 @@ def test_jobs_that_slurm_takes_away_give_their_trials_back(rehearse, database):
     rehearsal.ends_well(search, {"requeue": [requeued], "scancel": [cancelled]})
 
 
+def test_a_job_whose_time_limit_is_near_is_queued_again(rehearse, database):
+    rehearsal = rehearse(database)
+    asked = ["--slurm", SLURM, "--workers", "1"]
+    search = rehearsal.search(*asked, seconds=60, beat=UNNOTICED)
+    number, process = rehearsal.running()
+    job = job_of(rehearsal, process)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
+    rehearsal.gives_back(number)
+    rehearsal.ends_well(search, {"time limit": [number]})
+    assert {name.rpartition(" ")[2] for name in rehearsal.workers} == {job}
+    assert len(rehearsal.workers) == 2
+
+
 def test_a_job_that_makes_way_for_an_urgent_one_comes_back(rehearse, database):
     rehearsal = rehearse(database)
     slurm = SLURM.replace("partition=gpu", "partition=spare")
@@ -287,16 +300,13 @@ def test_a_job_that_makes_way_for_an_urgent_one_comes_back(rehearse, database):
     subprocess.run(["sbatch", *urgent, "--wrap", "sleep 5"], check=True)
     rehearsal.gives_back(number)
     rehearsal.ends_well(search, {"preemption": [number]})
-    names = [about.get("name", "") for about in rehearsal.members.values()]
-    assert sum(name.endswith(f" of job {job}") for name in names) == 2
+    names = [name for name in rehearsal.workers if name.endswith(f" of job {job}")]
+    assert len(names) == 2
 
 
 def job_of(rehearsal, process):
-    name = next(
-        about["name"]
-        for about in rehearsal.members.values()
-        if about["pid"] == process and "name" in about
-    )
+    own = f" process {process} of job "
+    name = next(name for name in rehearsal.workers if own in name)
     return name.rpartition(" ")[2]
 
 
@@ -310,60 +320,57 @@ def test_a_database_that_restarts_is_waited_for(rehearse, own_server):
     assert "answers again after" in (rehearsal.folder / "search.err").read_text()
 
 
-def test_a_coordinator_that_is_killed_is_replaced_by_a_worker(rehearse, database):
+def test_a_command_that_is_killed_leaves_its_processes_at_work(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--workers", "2")
     rehearsal.running()
     search.kill()
     search.wait()
-    rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())
-    rehearsal.wait(lambda: rehearsal.said().count("the search is over") == 2)
-    before = [t for t in rehearsal.stored() if STALE not in t.system_attrs]
+    rehearsal.wait(lambda: rehearsal.said().count(OVER) == 2)
+    before = [t for t in rehearsal.stored() if not is_lost(t)]
     again = rehearsal.search("--workers", "2", name="again")
-    answer = rehearsal.ends_well(again, {"coordinator": []})
+    answer = rehearsal.ends_well(again, {"command": []})
     assert answer["trials"] >= len(before)
 
 
-def test_a_worker_that_sleeps_too_long_does_not_count(rehearse, database):
+def test_a_process_that_sleeps_too_long_does_not_count(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--workers", "0", seconds=60)
-    rehearsal.worker("one")
-    rehearsal.worker("two")
+    rehearsal.joins("one")
+    rehearsal.joins("two")
     number, process = rehearsal.running()
     os.kill(process, signal.SIGSTOP)
-    rehearsal.wait(lambda: STALE in rehearsal.stored()[number].system_attrs)
+    rehearsal.wait(lambda: is_lost(rehearsal.stored()[number]))
     os.kill(process, signal.SIGCONT)
-    dropped = f"trial {number} was given to another worker; its result is dropped"
+    dropped = f"trial {number} counts as lost, as this process was silent for too long"
     rehearsal.wait(lambda: dropped in rehearsal.said())
     rehearsal.ends_well(search, {"pause": [number]})
-    joined = [about["pid"] for about in rehearsal.members.values()]
-    assert joined.count(process) == 2
 
 
-def test_a_coordinator_that_sleeps_too_long_only_looks_on(rehearse, database):
+def test_a_command_that_sleeps_too_long_looks_on(rehearse, database):
     rehearsal = rehearse(database)
     search = rehearsal.search("--workers", "2", seconds=60)
     rehearsal.running()
     search.send_signal(signal.SIGSTOP)
-    rehearsal.wait(lambda: "its coordinator is gone" in rehearsal.said())
+    time.sleep(10)
     search.send_signal(signal.SIGCONT)
-    rehearsal.wait(lambda: "another process coordinates this" in rehearsal.said())
-    rehearsal.ends_well(search, {"paused coordinator": []})
-    assert rehearsal.said().count("the search is over") == 2
+    rehearsal.ends_well(search, {"paused command": []})
 
 
 def test_two_folders_search_a_study_of_a_database_as_one(rehearse, database):
     one, other = rehearse(database, "one"), rehearse(database, "other")
     search = one.search()
-    one.running()
+    first, _ = one.running()
     second = other.search()
-    other.wait(lambda: "another process coordinates this search" in other.said())
+    number, _ = one.running(but=[first])
     second.send_signal(signal.SIGINT)
     assert second.wait(PATIENCE_S) == 130
+    assert "the search goes on, this command ends" in other.said()
+    one.running(but=[number])
     delete = ["studies", "--delete", one.study, "--storage", database]
     assert other.fp8tune("delete", *delete).wait(PATIENCE_S) == 2
     assert "a search is running on it; end that first" in other.said()
-    one.ends_well(search, {})
+    one.ends_well(search, {"peer": [number]})
 
 
 def test_workers_share_a_journal(rehearse):

@@ -9,90 +9,55 @@ import time
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.slurm import Jobs, States, parse
+from fp8tune.search.slurm import Jobs, parse
 
 
 @pytest.fixture
-def jobs(tmp_path):
+def jobs(tmp_path, monkeypatch):
     """Makes the jobs of a study; cancels them after the test."""
+    monkeypatch.setattr("fp8tune.search.slurm.POLL_S", 1.0)
     made, storage = [], f"postgresql://me:secret@host{tmp_path}"
 
-    def make(command, workers=2, options="partition=gpu,gpus=1,time=30m,poll=1s"):
+    def make(command, count=2, options="partition=gpu,gpus=1,time=30m"):
         notes = []
         (tmp_path / "a study 100%").mkdir(exist_ok=True)
         folder = str(tmp_path / "a study 100%")
-        made.append(
-            Jobs(parse(options), workers, command, storage, folder, notes.append)
-        )
+        asked = parse(options)
+        made.append(Jobs(asked, count, command, storage, folder, notes.append))
         made[-1].notes = notes
         return made[-1]
 
     yield make
     for each in made:
-        each.stop()
+        if each._array:
+            each.stop()
 
 
-def until(jobs, condition, seconds=40):
+def until(condition, seconds=60):
     end = time.monotonic() + seconds
-    while not condition(jobs):
-        assert time.monotonic() < end, (jobs.states, jobs.notes)
-        jobs.poll()
+    while not (found := condition()):
+        assert time.monotonic() < end
         time.sleep(0.2)
+    return found
 
 
-def running(count):
-    return lambda jobs: jobs.states[:2] == (count, 0)
-
-
-def test_workers_are_submitted_replaced_and_cancelled(jobs, tmp_path):
-    workers = jobs(["sh", "-c", 'echo "$FP8TUNE_STORAGE" "$0"; sleep 600', "a 'b' $c"])
-    workers.start()
-    until(workers, running(2))
-    submitted, *states = workers.notes
-    assert states[-1] == "Slurm: 2 running, 0 queued"
-    assert submitted.startswith("Slurm job ")
+def test_jobs_are_submitted_and_cancelled(jobs, tmp_path):
+    made = jobs(["sh", "-c", 'echo "$FP8TUNE_STORAGE" "$0"; sleep 600', "a 'b' $c"])
+    made.start()
+    (submitted,) = made.notes
+    assert submitted.startswith(f"Slurm job {made._array}, 2 workers: sbatch ")
+    assert "--requeue --signal=B:USR1@60" in submitted
     assert "--partition=gpu --gpus=1 --time=30" in submitted
     assert "secret" not in submitted
-    first = submitted.split()[2].rstrip(",")
-    subprocess.run(["scancel", f"{first}_0"], check=True)
-    until(workers, lambda jobs: jobs.states.ended == 1)
-    until(workers, running(2))
-    again = next(note for note in workers.notes[1:] if note.startswith("Slurm job"))
-    assert again.endswith(", 1 worker in place of those that ended")
-    workers.stop()
-    left = ["squeue", "--noheader", "--name", workers._name]
-    for _ in range(100):
-        if not subprocess.run(left, check=True, capture_output=True).stdout:
-            break
-        time.sleep(0.2)
-    else:
-        pytest.fail("workers were not cancelled")
-    logs = sorted((tmp_path / "a study 100%").glob("slurm-*.log"))
-    assert len(logs) == 3
+    logs = until(lambda: sorted((tmp_path / "a study 100%").glob("slurm-*.log"))[1:])
+    until(lambda: logs[0].read_text())
     assert logs[0].read_text().startswith("postgresql://me:secret@host/")
     assert logs[0].read_text().splitlines()[0].endswith(" a 'b' $c")
-
-
-def test_jobs_that_an_earlier_coordinator_left_are_counted(jobs):
-    killed = jobs(["sleep", "600"])
-    killed.start()
-    taken_up = jobs(["sleep", "600"], workers=3)
-    taken_up.start()
-    until(taken_up, running(3))
-    earlier, submitted, *_ = taken_up.notes
-    assert earlier == "2 jobs of an earlier start work on this"
-    assert ", 1 worker: sbatch " in submitted
-
-
-def test_workers_that_end_at_once_are_not_submitted_for_ever(jobs):
-    workers = jobs(["false"], workers=2)
-    workers.start()
-    until(workers, lambda jobs: jobs.poll())
-    ended = workers.states.ended
     time.sleep(1.5)
-    why = f"the last {ended} jobs of Slurm ended within a minute; see why: tail "
-    assert workers.poll().startswith(why)
-    assert workers.states == States(ended=ended)
+    assert made.poll() == ""
+    made.stop()
+    why = until(made.poll)
+    assert why.startswith(f"Slurm job {made._array} has ended; see why: tail '")
 
 
 def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
@@ -104,7 +69,7 @@ def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
     )
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(
-        CannotSearch, match="no squeue on this machine; run this on a machine"
+        CannotSearch, match="no sbatch on this machine; run this on a machine"
     ):
         jobs(["true"]).start()
 

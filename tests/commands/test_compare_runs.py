@@ -5,9 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from benchmarks.verify import loss_curves
-from benchmarks.verify.loss_curves import table
 from tests.each import each
+from tests.support.curves import recorded, table
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def tables():
         f"{'-'.join(str(one[name]) for name in names if one[name] != '')}.csv": table(
             one
         )
-        for one in loss_curves.recorded()
+        for one in recorded()
     }
 
 
@@ -127,8 +126,3 @@ def test_a_run_without_a_common_step_still_has_a_page(project, fp8tune):
     folder = project({"a.csv": early, "b.csv": late})
     assert fp8tune("compare", "a.csv", "b.csv", "--html", "x.html").code == 3
     assert "no tokens or steps in common" in (folder / "x.html").read_text("utf-8")
-
-
-def test_the_runs_of_the_guide_are_the_recorded_ones():
-    for name, text in loss_curves.tables().items():
-        assert (loss_curves.TABLES / name).read_text(encoding="utf-8") == text

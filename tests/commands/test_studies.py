@@ -3,10 +3,10 @@
 import optuna
 import pytest
 
-from fp8tune.search.members import Members
-from fp8tune.search.storage import alone_in, open_storage
+from fp8tune.search.storage import alone_in
 from fp8tune.search.study import Study
 from tests.report.studies import CONFIG, WHOLE, plan, study
+from tests.search.tries import BEST, order
 
 URL = "sqlite:///x.db"
 
@@ -26,7 +26,6 @@ def stored(here):
     about = made.about(device="cuda", allow=[], output="")
     kept.describe({**about, "searched_in": "vm:/u/.fp8tune/a-12"})
     kept.add(*WHOLE[0])
-    Members(open_storage(URL, create=False), "a-12", URL)
     return optuna.storages.get_storage(URL)
 
 
@@ -118,10 +117,8 @@ def test_what_is_not_deleted(fp8tune, stored, tmp_path):
     assert "a study in a database needs --storage URL" in said("a-12")
     with alone_in(".fp8tune/a-1"):
         assert "another search is running in it" in said("a-1")
-    place = ".fp8tune/a-1/study.journal"
-    worker = Members(open_storage(place, create=False), "a-1", place)
-    worker.describe({})
-    with worker.joined({"role": "worker"}):
+    worker = Study(plan().space, ".fp8tune/a-1")
+    with worker.beating(worker.ask(order(BEST, worker="vm GPU 0"))):
         assert "a search is running on it; end that first" in said("a-1")
     study("sub/.fp8tune/a-1", [])
     assert "several studies have this name" in said("a-1")

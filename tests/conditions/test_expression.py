@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import compile_expression
 from fp8tune.conditions.python_syntax import MAX_LENGTH
-from fp8tune.conditions.syntax import ExpressionError
 from fp8tune.job import Prose, Unknown
 from tests.each import each
 

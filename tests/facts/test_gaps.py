@@ -10,8 +10,6 @@ from fp8tune.facts.gpus import members
 JUDGED = ("memory.fit", "memory.high_gib", "speed.tokens_per_second", "speed.fp8_gain")
 
 SAID_OTHERWISE = {
-    "world_size": "lint asks for it",
-    "dp_shard": "degrees that do not divide the GPUs are refused",
     "vlm_grid": "image tokens that are no square are refused",
     "vlm_moma_experts": "a table of experts that does not fit is refused",
     "vlm.arch": "it has a default",

@@ -97,6 +97,11 @@ SLIPS = [
             "launch.yaml --with sft.yaml -- trl/scripts/dpo.py --bta 0.1",
             [("unknown-key", "sft.yaml", "training.bta")],
         ),
+        (  # argparse takes the beginning of one option for it
+            {"launch.yaml": LAUNCH, "sft.yaml": QUIET},
+            "launch.yaml --with sft.yaml -- sft --per_device_train_batch 2",
+            [],
+        ),
         (  # a script may have arguments of its own
             {"launch.yaml": LAUNCH, "sft.yaml": QUIET + "reward_server: x\n"},
             "launch.yaml --with sft.yaml -- train.py --dataset x --seed 1",
@@ -143,6 +148,7 @@ SLIPS = [
                 ("missing-key", "ax.yaml", "base_model"),
                 ("unknown-key-ignored", "ax.yaml", "base_modl"),
                 ("fp8-without-compile", "ax.yaml", "torch_compile"),
+                ("fp8-linears-slower", "ax.yaml", "fp8"),  # once it is compiled
                 ("unknown-key-ignored", "ax.yaml", "compile"),
             ],
         ),
@@ -256,7 +262,7 @@ MAX_SEQ_LENGTH = "training.max_seq_length"
         ),
         ("trl==0.17.0\n", "-- sft", []),
         ("", "-- sft", []),
-        ("trl @ git+https://github.com/huggingface/trl@v1.16.0\n", "-- sft", []),
+        ("trl @ git+https://github.com/huggingface/trl@8b4f0c1\n", "-- sft", []),
     ],
 )
 def test_which_script_has_arguments_of_its_release(
@@ -302,6 +308,44 @@ def test_values_that_training_arguments_refuse(findings, requirements, text, exp
     files["launch.yaml"] = "distributed_type: MULTI_GPU\nmixed_precision: bf16\n"
     diagnostics = findings(files, "launch.yaml", "--with", "sft.yaml")
     assert [(rule, key) for rule, _, key in diagnostics] == expected
+
+
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.2-1B
+step_scheduler:
+  global_batch_size: 64
+fp8:
+  enabled: false
+optimizer:
+  _target_: torch.optim.AdamW
+"""
+
+
+@each(
+    ("right", "wrong", "expected"),
+    [
+        ("RecipeFor", "RecipFor", [("refused-settings", "recipe")]),
+        ("pretrained\n", "pretained\n", [("refused-settings", "model._target_")]),
+        ("AdamW", "Adamw", [("refused-settings", "optimizer._target_")]),
+        ("fp8:", "float8:", [("unknown-key-ignored", "float8")]),
+        ("AdamW", "NAdam", []),
+        ("torch.optim.AdamW", "my_package.optim.AdmW", []),
+        ("TrainFinetuneRecipeForNextTokenPrediction", "TrainEagle3Recipe", []),
+    ],
+)
+def test_classes_that_a_recipe_misspells(findings, right, wrong, expected):
+    diagnostics = findings({"a.yaml": AUTOMODEL.replace(right, wrong)}, "a.yaml")
+    assert [(rule, key) for rule, _, key in diagnostics] == expected
+
+
+def test_a_name_cut_short_is_the_key_that_it_begins(fp8tune, project):
+    project({"lf.yaml": LLAMAFACTORY.replace("model_name_or_path", "model_name")})
+    said = json.loads(fp8tune("lint", "--output-format", "json", "lf.yaml").out)
+    (fix,) = (d["fix"] for d in said["diagnostics"] if d["rule"] == "unknown-key")
+    assert fix["title"] == "rename it to `model_name_or_path`"
 
 
 DEEPSPEED = LAUNCH.replace("FSDP", "DEEPSPEED", 1).replace("fp8\n", "bf16\n", 1)
@@ -352,6 +396,17 @@ def test_files_that_are_one_job(findings, fp8tune, files, arguments, joined):
     findings(files, ".")
     said = fp8tune("lint", *arguments.split())
     assert ("checked as one job" in said.out + said.err) == joined
+
+
+def test_estimate_joins_the_files_of_a_job(fp8tune, project):
+    sft = f"{QUIET}model_name_or_path: Qwen/Qwen3-8B\nmax_length: 4096\noutput_dir: o\n"
+    project({"launch.yaml": LAUNCH, "sft.yaml": sft})
+    alone = fp8tune("estimate", "launch.yaml", "--with", "sft.yaml", "--gpu", "h100")
+    joined = fp8tune("estimate", "sft.yaml", "launch.yaml", "--gpu", "h100")
+    assert joined.err == "fp8tune: launch.yaml and sft.yaml are read as one job\n"
+    assert (joined.code, joined.out) == (alone.code, alone.out)
+    two = fp8tune("estimate", "launch.yaml", "launch.yaml", "--gpu", "h100")
+    assert "one job" not in two.err
 
 
 def test_fixes_reach_each_file_of_a_job(fp8tune, project):

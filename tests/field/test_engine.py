@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from fp8tune.config.directive import directive_of
 from fp8tune.formats import parse
 from fp8tune.job import Target, Unknown
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.directive import directive_of
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, name_of, plain_config
 from fp8tune.lint.rewrite import ignore
@@ -488,6 +488,15 @@ TENSOR = "`parallelism.tensor_paralell_degree` is `tensor_parallel_degree`"
                 ("unknown-key", ()),
                 ("fp8-tensor-parallel-gathers-bf16", (TENSOR,)),
                 ("degrees-do-not-multiply", (TENSOR,)),
+            ],
+        ),
+        (
+            TITAN_OLD.replace("[float8]", "[quantize.linear.float8]"),
+            ("--model.converters=float8", "--compile.no_enable"),
+            [
+                ("value-not-allowed", ()),
+                ("fp8-scales-one-by-one", (ONCE["converter"],)),
+                ("fp8-without-compile", (ONCE["converter"],)),
             ],
         ),
         (

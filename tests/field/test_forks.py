@@ -73,6 +73,9 @@ def keys(diagnostics):
     return [(d["rule"], d["key"]) for d in diagnostics]
 
 
+TAG = "torchtitan @ git+https://github.com/pytorch/torchtitan@v0.2.1\n"
+
+
 @each(
     ("files", "read_as", "rules"),
     [
@@ -127,6 +130,36 @@ def keys(diagnostics):
                 "requirements.txt": "torchtitan==0.2.2.dev20250901\n",
             },
             "torchtitan 0.2.2 (requirements.txt has 0.2.2.dev20250901, which",
+            [],
+        ),
+        (  # the tag of a release
+            {"a.toml": TITAN.replace("steps", "stepps"), "requirements.txt": TAG},
+            "torchtitan 0.2.1 (requirements.txt)",
+            [("unknown-key", "training.stepps")],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "requirements.txt": TAG.replace("v0.2.1", "7e2c9d1"),
+            },
+            "torchtitan 0.2.2 (requirements.txt has a folder or commit, which",
+            [],
+        ),
+        (
+            {
+                "a.toml": TITAN.replace("steps", "stepps"),
+                "requirements.txt": "torch\n-e ../torchtitan  # ours\n",
+            },
+            "torchtitan 0.2.2 (requirements.txt has a folder or commit, which",
+            [],
+        ),
+        (
+            {
+                "sft.toml": SFT,
+                "pyproject.toml": "[project]\nname = 'x'\ndependencies = "
+                "['prime-rl @ git+https://github.com/PrimeIntellect-ai/prime-rl']\n",
+            },
+            "prime-rl 0.8.1.dev67.sft (pyproject.toml has a folder or commit, which",
             [],
         ),
         (
@@ -411,3 +444,31 @@ def test_messages_about_scripts_name_flags(fp8tune, project, change, said):
         }
     refused = fp8tune("estimate", "run.sh", "--output-format", "json").json["refused"]
     assert {f"{one['message']} {one['help']}" for one in refused} <= {*texts}
+
+
+@each(
+    ("wrong", "meant"),
+    [
+        ("--log-params-nrm", "--log-params-norm"),  # a flag without a key of the schema
+        ("--lr-warmup-iter 10", "--lr-warmup-iters"),
+        ("--fp8 hybrid", "--fp8-format"),
+    ],
+)
+def test_the_fix_of_a_misspelt_flag_names_a_flag(fp8tune, project, wrong, meant):
+    project({"a.sh": SCRIPT.replace("--lr ", f"{wrong} --lr ")})
+    said = fp8tune("lint", "--output-format", "json", "a.sh")
+    fixes = [found["fix"] for found in json.loads(said.out)["diagnostics"]]
+    changes = f"this value takes effect as `{meant}`"
+    assert (fixes[0]["title"], fixes[0]["changes"]) == (
+        f"rename it to `{meant}`",
+        changes,
+    )
+
+
+def test_two_scripts_are_compared_by_their_flags(fp8tune, project):
+    other = SCRIPT.replace("torchrun", "srun torchrun").replace("--lr ", "$MORE --lr ")
+    other = "export NVTE_DEBUG=1\n" + other.replace("batch-size 1", "batch-size 2", 1)
+    project({"a.sh": SCRIPT, "b.sh": other})
+    said = fp8tune("compare", "a.sh", "b.sh", "--output-format", "json")
+    keys = [row["name"] for row in json.loads(said.out)["values"]]
+    assert keys == ["environment.NVTE_DEBUG", "micro_batch_size"]

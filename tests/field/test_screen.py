@@ -13,7 +13,8 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from fp8tune.job import Target
-from fp8tune.report.data import read_report
+from fp8tune.search.answer.answer import Ending
+from fp8tune.search.answer.stored import answer_of
 from fp8tune.search.live import Board
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.saved_study import load_study
@@ -326,7 +327,7 @@ def test_the_figures_beside_each_other_have_the_stated_gain(tmp_path):
     for theirs, mine in pairs:
         study.add("confirm", told(BEST, mine))
         study.add("confirm", told(GIVEN, theirs))
-    measured = read_report(load_study(str(tmp_path / "s"))).outcome.measured
+    measured = answer_of(load_study(str(tmp_path / "s")), Ending()).measured
     ratio = measured.chosen.value / measured.baseline.value
     assert ratio == pytest.approx(measured.gain.value)
 

@@ -8,7 +8,8 @@ import pytest
 
 from fp8tune.verify import lines, patterns
 from fp8tune.verify.cause import texts
-from fp8tune.verify.evidence import Gemms, Log, Trace
+from fp8tune.verify.evidence import Gemms, Trace
+from fp8tune.verify.log import read as log_of
 from fp8tune.verify.run import Options, verify
 from fp8tune.verify.shapes import Shapes, shapes_of
 from fp8tune.verify.verdict import judge
@@ -434,8 +435,19 @@ def test_few_fp8_gemms_are_partly_in_any_pass(backward):
     assert "20 of 620" in verdict.reasons[0].message
 
 
-def test_a_trace_of_another_number_of_gpus_does_not_verify():
-    log = Log("run.log", settings={"world_size": "16"})
+@each(
+    "line",
+    [
+        "Building 2-D device mesh with ['dp_shard', 'tp'], [8, 2]",  # 0.1.0, 0.2.0
+        "Building device mesh with parallelism: pp=1, dp_replicate=2, dp_shard=8, "
+        "cp=1, tp=1, ep=1, etp=1",
+    ],
+)
+def test_a_trace_of_another_number_of_gpus_does_not_verify(line, tmp_path):
+    start = "[titan] 2025-12-14 04:41:20,709 - root - INFO - "
+    path = tmp_path / "run.log"
+    path.write_text(f"{start}{line}\n{start}Training starts at step 1.\n")
+    log = log_of(str(path))
     trace = few(600, 20, forward=True, backward=True, world_size=8)
     verdict = judge([log], [trace])
     codes = [one.code for one in verdict.contradictions]

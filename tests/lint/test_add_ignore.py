@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from fp8tune.config.mark import read_ignores
 from fp8tune.formats.toml.document import parse
-from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import ignore
 from tests.each import each
 

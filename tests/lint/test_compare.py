@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.packs import read_rule
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 
 MODEL, RUN = "checkpoint-folder-of-another-model", "checkpoint-folder-of-another-run"
 

@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
+from fp8tune.config.mark import read_ignores
 from fp8tune.formats.edits import apply
 from fp8tune.formats.toml.document import parse
 from fp8tune.lint.ignores import renamed, without
-from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import apply_fixes
 from tests.each import each
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from fp8tune.conditions.syntax import parse
+from fp8tune.conditions import parse
 from fp8tune.facts import FACTS, gpus, versions
 from fp8tune.job import Source
 from fp8tune.lint import index

@@ -4,10 +4,10 @@ import io
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.main import fix_lines, show_patches
 from fp8tune.lint.run import Result
-from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style
 from tests.each import each
 

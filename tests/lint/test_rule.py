@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.conditions.syntax import parse
+from fp8tune.conditions import parse
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import trainer

@@ -19,6 +19,7 @@ from fp8tune.lint.examples import name_of, plain_config
 from fp8tune.lint.rewrite import apply_fixes, fixed_bytes
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
+from fp8tune.trainers.packages import assuming
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 from tests.formats.toml.values import without_empty
@@ -39,13 +40,16 @@ class Case(NamedTuple):
     target: Target = Target()
     trainer: str = ""
     file: str = "a.toml"
+    installed: dict[str, str] = {}
 
-    def look(self, data):
-        return check(self.file, data, RULES, self.target, only=self.trainer)
+    def look(self, data, rules=RULES):
+        with assuming(self.installed):
+            return check(self.file, data, rules, self.target, only=self.trainer)
 
 
 def case_of(example, name=""):
-    return Case(name, plain_config(example), file=name_of(example))
+    file, installed = name_of(example), example.installed
+    return Case(name, plain_config(example), file=file, installed=installed)
 
 
 def examples():
@@ -162,14 +166,14 @@ def test_a_fix_means_the_same_in_every_layout(rule, example, newline):
     assert written
 
 
-def fix_number(rule, found, data, file):
+def fix_number(rule, found, data, case):
     """Which ``[[fix]]`` of a rule was taken for a finding."""
     for number in range(len(rule.data["fix"])):
         one = Rule(rule.path, rule.category, {**rule.data}, "")
         one.data = {**rule.data, "fix": rule.data["fix"][: number + 1]}
         others = [other for other in BUILTIN if other is not rule]
         rules = Rules([one, *others], {})
-        report = check(file, data, rules, Target())
+        report = case.look(data, rules)
         if any((d.rule, d.fix) == (rule.name, found.fix) for d in report.diagnostics):
             return number
     raise AssertionError(rule.name)
@@ -182,7 +186,7 @@ def test_every_fix_is_shown_by_an_example(rule):
         if example.fixed:
             data, case = plain_config(example).encode(), case_of(example)
             found = the_finding(rule, data, case)
-            shown.add(fix_number(rule, found, data, case.file))
+            shown.add(fix_number(rule, found, data, case))
     assert shown == set(range(len(rule.data["fix"])))
 
 

@@ -5,11 +5,8 @@ import tomllib
 
 import pytest
 
-from benchmarks.rule_evidence.config import shrink
 from fp8tune.conditions.expression import compile_expression
-from fp8tune.job import Target
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
-from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, run_examples
 from fp8tune.lint.experiment import experiments
 from fp8tune.lint.rules import CATEGORIES, Rule
@@ -176,30 +173,6 @@ def test_a_public_source_is_among_the_references(rule):
 )
 def test_what_stops_or_slows_a_run_can_be_shown_on_a_gpu(rule):
     assert [e for e in experiments(rule) if "cuda" in e.devices]
-
-
-@each(
-    ("rule", "number"),
-    [(rule, number) for rule in PACK for number in range(len(experiments(rule)))],
-)
-def test_an_experiment_is_of_its_rule(rule, number, rules):
-    """What runs is what the rule fires on, and its control is not.
-
-    Memory rules fire on configs that fill a GPU; the CPU shows their formula.
-    """
-    experiment = experiments(rule)[number]
-    target = Target(world_size=experiment.ranks, world_size_origin="the experiment")
-
-    def found(config):
-        text = shrink(config, experiment.devices[-1]).encode()
-        report = check("a.toml", text, rules, target, only="kempnerforge")
-        return {d.rule: d.category for d in report.diagnostics}
-
-    of_formula = rule.category == "memory" and "cuda" not in experiment.devices
-    assert (rule.name in found(experiment.config)) is not of_formula
-    assert rule.name not in found(experiment.control)
-    assert "rejected" not in found(experiment.config).values()
-    assert not {"rejected", "crash"} & set(found(experiment.control).values())
 
 
 @each_rule

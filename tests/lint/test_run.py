@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.run import SHARE, Result, run
 from fp8tune.lint.selection import Problem
-from fp8tune.lint.settings import Options
 from fp8tune.trainers.about import trainers
 from tests.lint.results import FP8, names
 from tests.sample import TP, WARNING

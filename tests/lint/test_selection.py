@@ -2,9 +2,9 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.run import run
 from fp8tune.lint.selection import Problem, selected
-from fp8tune.lint.settings import Options
 from tests.each import each
 from tests.lint.results import FP8, names, rules_of
 from tests.sample import TP

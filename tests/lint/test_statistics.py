@@ -26,8 +26,8 @@ def files(project):
 
 @pytest.fixture
 def result(files):
+    from fp8tune.config.settings import Options
     from fp8tune.lint.run import run
-    from fp8tune.lint.settings import Options
 
     return run((".",), Options(select=tuple(SELECT.split(","))))
 

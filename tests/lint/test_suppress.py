@@ -4,10 +4,10 @@ import datetime
 
 import pytest
 
+from fp8tune.config.mark import read_ignores
 from fp8tune.formats.edits import apply
 from fp8tune.formats.toml.document import parse
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region
-from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.suppress import Sieve
 from tests.each import each
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 from tests.each import each
 from tests.lint.results import FP8
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import run
 from fp8tune.lint.selection import Problem
-from fp8tune.lint.settings import Options
 from tests.each import each
 from tests.lint.results import labels, rules_of
 from tests.sample import NO_PIPELINE

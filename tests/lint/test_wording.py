@@ -4,18 +4,11 @@ import datetime
 
 import pytest
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import compile_expression
-from fp8tune.conditions.syntax import ExpressionError
-from fp8tune.job import Unknown
-from fp8tune.lint.wording import (
-    MAX_SHOWN,
-    Words,
-    as_written,
-    compile_template,
-    plain,
-    shown,
-    with_parts,
-)
+from fp8tune.job import Unknown, Words
+from fp8tune.lint.wording import as_written, compile_template, with_parts
+from fp8tune.words import MAX_SHOWN, plain, shown
 from tests.each import each
 
 SCOPE = {

@@ -2,8 +2,8 @@
 
 import sys
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 from tests.each import each
 from tests.lint.results import names, printed
 

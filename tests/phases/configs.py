@@ -1,7 +1,7 @@
 """Configs of FP8 runs, and their phases."""
 
+from fp8tune.config.reader import read_config
 from fp8tune.job import Target
-from fp8tune.lint.config import read_config
 from fp8tune.phases.plan import plan
 
 KEMPNERFORGE = """\

@@ -18,9 +18,9 @@ from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.answer.wording import setting_label
-from fp8tune.search.members import Members
 from fp8tune.search.saved_study import load_study
-from fp8tune.search.storage import alone_in, open_storage
+from fp8tune.search.storage import BEAT, alone_in
+from fp8tune.search.study import Study
 from fp8tune.trials.space import Knob
 from tests.each import each
 from tests.report.studies import (
@@ -35,7 +35,7 @@ from tests.report.studies import (
     told,
 )
 from tests.search.losses.runs import learned, seeds
-from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, but, ran
+from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, SPACE, but, order, ran
 
 FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
 
@@ -228,23 +228,6 @@ def test_every_trial(whole):
     assert (len(table.rows), table.classes[-1]) == (len(WHOLE), "failed")
     matmuls = {row[2].rpartition(", ")[2]: row[8] for row in table.rows[:-1]}
     assert matmuls == {"FP8": "84", "bf16": "0"}
-
-
-@pytest.mark.parametrize(
-    ("times", "remark"),
-    [
-        (
-            (100.0, 100.0, 100.0, 150.0),
-            "steps take +12.5 % on average, compared with their median",
-        ),
-        ((100.0, 101.0, 99.0, 100.0), ""),
-        ((100.0, 100.0, 200.0), ""),
-    ],
-)
-def test_uneven_steps_are_remarked(tmp_path, times, remark):
-    record = told(GIVEN, 100)._replace(step_ms=times)
-    (row,) = trial_table(report_of(tmp_path / "s", [("baseline", record)])).rows
-    assert row[-1] == remark
 
 
 def test_environment(whole):
@@ -538,14 +521,13 @@ def test_how_a_search_ended(tmp_path_factory, ended, state):
 
 
 def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
-    """Its command was killed, and a worker coordinates."""
+    """Its command was killed."""
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
-    place = f"{folder}/study.journal"
-    one = Members(open_storage(place, create=False), "s", place, beat_s=0.1)
-    one.describe({"beat_s": 0.1})
-    with one.joined({"role": "worker"}):
+    worker = Study(SPACE, folder, beat_s=0.1)
+    number = worker.ask(order(BEST, worker="vm GPU 0"))
+    with worker.beating(number):
         assert summarize(folder).state == "running"
         assert read_report(load_study(folder)).is_running
+    trial = worker.optuna.trials[number]._trial_id
+    worker.optuna._storage.set_trial_system_attr(trial, BEAT, 1.0)
     assert summarize(folder).state == "stopped"
-    one.end()  # a worker brought it to its end
-    assert summarize(folder).state == "answer not written"

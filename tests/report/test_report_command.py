@@ -8,7 +8,9 @@ import pytest
 
 from fp8tune.extras import INSTALL
 from fp8tune.report.html import write_at_end
+from fp8tune.search.study import Study
 from tests.report.studies import CONFIG, WHOLE, study
+from tests.search.tries import SPACE
 
 
 @pytest.fixture
@@ -100,6 +102,28 @@ def test_what_cannot_be_reported(folder, fp8tune, tmp_path, arguments, said):
 
 def files(folder):
     return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+ANSWER = {"knobs": None, "seconds": 1.0, "objective": "tokens-per-second"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {**ANSWER, "tried": 3},
+        {**ANSWER, "tried": [{"knobs": {}}]},
+        {**ANSWER, "speed_changed": None, "tried": [], "findings": [{"code": 1}]},
+    ],
+)
+def test_an_answer_that_no_search_has_stored_is_refused(project, fp8tune, answer):
+    project()
+    folder = study(".fp8tune/a-1", output="")
+    Study(SPACE, folder).note(output="", answer=answer)
+    done = fp8tune("report", "a-1")
+    assert (done.code, done.out) == (2, "")
+    assert "a-1: no answer of this version (" in done.err
+    assert "no answer of this version" in fp8tune("studies").err
 
 
 def test_a_pipe_is_written_to_and_stays(folder, fp8tune, tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.search.landscape import world
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
@@ -22,6 +21,7 @@ from tests.search.tries import (
     every,
     ran,
 )
+from tests.support.landscape import world
 
 
 @pytest.mark.parametrize("synthetic", [True, False])
@@ -83,6 +83,7 @@ def test_the_whole_answer(replay, tmp_path):
     folder = tmp_path / study
     assert {path.name for path in folder.iterdir()} == {
         "study.journal",
+        "study.journal.lock",
         "trials.jsonl",
         "report.html",
         "lock",

@@ -14,7 +14,7 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Search
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
@@ -75,7 +75,7 @@ def searched(fault, seconds, batch=2, study=None):
     search = Search(
         plan.space,
         plan.baseline,
-        OneByOne(study, runner(fault, text)),
+        Peer(study, runner(fault, text)),
         strategy,
         study,
         seconds,

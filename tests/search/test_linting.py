@@ -2,8 +2,8 @@
 
 import pytest
 
+from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
-from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import aftermath, check_config, refusals
 from fp8tune.search.plan import keys_to_free, plan_for_trials, read_config

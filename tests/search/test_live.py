@@ -181,18 +181,6 @@ def test_plain_lines_without_a_terminal(
     ]
 
 
-def test_a_trial_that_another_process_planned(plan):
-    out = io.StringIO()
-    with display(plan, Study(SPACE), out) as watch:
-        watch.trial(TRIALS[1]._replace(worker="vm GPU 0"))
-        watch.trial(TRIALS[2])
-    assert out.getvalue().splitlines() == [
-        "trial 1 on vm GPU 0: mixed_precision = bf16: 9,000 tokens/s, peak 20.0 GiB, "
-        "60 s",
-        "trial 2: activation_checkpointing = none: out of memory after 30 s",
-    ]
-
-
 def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
     out = io.StringIO()
     event = Event(0, BASELINE, None, 60.0)

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -14,9 +13,7 @@ from fp8tune.search.local_workers import (
     LocalWorkers,
     gpus_of_this_process,
     gpus_of_workers,
-    same_gpu_note,
 )
-from fp8tune.search.members import Member
 from tests.each import each
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -84,28 +81,6 @@ def test_a_worker_that_fails_is_named_once_while_others_work(tmp_path):
 )
 def test_the_steps_of_a_node_are_told_apart_by_their_gpus(environment, gpus):
     assert gpus_of_this_process(environment) == gpus
-
-
-def test_two_workers_on_a_gpu_are_noticed():
-    name, here = f"{socket.gethostname()} GPU 0", socket.gethostname()
-    with subprocess.Popen([*SLEEPS, "fp8tune"]) as running:
-        other = {"name": name, "host": here, "pid": running.pid}
-
-        def note(**about):
-            return same_gpu_note(name, [Member(1, other | about, True, "")])
-
-        try:
-            wait_for(note)  # a process has no command line yet while it begins
-            assert note().startswith(f"process {running.pid} is a worker on this GPU")
-            differing = (
-                {"name": f"{here} GPU 1"},
-                {"host": "elsewhere"},
-                {"pid": os.getpid()},  # of another container with this host name
-            )
-            assert [note(**about) for about in differing] == [""] * len(differing)
-        finally:
-            running.kill()
-    assert note() == ""
 
 
 @each(

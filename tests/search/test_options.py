@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.settings import settings_for
+from fp8tune.config.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions, find_config
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from fp8tune.config.own_trainer import add_trainer
 from fp8tune.job import Target
-from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.search import CannotSearch
 from fp8tune.search.machine import (
     TrialMachine,

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from benchmarks.search.landscape import world
 from fp8tune.search.saved_study import described, look
 from tests.search.replayed import RECORDS, answered
 from tests.search.tries import (
@@ -19,6 +18,7 @@ from tests.search.tries import (
     COMPILE,
     without_numbers,
 )
+from tests.support.landscape import world
 
 MEASURED_IN = re.compile("from trials? [0-9, and]+ of")
 

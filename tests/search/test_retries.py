@@ -6,7 +6,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.answer.answer import Finding
 from fp8tune.search.answer.findings import machine_findings
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.recorded import usable_records
 from fp8tune.search.study import Study
 from fp8tune.trials.trial import (
@@ -101,7 +101,7 @@ def taken_up(study, records, budget=7200.0):
     study.take_up()
     before, space = len(study.trials), space_of(RECORDS)
     runner, strategy = Replay(records, space), InOrder(OTHER, BEST)
-    found = Search(space, GIVEN, OneByOne(study, runner), strategy, study, budget).run()
+    found = Search(space, GIVEN, Peer(study, runner), strategy, study, budget).run()
     points = [(t.stage, space.point(t.record.knobs)) for t in study.trials[before:]]
     return points, found
 

@@ -1,17 +1,28 @@
 """Searches whose trials run at the same time, in simulated time."""
 
-from benchmarks.scale.storage import InOrder
-from benchmarks.search.landscape import estimate, world
+from collections import defaultdict
+
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import OneByOne, Simulated
-from fp8tune.search.strategy import Strategy
+from fp8tune.search.pool import Peer, Simulated
+from fp8tune.search.strategy import PlannedTrial, Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import seconds_spent
 from tests.each import each
 from tests.search.losses import test_stage as stage
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, order, ran, space_of, trials
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    OTHER,
+    SPACE,
+    InOrder,
+    order,
+    ran,
+    space_of,
+    trials,
+)
+from tests.support.landscape import estimate, world
 
 WORKERS = 8
 SEEDS = (700_002, 700_005)
@@ -36,7 +47,7 @@ def searched(seed, workers):
     runner = Replay(exact(place), place.space, card_gib=place.capacity_gib)
     prior = estimate(place, 0.25)
     strategy = Strategy(study, place.given, prior, place.capacity_gib)
-    pool = Simulated(study, runner, workers) if workers else OneByOne(study, runner)
+    pool = Simulated(study, runner, workers) if workers else Peer(study, runner)
     search = Search(place.space, place.given, pool, strategy, study, 7200.0)
     return place, search.run(), study.trials
 
@@ -52,6 +63,12 @@ def together(trials):
     return max(sum(a <= at < b for a, b in begun) for at, _ in begun)
 
 
+def confirming_s(trials):
+    """How long some trials took together [s]."""
+    begun = spans(trials)
+    return max(end for _, end in begun) - min(at for at, _ in begun)
+
+
 @each("seed", SEEDS)
 def test_eight_workers_measure_different_settings_and_find_the_same_speed(seed):
     place, found, trials = searched(seed, WORKERS)
@@ -64,13 +81,23 @@ def test_eight_workers_measure_different_settings_and_find_the_same_speed(seed):
     assert speeds[0] >= 0.999 * speeds[1]
 
 
-def test_confirmation_runs_are_alone_and_on_one_worker():
-    _, _, trials = searched(SEEDS[0], WORKERS)
+def test_workers_confirm_at_the_same_time_each_in_pairs_of_its_own():
+    """The best and the baseline follow each other on each worker that runs them."""
+    place, found, trials = searched(SEEDS[0], WORKERS)
     again = [trial for trial in trials if trial.stage == "confirm"]
     others = [trial for trial in trials if trial.stage != "confirm"]
-    assert together(again) == 1
+    assert together(again) > WORKERS / 2
     assert max(end for _, end in spans(others)) <= min(at for at, _ in spans(again))
-    assert len({trial.worker for trial in again}) == 1
+    by_worker = defaultdict(list)
+    for trial in again:
+        by_worker[trial.worker].append(place.space.point(trial.record.knobs))
+    pair = {found.chosen, place.given}
+    assert [set(points[:2]) for points in by_worker.values()] == [pair] * WORKERS
+    assert found.pairs >= WORKERS
+    _, alone, trials = searched(SEEDS[0], 1)
+    alone_again = [trial for trial in trials if trial.stage == "confirm"]
+    assert confirming_s(again) < confirming_s(alone_again)
+    assert found.verdict == alone.verdict
 
 
 @each(
@@ -88,6 +115,16 @@ def test_the_time_of_trials_that_ran_at_the_same_time_counts_once(begun, spent):
     assert seconds_spent(trials(*pairs)) == spent
 
 
+class Once(InOrder):
+    """Proposes each point once, also while others run."""
+
+    def propose(self, _trials):
+        if not self.points:
+            return None
+        point, *self.points = self.points
+        return PlannedTrial(point, "search", "in order")
+
+
 def test_loss_runs_are_at_the_same_time():
     space = space_of(stage.RECORDS)
     study, runner = Study(space), stage.Learning(stage.RECORDS, space)
@@ -95,7 +132,7 @@ def test_loss_runs_are_at_the_same_time():
         space,
         GIVEN,
         Simulated(study, runner, WORKERS),
-        InOrder([BEST, OTHER]),
+        Once(BEST, OTHER),
         study,
         7200.0,
         conditions=stage.CONDITIONS,
@@ -115,7 +152,7 @@ def proposed(sampler, told=(), running=1):
     points = [] if told else [GIVEN]
     while len(points) < running:
         for point in points[-1:]:
-            study.enqueue(order(point))
+            study.ask(order(point))
         points.append(strategy.propose(study.trials).point)
     return points
 

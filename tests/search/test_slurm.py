@@ -12,24 +12,24 @@ from fp8tune.search.allocation import (
     this_allocation,
     with_gpus,
 )
-from fp8tune.search.slurm import SlurmOptions, States, parse, seconds
+from fp8tune.search.slurm import parse, seconds
 from tests.each import each
 
 
 @each(
     ("text", "asked"),
     [
-        ("partition=gpu", SlurmOptions({"partition": "gpu"})),
+        ("partition=gpu", {"partition": "gpu"}),
         (
-            " partition = gpu , exclude=n1,n2,time=1h30m,poll=5s",
-            SlurmOptions({"partition": "gpu", "exclude": "n1,n2", "time": "90"}, 5.0),
+            " partition = gpu , exclude=n1,n2,time=1h30m",
+            {"partition": "gpu", "exclude": "n1,n2", "time": "90"},
         ),
         (
             "time=1-12,gres=gpu:h100:1",
-            SlurmOptions({"time": "1-12", "gres": "gpu:h100:1"}),
+            {"time": "1-12", "gres": "gpu:h100:1"},
         ),
         *(
-            (f"time={time}", SlurmOptions({"time": time}))
+            (f"time={time}", {"time": time})
             for time in ("4", "4:00", "0:04:00", "0-1", "0-0:04", "0-0:04:00", "0")
         ),
     ],
@@ -72,15 +72,6 @@ def test_other_slurm_options_are_refused(text, why):
 )
 def test_seconds_of_a_time_that_slurm_prints(text, expected):
     assert seconds(text) == expected
-
-
-def test_jobs_that_never_start_are_named():
-    waits = "Slurm: 0 running, 2 queued"
-    assert str(States(0, 2, 0, "Resources")) == f"{waits} (Resources)"
-    assert str(States(0, 2, 0, "PartitionTimeLimit")) == (
-        f"{waits} (PartitionTimeLimit; they never start: end the search, and give it a "
-        "shorter time=)"
-    )
 
 
 SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "h100:8"}

@@ -5,15 +5,15 @@ import errno
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.members import Members
-from fp8tune.search.options import NO_WORKERS, SearchOptions
+from fp8tune.search.options import SearchOptions
 from fp8tune.search.start_workers import (
     check_workers,
+    command_to_join,
     how_to_join,
     more_gpus_note,
     new_study_note,
-    with_worker,
 )
+from fp8tune.search.start_workers import is_shared as is_shared_by
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
@@ -50,19 +50,38 @@ def test_a_lost_worker_is_noticed_in_a_tenth_of_the_budget(budget, heartbeat, mo
 
 
 @each(
-    ("asked", "workers"),
+    ("asked", "is_shared"),
     [
-        ({"storage": "postgresql://db/tuning"}, 1),
-        ({"storage": "/shared/x.journal"}, 1),
-        ({"storage": "postgresql://db/tuning", "workers": 0}, 0),
-        ({"storage": "postgresql://db/tuning", "gpus": "0,1"}, NO_WORKERS),
-        ({"storage": "postgresql://db/tuning", "runner": "replay"}, NO_WORKERS),
-        ({"storage": "sqlite:///x.db"}, NO_WORKERS),
-        ({}, NO_WORKERS),
+        ({"storage": "postgresql://db/tuning"}, True),
+        ({"storage": "/shared/x.journal"}, True),
+        ({"storage": "postgresql://db/tuning", "runner": "replay"}, False),
+        ({"storage": "sqlite:///x.db"}, False),
+        ({}, False),
     ],
 )
-def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
-    assert with_worker(SearchOptions("a.toml", "2h", **asked)).workers == workers
+def test_a_study_that_is_not_only_in_its_folder_is_shared(asked, is_shared):
+    assert is_shared_by(SearchOptions("a.toml", "2h", **asked)) == is_shared
+
+
+def test_who_joins_types_the_same_command():
+    """Without what is for the one that writes the answer, and knows where it goes."""
+    options = SearchOptions(
+        "a b.toml",
+        "2h",
+        device="cpu",
+        allow=("precision", "warmup"),
+        allow_versions=True,
+        workers=2,
+        storage="postgresql://me:secret@db/tuning",
+        output="x.toml",
+        heartbeat="5s",
+        overrides=("--train.seed=1",),
+    )
+    assert command_to_join(options, "a-1") == [
+        *("search", "a b.toml", "--budget", "2h", "--device", "cpu"),
+        *("--allow", "precision", "--allow", "warmup", "--allow-versions"),
+        *("--heartbeat", "5s", "--study", "a-1", "--", "--train.seed=1"),
+    ]
 
 
 @each(
@@ -70,23 +89,25 @@ def test_where_others_may_search_too_a_worker_runs_the_trials(asked, workers):
     [
         (
             "/a b/study.journal",
-            "in this folder: fp8tune worker --storage '/a b/study.journal' --study a-1",
+            "in this folder: fp8tune search a.toml --storage '/a b/study.journal' "
+            "--study a-1",
         ),
         (
             "postgresql://db/tuning",
-            "in this folder: fp8tune worker --storage postgresql://db/tuning "
+            "in this folder: fp8tune search a.toml --storage postgresql://db/tuning "
             "--study a-1",
         ),
         (
             "postgresql://me:secret@db/tuning",
             "in this folder and with FP8TUNE_STORAGE=postgresql://me:***@db/tuning: "
-            "fp8tune worker --study a-1",
+            "fp8tune search a.toml --study a-1",
         ),
     ],
 )
 def test_how_a_worker_is_started(place, said):
     waits = "waits for workers; start one for each GPU, "
-    assert how_to_join(place, "a-1") == f"{waits}{said}"
+    words = ["search", "a.toml", "--study", "a-1"]
+    assert how_to_join(place, words) == f"{waits}{said}"
 
 
 @each(
@@ -126,29 +147,39 @@ def test_a_study_of_the_same_folder_in_another_storage_is_named(tmp_path):
     assert new_study_note(own, options) == ""
 
 
-def test_a_worker_that_finds_no_study_says_what_is_missing(fp8tune, project, tmp_path):
+def joining(study):
+    return ("search", "a.toml", "--budget", "3m", "--study", study)
+
+
+def test_who_finds_no_study_to_join_is_told_what_is_missing(fp8tune, project, tmp_path):
     project({"a.toml": ""})
-    assert "no study a in " in fp8tune("worker", "--study", "a").err
+    assert "no study a in " in fp8tune(*joining("a")).err
     (tmp_path / ".fp8tune/a-1").mkdir(parents=True)
-    done = fp8tune("worker", "--study", "a")
+    done = fp8tune(*joining("a"))
     message = ".fp8tune/a-1: no study.journal in it; give its --storage"
     assert (done.code, done.err) == (2, f"fp8tune: {message}\n")
-    study(".fp8tune/a-2", [])
-    done = fp8tune("worker", "--study", "a-2")
-    assert "study a-2 takes no workers" in done.err
 
 
-def test_a_worker_without_a_gpu_does_not_join(fp8tune, project, tmp_path, monkeypatch):
-    """It would be the first, and every worker with a GPU would be refused after it."""
+def test_a_machine_without_a_gpu_does_not_join(fp8tune, project, tmp_path, monkeypatch):
+    """It would be the first, and every one with a GPU would be refused after it."""
     fake_smi.script(tmp_path, monkeypatch, "exit 0")
-    project({})
+    project({"a.toml": ""})
     own = Study(plan().space, study(".fp8tune/a-1", []))
-    members = Members(own.storage, own.name, own.place)
-    members.describe({"options": SearchOptions("a.toml", "2h", workers=0)._asdict()})
-    done = fp8tune("worker", "--study", "a-1")
+    done = fp8tune(*joining("a-1"))
     why = "no NVIDIA GPU found here; start workers on GPU nodes"
     assert (done.code, done.err) == (2, f"fp8tune: {why}\n")
-    assert members.others() == []
+    assert "environment" not in own.optuna.user_attrs
+
+
+def test_a_machine_that_measures_with_something_else_is_refused(tmp_path):
+    first, second = (Study(plan().space, str(tmp_path / "a-1")) for _ in range(2))
+    first.take_up()
+    first.join({"machine": "H200", "torch": "2.13.0"})
+    second.join({"machine": "H200", "torch": "2.13.0"})
+    assert (first.process, second.process) == (0, 0)
+    why = "this machine cannot take part: its machine is 'H100', this search measures"
+    with pytest.raises(CannotSearch, match=f"{why} with 'H200'"):
+        second.join({"machine": "H100", "torch": "2.13.0"})
 
 
 def test_workers_that_cannot_be_started_leave_no_study(
@@ -158,7 +189,7 @@ def test_workers_that_cannot_be_started_leave_no_study(
     project({"a.toml": f"{SMALL_MODEL}[train]\nseq_len = 32\n"})
     search = ("search", "a.toml", "--budget", "3m", "--device", "cpu")
     done = fp8tune(*search, "--slurm", "partition=gpu")
-    assert "no squeue on this machine" in done.err
+    assert "no sbatch on this machine" in done.err
     done = fp8tune(*search, "--storage", "postgresql//db/x")
     assert "there is no folder postgresql//db; create it" in done.err
     assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]
@@ -168,7 +199,6 @@ def test_workers_that_cannot_be_started_leave_no_study(
     ("environment", "asked", "visible", "note"),
     [
         ({}, {}, 2, "this machine has 2 GPUs; --gpus all uses them"),
-        ({}, {"workers": 1}, 2, "this machine has 2 GPUs; --gpus all uses them"),
         (SALLOC, {}, 1, "this job has 8 GPUs; --gpus all uses them"),
         (ONE_NODE, {}, 4, "this job has 4 GPUs; --gpus all uses them"),
         (ONE_NODE, {}, 1, ""),  # CUDA_VISIBLE_DEVICES names one
@@ -205,5 +235,5 @@ def test_workers_on_a_file_system_without_locks_are_refused(
     assert (done.code, done.err.endswith(why)) == (2, True)
     assert [path.name for path in (tmp_path / ".fp8tune").iterdir()] == [".gitignore"]
     study(".fp8tune/a-2", [])
-    done = fp8tune("worker", "--study", "a-2")
+    done = fp8tune(*joining("a-2"))
     assert (done.code, done.err) == (2, f"fp8tune: .fp8tune/a-2/{why}")

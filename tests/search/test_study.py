@@ -17,7 +17,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.database import without_password
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.saved_study import look
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
@@ -226,6 +226,7 @@ def test_cut_off_at_any_byte(tmp_path):
             assert look(str(tmp_path / "s"))[1] == told[:known]
         if cut % 50 == 0 or cut == len(whole) - 1:
             again = Study(SPACE, str(tmp_path / "s"))
+            again.end_stale()
             assert again.trials == told[:known]
             again.describe(ABOUT)
             again.add(told[1].stage, told[1].record)
@@ -325,7 +326,9 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     study.lose(study.ask(order(OTHER)))
     study.ask(order(OTHER))  # and then the process was killed
     again = Study(SPACE, str(tmp_path / "s"))
-    assert again.trials == TRIALS
+    assert [each.knobs for each in again.running.values()] == [SPACE.values(OTHER)]
+    again.end_stale()
+    assert (again.trials, again.running) == (TRIALS, {})
     lost = again.optuna.trials[len(TRIALS) + 1 :]
     assert [(t.state.name, t.user_attrs["outcome"]) for t in lost] == [
         ("FAIL", "launch"),
@@ -364,16 +367,16 @@ def test_a_storage_that_cannot_be_opened_is_said_in_one_line(tmp_path, url, said
 
 
 def test_a_study_that_another_search_takes_over_ends_this_one_in_one_line(tmp_path):
-    """Only SQLite: elsewhere a lock or a lease is in the way."""
+    """Only SQLite: elsewhere a lock is in the way, or searches join."""
     url = f"sqlite:///{tmp_path}/x.db"
 
     class TakenOver(Replay):
         def run(self, knobs, limits):
-            Study(SPACE, str(tmp_path / "s"), url)
+            Study(SPACE, str(tmp_path / "s"), url).end_stale()
             return super().run(knobs, limits)
 
     records = [ran(OTHER)]
-    pool = OneByOne(
+    pool = Peer(
         Study(SPACE, str(tmp_path / "s"), url), TakenOver(records, space_of(records))
     )
     pool.start(order(OTHER))

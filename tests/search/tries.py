@@ -116,3 +116,9 @@ def every(space):
     """Every setting of a space that can be tried."""
     ranges = (range(len(knob.values)) for knob in space.knobs)
     return sorted(space.only) or list(itertools.product(*ranges))
+
+
+def without_trial_numbers(answer):
+    """An answer without the numbers of its trials, which lost trials change."""
+    every = answer.settings.items()
+    return answer._replace(settings={p: s._replace(trials=()) for p, s in every})

@@ -20,6 +20,7 @@ CALLS = [
     ("prime_rl", "uv run sft @ a.toml", Call(2, 4)),
     ("prime_rl", "uv run rl --clean @ a.toml --steps 5", Call(2, 5, (3, 6, 7))),
     ("prime_rl", "trl sft --config a.yaml", None),
+    ("prime_rl", "torchrun src/prime_rl/trainer/sft/train.py @ a.toml", Call(1, 3)),
     ("accelerate", f"{ACCELERATE}=a.yaml train.py", Call(0, 2, (), 14, (3,))),
     (
         "accelerate",

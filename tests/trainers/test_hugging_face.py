@@ -1,21 +1,11 @@
 """Memory of Hugging Face's trainers against the real Trainer and published runs."""
 
 import json
-import sys
 
 import pytest
 
-from benchmarks.hugging_face import gpu
-from benchmarks.hugging_face.memory import (
-    EXPERTS,
-    PUBLISHED_GIB,
-    cases,
-    estimated,
-    predicted,
-)
 from fp8tune.formats import parse
 from fp8tune.job import Target, Unknown
-from fp8tune.trainers.hugging_face.instants import BANDS
 from fp8tune.trainers.local_model import _published, sizes
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
@@ -51,26 +41,6 @@ def accelerate(precision="fp8", engine="AO", model=QWEN, mode="MULTI_GPU"):
     return job(LLAMA.format(**given))
 
 
-@pytest.fixture(scope="module")
-def measured(repository):
-    path = repository / "benchmarks" / "results" / "hf_memory.json"
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def test_the_estimate_is_within_its_range_of_the_real_trainer(measured):
-    names = {(case["family"], case["of"], case["name"]) for case in measured}
-    assert names == {(case["family"], case["of"], case["name"]) for case in cases()}
-    for case in measured:
-        found, peak = estimated(case), max(case["peaks"].values())
-        low = found["peak_gib"] * (1 - BANDS[kind_of(case)][0])
-        assert low <= peak <= found["high_gib"], case
-
-
-def kind_of(case):
-    kind = "zero" if case["mode"].startswith("zero") else case["mode"][:4].rstrip("1")
-    return f"{kind}, mixture of experts" if case["family"] in EXPERTS else kind
-
-
 def test_batches_of_unknown_length_lower_the_range():
     """A batch is at most as long as the file allows; packing fills it."""
     some = job(AXOLOTL, "axolotl==0.19.0")
@@ -79,10 +49,6 @@ def test_batches_of_unknown_length_lower_the_range():
     assert some["memory.peak_gib"] == packed["memory.peak_gib"]
     assert some["memory.state_gib"] < some["memory.least_peak_gib"]
     assert some["memory.low_gib"] < packed["memory.low_gib"]
-
-
-def test_a_published_run_on_gpus():
-    assert predicted() == pytest.approx(PUBLISHED_GIB, rel=0.03)
 
 
 # TransformerEngine#1429: FP8 through Accelerate took more memory than 16 bit
@@ -403,18 +369,3 @@ def test_a_model_that_is_not_known(config, missing, tmp_path):
     with pytest.raises(Unknown) as error:
         sizes(str(tmp_path))
     assert error.value.args[0] == missing
-
-
-@each("case", gpu.cases(), lambda case: case["name"])
-def test_what_is_measured_on_a_gpu_fits_in_an_h100(case):
-    found = estimated(case, "h100")
-    assert found["high_gib"] < 75 * 2**30
-    assert found["fp8_gain"] > 1
-
-
-def test_without_a_gpu_nothing_is_measured(capsys):
-    if pytest.importorskip("torch").cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(SystemExit):
-        gpu.main([sys.executable])
-    assert "sees no GPU: nothing is measured" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Words
-from fp8tune.trainers.meant import is_clear, key_meant, same_word, value_meant
+from fp8tune.trainers.hints import is_clear, key_meant, same_word, value_meant
 from tests.each import each
 
 KEYS = frozenset({"batch_size", "seq_len"})

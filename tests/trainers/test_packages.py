@@ -51,6 +51,11 @@ version = "5.6.0"
         ({"uv.lock": "[[package", "requirements.txt": "transformers==4.56"}, "4.56"),
         ({"pyproject.toml": "[project]\ndependencies = ['transformers<5']"}, "4"),
         ({"pyproject.toml": "project = 1"}, ""),
+        (
+            {"requirements.txt": "-e git+https://x.org/a/transformers@v5.2.0#egg=t"},
+            "5.2.0",
+        ),
+        ({"requirements.txt": "transformers @ file:///home/me/transformers"}, ""),
     ],
 )
 def test_the_nearest_files_say_it(release, files, expected):

@@ -7,12 +7,9 @@ import pytest
 
 from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.trainer import Trainer, trainer
 from tests.each import each
-from tools import schema_file
-from tools.schema_file import update
 
 SCHEMA = trainer("kempnerforge").schema
 KEYS = dict(SCHEMA.dotted_keys())
@@ -262,53 +259,3 @@ FILE = {
 )
 def test_a_version_has_the_entries_of_its_release_and_command(version, expected):
     assert schema.of_release(FILE, version) == expected
-
-
-@each("name", [name for name, about in trainers().items() if about.versions != [""]])
-def test_the_file_of_all_releases_is_as_its_maker_writes_it(name):
-    assert not update(name, {}, check=True)
-
-
-def test_a_maker_changes_the_entries_of_its_release_alone(tmp_path, monkeypatch):
-    folder = tmp_path / "fp8tune" / "trainers" / "t"
-    folder.mkdir(parents=True)
-    (folder / "trainer.toml").write_text('versions = ["1.0", "1.1", "1.2"]')
-    monkeypatch.setattr(schema_file, "ROOT", tmp_path)
-
-    def lines(release, *keys):
-        head = (
-            f'# made\n\ntitle = "t {release}"\nsource = "s"\nroot = "R"\n[sections]\n'
-        )
-        body = "".join(f"{key}\n" for key in keys)
-        return f"{head}[job]\n[variants]\n[classes.R]\n{body}".splitlines()
-
-    a, b = 'a = { type = "int" }', 'b = { type = "str" }'
-    made = {
-        "1.0": lines("1.0", a),
-        "1.1": lines("1.1", a, b),
-        "1.2": lines("1.2", b, a),
-    }
-    assert update("t", made, check=False)
-    assert not update("t", made, check=True)
-    changed = "b = { type = 'int' }"
-    assert update("t", {"1.1": lines("1.1", a, changed)}, check=False)
-    assert (
-        (folder / "schema.toml").read_text()
-        == """\
-# made
-
-title = "t {release}"
-source = "s"
-root = "R"
-
-[sections]
-
-[job]
-
-[variants]
-
-[classes.R]
-b = [{ since = "1.1", until = "1.1", type = "int" }, { since = "1.2", type = "str" }]
-a = { type = "int" }
-"""
-    )

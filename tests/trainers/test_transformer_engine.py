@@ -9,7 +9,7 @@ import pytest
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tools.judged import report_of
+from tests.support.verdicts import lint
 
 SIZES = {
     "num-layers": "8",
@@ -50,7 +50,7 @@ def rules():
 
 
 def found(rules, name, text):
-    return {one.rule for one in report_of(rules, name, text, "").diagnostics}
+    return {one.rule for one in lint(name, text, "").diagnostics}
 
 
 @each(

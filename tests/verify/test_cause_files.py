@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.config.reader import read_config
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.job import Target, Unknown
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.config import read_config
 from fp8tune.lint.rules import CONSEQUENCES, SEVERITIES
 from fp8tune.trainers.about import trainers
 from fp8tune.trials.record import OUTCOMES
@@ -27,7 +27,6 @@ from fp8tune.verify.shapes import shapes_of
 from tests.each import each
 
 CAUSES = list(read_causes().values())
-REPORTED = [cause for cause in CAUSES if cause.role != "event"]
 TEXTS = [(cause, text) for cause in CAUSES for text in cause.texts]
 CASES = [
     (cause, case, fires)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.config.reader import read_config
 from fp8tune.job import Target
-from fp8tune.lint.config import read_config
 from fp8tune.verify import causes
 from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.cause import texts

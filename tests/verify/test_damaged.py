@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.verify.made import events as made_events
-from benchmarks.verify.made import mm, node, step, write
 from fp8tune.verify import events, tables, timeline, trace, unpack
 from fp8tune.verify.evidence import Left
 from fp8tune.verify.trace import read
 from tests.each import each
+from tests.support.traces import events as made_events
+from tests.support.traces import mm, node, step, write
 
 NVJET8 = "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT"
 GEMM = {

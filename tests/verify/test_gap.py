@@ -5,7 +5,6 @@ from itertools import permutations
 
 import pytest
 
-from benchmarks.verify.gaps import run_of, runs, worse
 from fp8tune.verify.alignment import align
 from fp8tune.verify.evidence import Curve
 from fp8tune.verify.gap import Verdict, compare, speed_ratio
@@ -13,6 +12,7 @@ from fp8tune.verify.gap_findings import findings
 from fp8tune.verify.gap_output import as_json
 from fp8tune.verify.runs import Run
 from tests.each import each
+from tests.support.curves import run_of, runs, worse
 
 
 @pytest.fixture(scope="module")

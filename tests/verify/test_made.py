@@ -1,12 +1,12 @@
-"""Made traces of a GPU (see ``made.py``): kernels, passes, and where time went."""
+"""Made traces of a GPU: kernels, passes, and where time went."""
 
 from dataclasses import replace
 
-from benchmarks.verify.made import Kernel, Op, mm, node, step, write
 from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime
 from fp8tune.verify.timeline import Rows, busy
 from fp8tune.verify.trace import read
 from tests.each import each
+from tests.support.traces import Kernel, Op, mm, node, step, write
 
 NVJET8 = "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT"
 NVJET16 = "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
@@ -39,9 +39,6 @@ def graph(*kernels):
 
 
 HEAD = [mm(8192, 4096, 512, NVJET16), node("MmBackward0", mm(512, 8192, 4096, NVJET16))]
-EVALUATED = Op(
-    "autograd::engine::evaluate_function: CompiledFunctionBackward", thread=2
-)
 TRACES = {
     # FP8, 16 bit, unclear, forward, backward, compiled, library
     "eager": ([*linear(NVJET8), *HEAD], (3, 2, 0, True, True, False, "cuBLASLt")),

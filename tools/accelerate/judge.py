@@ -57,6 +57,9 @@ SIZES = {
 FILE = "ds.json"
 """What configs call the DeepSpeed file."""
 
+DEVICE = ("is not supported on your device", "No module named", "timeout")
+"""Words of errors that a busy CPU without these packages ends with, not the config."""
+
 STAND_IN = Path(__file__).parents[1] / "llamafactory" / "te_stand_in.py"
 
 
@@ -67,13 +70,14 @@ def main() -> int:
     for name in ("accelerate.commands.launch", "torchao.float8", "transformers"):
         import_module(name)
     context = multiprocessing.get_context("fork")
+    release = import_module("accelerate").__version__
     for line in sys.stdin:
         config = json.loads(line)
         verdict: dict[str, Any] | None = None
         for _ in range(TRIES):
             verdict = verdict or _tried(context, config)
-        missing = {"error": "", "failure": "timeout", "linears": None}
-        print(json.dumps(config | (verdict or missing)), flush=True)
+        if verdict and not any(words in verdict["failure"] for words in DEVICE):
+            print(json.dumps({"release": release} | config | verdict), flush=True)
     return 0
 
 

@@ -182,7 +182,7 @@ def configs(version: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         for _ in range(drawn.choice((0, 1, 1, 2, 2, 3, 4))):
             _change(config, drawn, plain)
         text = yaml.safe_dump(config, sort_keys=False)
-        yield {"id": f"{version}-{seed}-{number}", "yaml": text}
+        yield {"id": f"{version}-{seed}-{number}", "version": version, "yaml": text}
 
 
 def _change(config: Config, drawn: random.Random, names: list[str]) -> None:

@@ -30,6 +30,7 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     module: Any = import_module("deepspeed.runtime.config")
+    release = import_module("deepspeed").__version__
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "ds.json")
         for line in sys.stdin:
@@ -37,7 +38,8 @@ def main() -> int:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(config["json"])
             error = verdict(module, path, config["world"])
-            print(json.dumps(config | {"error": error}), flush=True)
+            told = {"release": release, "error": error}
+            print(json.dumps(config | told), flush=True)
     return 0
 
 

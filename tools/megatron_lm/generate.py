@@ -193,11 +193,3 @@ def words(flags: dict[str, Any]) -> list[str]:
             found.append(f"--{name}")
             found += [] if value is True else str(value).split()
     return found
-
-
-def script(flags: list[str], world_size: int) -> str:
-    """Return a script that starts a run with these arguments."""
-    lines = " ".join(
-        f"\\\n    {flag}" if flag.startswith("--") else flag for flag in flags
-    )
-    return f"torchrun --nproc_per_node {world_size} pretrain_gpt.py {lines}\n"

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.support.verdicts import migrated
 from tools.schema_file import toml
 
 Config = dict[str, dict[str, Any]]
@@ -273,3 +274,97 @@ CHANGES: tuple[Change, ...] = (
     *(_precision, _recompute, _recompute, _compile, _compile, _model, _dialect),
     *(_dialect, _odd, _rest, _rest, _flat),
 )
+
+FLOAT8 = (
+    ("enable_fsdp_float8_all_gather", True),
+    ("precompute_float8_dynamic_scale_for_fsdp", True),
+    ("filter_fqns", ["output"]),
+    ("emulate", False),
+)
+LINES: tuple[tuple[str, str, Any], ...] = (
+    *(("float8", key, value) for key, value in FLOAT8),
+    *(("quantize.linear.float8", key, value) for key, value in FLOAT8),
+    ("float8", "force_recompute_fp8_weight_in_bwd", True),
+    ("quantize.linear.mx", "filter_fqns", ["output"]),
+    ("training", "compile", True),
+    ("training", "compile", False),
+    ("compile", "enable", True),
+    ("compile", "components", ["model", "loss"]),
+    ("compile", "components", ["loss"]),
+    ("training", "seed", 42),
+    ("training", "seed", 42),
+    ("debug", "seed", 42),
+    ("debug", "seed", 7),
+    ("training", "deterministic", True),
+    ("debug", "deterministic", True),
+    ("debug", "deterministic_warn_only", False),
+    ("training", "debug_moe_force_load_balance", True),
+    ("debug", "moe_force_load_balance", True),
+    ("training", "dtype", "float32"),
+    ("job", "print_args", True),
+    ("job", "print_config", True),
+    ("checkpoint", "enable_checkpoint", True),
+    ("checkpoint", "enable", True),
+    ("checkpoint", "last_save_model_weights_only", True),
+    ("checkpoint", "last_save_model_only", True),
+    ("checkpoint", "last_save_in_hf", False),
+    ("lr_scheduler", "lr_min", 0.1),
+    ("lr_scheduler", "min_lr_factor", 0.1),
+    ("lr_scheduler", "total_steps", 1000),
+    ("memory_estimation", "enabled", False),
+    ("memory_estimation", "enable", False),
+    ("activation_checkpoint", "early_stop", False),
+    ("activation_checkpoint", "early_stop", True),
+    ("activation_checkpoint", "preserve_rng_state", True),
+    ("activation_checkpoint", "memory_budget", 0.5),
+    ("parallelism", "enable_compiled_autograd", False),
+    ("parallelism", "expert_parallel_degree", 1),
+    ("parallelism", "context_parallel_load_balancer", "headtail"),
+    ("fault_tolerance", "sync_steps", 5),
+    ("validation", "enable", False),
+    ("validation", "freq", 5),
+)
+"""Keys of which no release has all, as people write them."""
+
+COMMENTS = ("as before", "from the 8B run", "try false", "note = 1")
+
+
+def mixed(version: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield files with keys of several releases, after the fixes for one of them.
+
+    ``before`` is the text before ``fp8tune lint --fix --unsafe-fixes``.
+    """
+    draw = random.Random(f"mixed {version} {seed}")  # noqa: S311
+    for number in range(count):
+        before = "\n".join(_mixed(draw)) + "\n"
+        case = {
+            "version": version,
+            "id": f"{version}-{seed}-{number}",
+            "world_size": 8,
+            "before": before,
+        }
+        yield case | {"toml": migrated(case).data.decode()}
+
+
+def _mixed(draw: random.Random) -> Iterator[str]:
+    converter = draw.choice(("float8", "quantize.linear.float8"))
+    model = {"name": "llama3", "flavor": "debugmodel", "converters": [converter]}
+    tables: dict[str, dict[str, Any]] = {
+        "model": model,
+        "training": {"local_batch_size": 2, "seq_len": 2048},
+    }
+    for table, key, value in draw.sample(LINES, draw.randint(2, 12)):
+        tables.setdefault(table, {}).setdefault(key, value)
+    names = list(tables)
+    draw.shuffle(names)
+    for name in names:
+        yield f"[{name}]"
+        pairs = list(tables[name].items())
+        draw.shuffle(pairs)
+        for key, value in pairs:
+            if draw.random() < 0.3:
+                yield f"# {draw.choice(COMMENTS)}"
+            behind = f"  # {draw.choice(COMMENTS)}" if draw.random() < 0.3 else ""
+            yield f"{key} = {toml(value)}{behind}"
+        if draw.random() < 0.7:
+            yield ""

@@ -9,10 +9,10 @@ at its place in the model.
 
 from __future__ import annotations
 
-from fp8tune.facts.memory import GIB
-from fp8tune.facts.memory.sums import (
+from fp8tune.facts.memory import (
     COPIES,
     GATHERED,
+    GIB,
     RECOMPUTED,
     Parts,
     added,

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from fp8tune.facts.memory import GIB
-from fp8tune.facts.memory.sums import COPIES, GATHERED, PADDING, RECOMPUTED, Parts
+from fp8tune.facts.memory import COPIES, GATHERED, GIB, PADDING, RECOMPUTED, Parts
 from fp8tune.job import Words
 
 

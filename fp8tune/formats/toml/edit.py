@@ -224,6 +224,8 @@ def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
     if (*table, 0) in spans.keys or table in spans.values:
         raise CannotEdit("not a table")
     header = spans.keys.get(table)
+    if header is None and not table:
+        raise CannotEdit("no key stands outside of tables")
     if header is None:
         return _new_table(text, table, pairs)
     if not _is_header(text, header[0]):

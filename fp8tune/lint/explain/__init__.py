@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.facts import FACTS
 from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
-from fp8tune.lint.config import Config
 from fp8tune.lint.explain.fact import FactPage, fact_page, meaning
 from fp8tune.lint.explain.glossary import Term, term, terms
 from fp8tune.lint.explain.key import KeyPage, key_page

@@ -11,7 +11,7 @@ from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.rule import RulePage
-from fp8tune.lint.wording import shown
+from fp8tune.words import shown
 
 KINDS = {
     RulePage: "rule",

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.facts.gaps import reason
 from fp8tune.job import Source, Unknown
-from fp8tune.lint.config import Config
 from fp8tune.lint.explain.formula import unknown_if, working
 
 SUPPLY = {

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.facts import FACTS
 from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
 from fp8tune.job import Source
-from fp8tune.lint.config import Config
 from fp8tune.lint.explain.corrected import Corrected, corrected
 from fp8tune.lint.explain.derivation import SUPPLY, Node, brief, derive, unit
 from fp8tune.lint.explain.formula import Formula, formula

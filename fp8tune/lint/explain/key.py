@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fp8tune.config.reader import Config
 from fp8tune.fields import FIELDS
-from fp8tune.lint.config import Config
 from fp8tune.lint.explain.derivation import Node, derive, unit
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import facts_reading, rules_reading
-from fp8tune.lint.wording import shown
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import trainer
+from fp8tune.words import shown
 
 
 class KeyPage(NamedTuple):

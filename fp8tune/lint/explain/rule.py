@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.conditions.expression import compile_expression
+from fp8tune.config.reader import Config
 from fp8tune.job import Unknown
-from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check_config
 from fp8tune.lint.examples import lint_example, plain_config

@@ -16,7 +16,7 @@ from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
 from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
 from fp8tune.lint.snippet import Painter
-from fp8tune.lint.wording import plain, shown
+from fp8tune.words import plain, shown
 
 WIDTH = 80
 

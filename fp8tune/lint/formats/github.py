@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.formats.address import from_root
 from fp8tune.lint.run import Result
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain
 
 MAX_SHOWN = 10
 """Annotations of one level that GitHub shows for a step."""

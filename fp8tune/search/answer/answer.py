@@ -130,11 +130,36 @@ class Setting(NamedTuple):
 
 
 def setting_from(data: Mapping[str, Any], space: Space) -> Setting:
-    """Return the setting in a JSON object; raises ``TypeError`` and ``KeyError``."""
-    fields = dict(data)
-    for name in ("value", "vs_baseline", "vs_chosen"):
-        fields[name] = fields[name] and Estimate(**fields[name])
-    return Setting(space.point(fields.pop("knobs")), **fields)
+    """Return the setting in a JSON object.
+
+    Raises ``KeyError``, ``TypeError`` and ``ValueError`` if it is none.
+    """
+    return Setting(
+        point=space.point(data["knobs"]),
+        roles=tuple(name for name in ROLES if name in data["roles"]),
+        outcome=str(data["outcome"]),
+        runs=int(data["runs"]),
+        is_eligible=data["is_eligible"] is True,
+        memory_shortage=str(data["memory_shortage"]),
+        failed_later=str(data["failed_later"]),
+        diverges=data["diverges"] is True,
+        value=_estimate(data["value"]),
+        is_scaled=data["is_scaled"] is True,
+        peak_gib=float(data["peak_gib"]),
+        vs_baseline=_estimate(data["vs_baseline"]),
+        vs_chosen=_estimate(data["vs_chosen"]),
+        pairs=int(data["pairs"]),
+        trials=tuple(map(int, data["trials"])),
+        on_frontier=data["on_frontier"] is True,
+    )
+
+
+def _estimate(data: Mapping[str, Any] | None) -> Estimate | None:
+    if data is None:
+        return None
+    ends = (data["low"], data["high"])
+    low, high = (None if end is None else float(end) for end in ends)
+    return Estimate(float(data["value"]), low, high)
 
 
 class Answer(NamedTuple):

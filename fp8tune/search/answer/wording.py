@@ -12,7 +12,6 @@ from collections.abc import (
 )
 from typing import Any
 
-from fp8tune.lint.wording import counted, plain
 from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     SAME_COMMAND,
@@ -26,6 +25,7 @@ from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
 from fp8tune.trials.space import Knob, Point
 from fp8tune.trials.space import shown as value_shown
+from fp8tune.words import counted, plain
 
 FAILURES = {
     **{name: outcome.words for name, outcome in OUTCOMES.items() if name != "ok"},

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.lint.wording import counted
 from fp8tune.search.losses.compare import (
     MAX_SEEDS,
     SEEDS,
@@ -19,6 +18,7 @@ from fp8tune.search.losses.compare import (
 )
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
+from fp8tune.words import counted
 
 WARMUP_PAIRS = 2
 """Pairs of runs at a warmup other than the config's, where FP8 does not diverge."""

@@ -17,8 +17,8 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from fp8tune.config.reader import Config
 from fp8tune.job import Unknown
-from fp8tune.lint.config import Config
 from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
 from fp8tune.search.losses.compare import (

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
-from fp8tune.lint.wording import counted
 from fp8tune.search.answer.answer import Answer, is_untied
 from fp8tune.search.answer.wording import (
     FAILURES,
@@ -23,6 +22,7 @@ from fp8tune.search.losses import findings as stability
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.write.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
+from fp8tune.words import counted
 
 VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
 WHY = ("not-confirmed", "one-pair-only", "more-pairs-needed")

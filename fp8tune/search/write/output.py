@@ -29,13 +29,11 @@ from fp8tune.trials.trial import Trial
 class Watch(NamedTuple):
     """A listener to a search: to its events, and to the output of the running trial.
 
-    ``trial`` gets the trials that another process planned, ``stopping`` the note that
-    the search was interrupted.
+    ``stopping`` gets the note that the search was interrupted.
     """
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
-    trial: Callable[[Trial], None]
     stopping: Callable[[str], None]
 
 
@@ -52,10 +50,7 @@ def display(
             say(progress(event, plan, objective), out)
             notes(event)
 
-        def printed_trial(trial: Trial) -> None:
-            say(planned_elsewhere(trial, plan), out)
-
-        yield Watch(printed, lambda _line: None, printed_trial, say_at_once)
+        yield Watch(printed, lambda _line: None, say_at_once)
         return
     from fp8tune.search.live import live
 
@@ -65,7 +60,7 @@ def display(
 
     with live(board, out):
         try:  # the table shows every trial of the study
-            yield Watch(drawn, board.hear, lambda _trial: None, board.stop)
+            yield Watch(drawn, board.hear, board.stop)
         finally:
             board.end()
 
@@ -108,7 +103,7 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         left = show_duration(max(0.0, event.left))
         return f"{what} ({event.proposal.reason}; {left} left)"
     if event.trial is None:
-        return f"  trial {event.number}: lost with its worker; it is given back"
+        return f"  trial {event.number}: lost with its worker; it does not count"
     record = event.trial.record
     joules = record.tokens_per_joule if objective == ENERGY else 0.0
     more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
@@ -116,13 +111,6 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         more = ", does not count: watts unknown"
     by = f"trial {event.number} on {worker}: " if (worker := event.trial.worker) else ""
     return f"  {by}{trial_result(event.trial)}{more}"
-
-
-def planned_elsewhere(trial: Trial, plan: Plan) -> str:
-    """Return one line for a trial that another process planned and that has ended."""
-    name = describe(plan, plan.space.point(trial.record.knobs))
-    on = f" on {trial.worker}" if trial.worker else ""
-    return f"trial {trial.number}{on}: {name}: {trial_result(trial)}"
 
 
 def trial_result(trial: Trial) -> str:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
+from fp8tune.config.reader import Config
 from fp8tune.formats.edits import unified_diff
-from fp8tune.lint.config import Config
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.next_step import next_commands
@@ -95,34 +95,12 @@ def _is_evidence(path: str) -> bool:
     return name in EVIDENCE and os.path.exists(os.path.join(folder, JOURNAL))
 
 
-def tuned_bytes(
-    plan: Plan,
-    outcome: Answer,
-    name: str,
-    about: Mapping[str, Any],
-    output: str | None,
-) -> bytes:
-    """Return the bytes of the tuned config; ``b""`` if no key changes.
-
-    ``name`` and ``about`` are of the study. ``output`` is where it is written, ``""``
-    or ``None`` if it is not. Raises ``CannotWrite``.
-    """
-    config, chosen = plan.config, choices(plan, outcome)
-    if not chosen:
-        return b""
-    source = f"{'replay' if 'records' in about else 'study'} {name}"
-    commands = next_commands(plan, about, outcome, output)
-    after = write_back(config.data, chosen, summary(plan, outcome, source, commands))
-    path = output or tuned(config.path)
-    return with_measured(path, after, outcome.record, config.job.target)
-
-
 class Written(NamedTuple):
-    """The path of the tuned config, ``""`` if none was written, its diff, and notes."""
+    """The path of the tuned config, ``""`` if none was written, notes, and its text."""
 
     path: str
     notes: tuple[str, ...] = ()
-    diff: str = ""
+    text: str = ""
 
 
 def write_tuned(
@@ -137,8 +115,8 @@ def write_tuned(
 
     With ``diff_to`` only the diff is written, there. Raises ``CannotSearch``.
     """
-    config = plan.config
-    if not choices(plan, outcome):
+    config, chosen = plan.config, choices(plan, outcome)
+    if not chosen:
         if diff_to or is_same(path, config.path) or not os.path.isfile(path):
             return Written("")
         left = f"{path} is from an earlier run; this run wrote no config"
@@ -149,14 +127,16 @@ def write_tuned(
         path = tuned(path)
         left = f"{config.path} was changed during the search, so it was not overwritten"
         notes.append(f"{left}: see {path}")
-    after = tuned_bytes(plan, outcome, name, about, "" if diff_to else path)
-    diff = unified_diff(config.path, _before(config), after)
+    source = f"{'replay' if 'records' in about else 'study'} {name}"
+    commands = next_commands(plan, about, outcome, "" if diff_to else path)
+    after = write_back(config.data, chosen, summary(plan, outcome, source, commands))
+    after = with_measured(path, after, outcome.record, config.job.target)
     if diff_to:
-        diff_to.write(diff)
+        diff_to.write(unified_diff(config.path, _before(config), after))
     else:
         _put(path, after, config.path)
-    notes += _notes(path, config, after, choices(plan, outcome))
-    return Written("" if diff_to else path, tuple(notes), diff)
+    notes += _notes(path, config, after, chosen)
+    return Written("" if diff_to else path, tuple(notes), after.decode())
 
 
 def _notes(

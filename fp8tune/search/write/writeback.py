@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.config.mark import SEARCH
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.formats.toml.document import comments, parse
 from fp8tune.formats.toml.edit import remove_key
 from fp8tune.formats.toml.literal import key_text, literal, quote_of
-from fp8tune.lint.mark import SEARCH
-from fp8tune.lint.wording import plain, wrapped
 from fp8tune.search import CannotSearch
+from fp8tune.words import plain, wrapped
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import order
-from fp8tune.trainers.meant import same_word
+from fp8tune.trainers.hints import same_word
 
 OF_PARSER = ("config", "env")
 """What TRL's parser takes itself: the file, and its environment variables."""
@@ -66,10 +66,7 @@ class Reader(NamedTuple):
     @property
     def fields(self) -> frozenset[str]:
         """The fields of the classes that it fills."""
-        classes = (self.command,) if self.command else _data()["trl"]
-        of_trl = _names("trl", classes, self.trl)
-        of_hf = _names("transformers", ("TrainingArguments",), self.transformers)
-        return frozenset((*of_trl, *of_hf))
+        return _fields(self.command, self.trl, self.transformers)
 
     @property
     def names(self) -> frozenset[str]:
@@ -173,6 +170,14 @@ def _spans(table: dict[str, str], name: str) -> Iterator[str]:
     for span, names in table.items():
         if name in names.split():
             yield from span.split()
+
+
+@cache
+def _fields(command: str, trl: str, transformers: str) -> frozenset[str]:
+    """Return the fields of the classes that a command or another script fills."""
+    of_trl = _names("trl", (command,) if command else _data()["trl"], trl)
+    of_hf = _names("transformers", ("TrainingArguments",), transformers)
+    return frozenset((*of_trl, *of_hf))
 
 
 def _names(package: str, owners: Iterable[str], release: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,7 +91,9 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             reason = f"fp8tune does not follow `--{name}` of accelerate launch"
             raise Unreadable(f"{reason}: leave it out, or write it in the file")
     read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
-    given = {one.name: one for one in read(words[script + 1 :])}
+    ours = read is _of_script  # whose options argparse reads
+    names = reader("".join(words[script : script + 1])).names if ours else ()
+    given = {_whole(one.name, names): one for one in read(words[script + 1 :])}
     if PART in raw or len(given.keys() & loader.schema.classes["Training"]) > 1:
         values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
@@ -104,6 +106,12 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
             loaded.values.pop(f"{PART}.{name}", None)
     faults = [_typed(fault, arguments.get(fault.path)) for fault in loaded.faults]
     return loaded._replace(faults=faults, arguments=arguments)
+
+
+def _whole(name: str, names: Collection[str]) -> str:
+    """Return the name that argparse takes an option for: one may be cut short."""
+    longer = [] if name in names else [n for n in names if n.startswith(name)]
+    return longer[0] if len(longer) == 1 else name
 
 
 def is_known_script(word: str) -> bool:

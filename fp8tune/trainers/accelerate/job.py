@@ -7,7 +7,7 @@ not be known, or that some releases do not have.
 
 Source: accelerate 1.8.1 to 1.15.0, accelerator.py, state.py and utils/dataclasses.py;
 transformers 4.57.6 to 5.23.0, training_args.py; TRL 0.24.0 and 1.16.0.
-``python -m tools.accelerate.verdicts --fp8`` compares what it says of FP8.
+``python -m tools.verdicts accelerate --fp8`` compares what it says of FP8.
 """
 
 from __future__ import annotations

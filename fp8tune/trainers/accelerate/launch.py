@@ -5,7 +5,7 @@ as they are: nothing is converted. So what fails, fails where a value is used. T
 module takes the same steps in the same order, and stops at the first that fails.
 
 Source: accelerate 1.8.1 to 1.15.0, commands/config/config_args.py, commands/launch.py
-and utils/launch.py; ``python -m tools.accelerate.verdicts`` compares.
+and utils/launch.py; ``python -m tools.verdicts accelerate`` compares.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ from fp8tune.trainers.accelerate.llamafactory import (
     trains,
 )
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20
@@ -280,11 +279,12 @@ class _Run(Loading):
         if usual and not self.releases:
             return
         reads = self.reader()
+        names = reads.names
         for key in raw:
             path = ("training", key)
             if key in FP8_ARGUMENTS and not reads.command:
                 self.fp8_argument(path, raw[key])
-            elif key not in reads.names:
+            elif key not in names:
                 self.no_argument(path, reads)
 
     def argument_values(self, raw: dict[str, Any]) -> None:
@@ -292,8 +292,8 @@ class _Run(Loading):
 
         Of a script that is not known: those that are nearly a value, or no number.
         """
-        for key in raw.keys() & {*NUMBERS, *WORDS}:
-            path, value = ("training", key), raw[key]
+        for key, value in raw.items():
+            path = ("training", key)
             text = isinstance(value, str) and HOLE not in value
             if key in NUMBERS and text and not _is_number(value):
                 self.fault("wrong-type", path, value=value, type="a number")

@@ -5,21 +5,21 @@ that are given to a config class refuse unknown keys; ``fp8`` and ``compile`` ar
 key by key, so that unknown ones are ignored, as unknown sections are.
 
 Source: nemo_automodel/components/config/loader.py, recipes/_typed_config.py and
-_dist_utils.py; ``python -m tools.automodel.verdicts`` compares this with them.
+_dist_utils.py; ``python -m tools.verdicts automodel`` compares this with them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path, Unresolved
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, nearest, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 MAX_FAULTS = 200
@@ -36,6 +36,42 @@ KNOWN = (
     "FinetuneRecipeForVLM",
 )
 """Recipes that build their model from ``fp8`` and ``compile``; others differ."""
+
+_OF_NEMO = (
+    *(
+        "NeMoAutoModelForCausalLM.from_pretrained",
+        "NeMoAutoModelForCausalLM.from_config",
+    ),
+    "NeMoAutoModelForImageTextToText.from_pretrained",
+    "recipes.llm.train_ft.TrainFinetuneRecipeForNextTokenPrediction",
+    "components.distributed.fsdp2.FSDP2Manager",
+    "components.loss.masked_ce.MaskedCrossEntropy",
+    "components.models.common.BackendConfig",
+    "components.datasets.llm.hellaswag.HellaSwag",
+    "components.datasets.llm.squad.make_squad_dataset",
+    "components.datasets.utils.default_collater",
+    "components._peft.lora.PeftConfig",
+    "components.training.rng.StatefulRNG",
+)
+_OPTIMIZERS = (
+    *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "LBFGS"),
+    *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam"),
+)
+TARGETS = (
+    *(f"nemo_automodel.{name}" for name in _OF_NEMO),
+    *(f"torch.optim.{name}" for name in _OPTIMIZERS),
+    "torchdata.stateful_dataloader.StatefulDataLoader",
+)
+"""What ``_target_`` names most often in Automodel's examples; torch's optimizers."""
+
+SLIP = 0.95
+"""How like one of these a name is that is meant to be it (difflib)."""
+
+CALLED = {"float8": "fp8", "fp8_config": "fp8", "torch_compile": "compile"}
+"""What users of other trainers call a section."""
+
+DEPTH = 4
+"""Tables in which a ``_target_`` is looked for."""
 
 SWITCHES = (
     "fp8.enabled",
@@ -59,6 +95,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the recipe as Automodel holds it, and what it refuses or ignores."""
@@ -82,6 +119,7 @@ class _Run:
 
     def __init__(self, loader: Loader) -> None:
         self.schema, self.hints = loader.schema, loader.hints
+        self.checks = loader.checks
         self.values: dict[str, Any] = {}
         self.written: set[str] = set()
         self.faults: list[Fault] = []
@@ -97,7 +135,7 @@ class _Run:
 
     def file(self, raw: dict[str, Any]) -> None:
         """Load the sections whose keys are known."""
-        recipe = recipe_of(raw)
+        recipe = self.slips(raw) or recipe_of(raw)
         self.strict = recipe in (*KNOWN, "")
         self.values["recipe"] = recipe or KNOWN[0]
         for name, value in raw.items():
@@ -121,7 +159,26 @@ class _Run:
                 facts = {"key": section, "value": table}
                 self.faults.append(Fault("section-not-a-table", (section,), facts))
         self.fp8()
-        self.te(raw)
+        self.together(raw)
+
+    def slips(self, raw: dict[str, Any]) -> str:
+        """Note misspelt names of classes, and return the recipe that was meant."""
+        for path in _targets(raw):
+            value = _at(raw, path)
+            if meant := _slip_of(value, TARGETS):
+                self.misspelt(path, value, meant)
+        recipe = raw.get("recipe")
+        meant = _slip_of(recipe, KNOWN) if isinstance(recipe, str) else ""
+        if meant:
+            self.misspelt(("recipe",), recipe, meant)
+        return meant
+
+    def misspelt(self, path: Path, value: Any, meant: str) -> None:
+        """Note the name of a class that no package has."""
+        reason = f"there is nothing called `{value}`"
+        hint = Prose(f"did you mean `{meant}`?")
+        facts = {"key": dotted(path), "reason": Prose(reason), "hint": hint}
+        self.faults.append(Fault("refused-settings", path, facts))
 
     def variant(self, name: str, table: Any) -> str:
         """Return the class of a section, where one of its keys chooses it."""
@@ -133,9 +190,10 @@ class _Run:
 
     def section(self, name: str) -> None:
         """Note a section that nothing reads, if it is nearly the name of another."""
-        near = closest(name, (*self.schema.sections, *self.schema.top_keys))
+        names = *self.schema.sections, *self.schema.top_keys
+        near = CALLED.get(name) or closest(name, names)
         if near and near not in self.written and name[:1] != "_":
-            self.unknown("ignored-key", (name,), "a recipe", self.schema.sections)
+            self.unknown("ignored-key", (name,), "a recipe", [near])
 
     def table(self, keys: dict[str, Key], table: dict[str, Any], path: Path) -> None:
         """Load one table and those inside it."""
@@ -163,7 +221,8 @@ class _Run:
 
     def unknown(self, kind: str, path: Path, table: str, keys: Iterable[str]) -> None:
         """Note a key that nothing reads, or that is refused."""
-        near = closest(str(path[-1]), keys)
+        called = CALLED.get(str(path[0])) if len(path) == 1 else None
+        near = called or nearest(str(path[-1]), keys)
         hint = f"did you mean `{near}`?" if near else ""
         facts = {"key": dotted(path), "name": str(path[-1]), "table": table}
         meant = key_meant(hint, path, list(keys))
@@ -183,28 +242,11 @@ class _Run:
             self.faults.append(Fault("filter-is-text", ("fp8", "filter_fqns"), facts))
             v["fp8.filter_fqns"] = [*filters]  # each letter is a filter
 
-    def te(self, raw: dict[str, Any]) -> None:
-        """Transformer Engine's FP8 needs its linears, or its GEMMs of experts."""
-        v, key = self.values, "model.backend.te_fp8"
-        own = v.get("model.backend.linear"), v.get("model.backend.experts")
-        if v.get(key) and None not in own and "te" not in own:
-            self.refused(
-                (*key.split("."),),
-                "te_fp8 requires at least one TE backend (linear or experts)",
-                "set `linear: te` or `experts: te` in `model.backend`",
-            )
-        degrees = self.values.get("distributed.pp_size") or 1
-        pipeline = isinstance(raw.get("distributed"), dict) and raw["distributed"].get(
-            "pipeline"
-        )
-        late = self.schema.version != LENIENT and self.strict
-        if late and isinstance(degrees, int) and degrees > 1 and pipeline is None:
-            self.refused(
-                ("distributed", "pp_size"),
-                "pp_size > 1 enables pipeline parallelism but no "
-                "`distributed.pipeline` block was provided",
-                "add `pipeline: {}` to `distributed`",
-            )
+    def together(self, raw: dict[str, Any]) -> None:
+        """What is refused together, and values of known recipes that are one of few."""
+        scope = self.values | {"file": raw, "strict": self.strict}
+        self.faults += self.checks.refusals(scope, self.written)
+        v = self.values
         if self.strict:
             if (key := "distributed.strategy") in v:
                 self.one_of("Distributed", key, str(v[key]).lower())
@@ -223,10 +265,30 @@ class _Run:
         self.faults.append(Fault("value-not-allowed", path, facts))
         del self.values[key]
 
-    def refused(self, path: Path, reason: str, hint: str) -> None:
-        """Note settings that are refused together."""
-        facts = {"key": dotted(path), "reason": Prose(reason), "hint": Prose(hint)}
-        self.faults.append(Fault("refused-settings", path, facts))
+
+def _targets(values: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield where tables name the class that is made of them."""
+    if isinstance(values, dict) and len(path) < DEPTH:
+        for name, value in values.items():
+            if name == "_target_" and isinstance(value, str):
+                yield (*path, name)
+            yield from _targets(value, (*path, name))
+
+
+def _at(values: Any, path: Path) -> Any:
+    for name in path:
+        values = values[name]
+    return values
+
+
+def _slip_of(name: str, names: Iterable[str]) -> str:
+    """Return the name of which another one is a slip, ``""`` without one."""
+    import difflib
+
+    folded = {known.casefold(): known for known in names}
+    near = difflib.get_close_matches(name.casefold(), folded, 1, SLIP)
+    meant = folded[near[0]] if near else ""
+    return meant if meant != name else ""
 
 
 def translated(value: Any) -> Any:

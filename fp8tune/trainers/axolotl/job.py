@@ -5,7 +5,7 @@ name what it reads.
 
 Source: Axolotl 0.18.0 and 0.19.0, core/builders/*.py, core/trainers/base.py,
 loaders/patch_manager.py, utils/config/__init__.py. ``python -m
-tools.axolotl.verdicts`` compares ``fp8_on`` with the modules that the trainer
+tools.verdicts axolotl`` compares ``fp8_on`` with the modules that the trainer
 converts.
 """
 

@@ -5,7 +5,7 @@ that ``plugins`` lists brings keys of its own. Values are converted in pydantic'
 mode. Then validators check how they fit together (``checks.toml``).
 
 Source: Axolotl 0.18.0 and 0.19.0, cli/config.py, utils/config/__init__.py; ``python -m
-tools.axolotl.verdicts`` compares this with the trainer.
+tools.verdicts axolotl`` compares this with the trainer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 HINTS = 20
@@ -214,16 +213,18 @@ class _Run:
     def check(self) -> None:
         """Note values that do not fit together, and texts that are no numbers."""
         said = any(fault.kind == "wrong-type" for fault in self.faults)
-        for fault in self.checks.refusals(_Nulls(self.raw), self.raw):
-            if not said or fault.facts["reason"] != self.checks.cannot:
-                self.faults.append(fault)  # else it follows from a value named already
+        cannot = {"reason": self.checks.cannot, "hint": ""}
+        found = [*self.checks.refusals(_Nulls(self.raw), self.raw)]
         for name in FLOATS:
-            if isinstance(text := self.values.get(name), str):
+            if (text := self.values.get(name)) and isinstance(text, str):
                 try:
                     self.values[name] = float(text)
                 except ValueError:
-                    facts = {"reason": self.checks.cannot, "hint": ""}
-                    self.fault("refused-settings", (name,), **facts)
+                    facts = {"key": name, **cannot}
+                    found.append(Fault("refused-settings", (name,), facts))
+        for fault in found:
+            if not said or fault.facts["reason"] != self.checks.cannot:
+                self.faults.append(fault)  # else it follows from a value named already
 
 
 class _Nulls(dict[str, Any]):

@@ -7,7 +7,7 @@ looked at. What depends on the number of ranks is in job.py.
 
 Source: deepspeed 0.17.6, 0.18.9 and 0.19.8, runtime/config.py,
 runtime/precision_config.py and runtime/zero/config.py.
-``python -m tools.deepspeed.verdicts`` compares.
+``python -m tools.verdicts deepspeed`` compares.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path
-from fp8tune.trainers.deepspeed.checks import BATCH, REMOVED, refused
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema, since
 
 HINTS = 20
@@ -43,6 +42,33 @@ LISTED = ("torch_autocast", "activation_checkpointing")
 FP8 = ("fp8", "float8", "fp8_config", "transformer_engine", "mxfp8")
 """Names of sections that people write for FP8; DeepSpeed has none."""
 
+_GONE = "this feature was removed from DeepSpeed: remove the key"
+REMOVED: dict[Path, str] = {
+    ("nebula",): _GONE,
+    ("compression_training",): _GONE,
+    ("amp",): "Apex was removed: use `bf16`, `fp16` or `torch_autocast`",
+    ("quantize_training",): _GONE,
+    ("sparse_gradients",): _GONE,
+    ("eigenvalue",): _GONE,
+    ("sparse_attention",): _GONE,
+    ("elasticity",): "elastic training was removed: set the batch sizes directly",
+    ("graph_harvesting",): _GONE,
+    ("curriculum_learning",): (
+        "write it in `data_efficiency.data_sampling.curriculum_learning`"
+    ),
+    ("progressive_layer_drop",): _GONE,
+    ("zero_optimization", "mics_shard_size"): _GONE,
+    ("zero_optimization", "mics_hierarchical_params_gather"): _GONE,
+    ("zero_optimization", "zeropp_loco_param"): _GONE,
+}
+"""Keys that DeepSpeed refuses by name, with what to do."""
+
+BATCH = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+
 REMARKS = ("_", "#", "/", "comment", "description", "note")
 """How keys begin that hold a comment."""
 
@@ -53,18 +79,19 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """The config as DeepSpeed holds it, with what it refuses or ignores."""
         run = _Run(self.schema, self.hints)
-        run.file(raw)
+        run.file(raw, self.checks)
         return Loaded(run.values, run.written, run.faults)
 
 
 class _Run(Loading):
     """One file on its way through the loader."""
 
-    def file(self, raw: dict[str, Any]) -> None:
+    def file(self, raw: dict[str, Any], checks: Checks) -> None:
         """Load all sections, then look at values that DeepSpeed checks itself."""
         gone = dict(_removed(raw)) if since(self.schema, 0, 19) else {}
         for section in self.schema.sections:
@@ -78,12 +105,12 @@ class _Run(Loading):
             elif key not in self.schema.top_keys:
                 self.unread(key)
         self.values["uses_auto"] = _has_auto(raw)
-        self.together(raw)
+        self.together(raw, checks)
         self.faults = [fault for fault in self.faults if fault.path not in gone]
         for path, hint in gone.items():
             self.fault("removed-key", path, hint=hint)
 
-    def together(self, raw: dict[str, Any]) -> None:
+    def together(self, raw: dict[str, Any], checks: Checks) -> None:
         """Check the values, with the defaults of sections that are not written."""
         for section in ("zero_optimization", "bf16", "fp16"):
             if section not in raw:
@@ -93,8 +120,9 @@ class _Run(Loading):
                 self.fault("boolean-for-number", (key,), value=value, result=int(value))
             elif isinstance(value, str) and value != AUTO:
                 self.fault("wrong-type", (key,), value=value, type="a whole number")
-        for path, reason in refused(raw, self.values, self.schema):
-            self.fault("refused-settings", path, value=_at(raw, path), reason=reason)
+        for fault in checks.refusals(self.values | {"file": raw}, self.written):
+            facts = {"value": _at(raw, fault.path), "reason": fault.facts["reason"]}
+            self.fault(fault.kind, fault.path, **facts)
 
     def unread(self, name: str) -> None:
         """Note a key at the top that DeepSpeed does not look at."""

@@ -14,9 +14,8 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.loading import Loading
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 HINTS = 20

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.facts.memory import GIB
-from fp8tune.facts.memory.sums import GATHERED, RECOMPUTED, Parts, added, total
+from fp8tune.facts.memory import GATHERED, GIB, RECOMPUTED, Parts, added, total
 from fp8tune.job import Job, Unknown
 
 BF16, FP32, INT64 = 2, 4, 8

@@ -16,10 +16,9 @@ from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.kempnerforge import checks, coercion, freeze
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
-from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 ALWAYS_READ = ("model", "train", "eval", "distributed")

@@ -5,7 +5,7 @@ name what it reads.
 
 Source: LLaMA-Factory 0.9.4 and 0.9.5, train/fp8_utils.py, train/sft/trainer.py,
 train/pt/trainer.py, model/model_utils/checkpointing.py. ``python -m
-tools.llamafactory.verdicts`` compares ``fp8_on`` with the modules that the trainer
+tools.verdicts llamafactory`` compares ``fp8_on`` with the modules that the trainer
 converts.
 """
 

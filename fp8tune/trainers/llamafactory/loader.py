@@ -5,7 +5,7 @@ No value is converted to the type of its key: ``fp8: "false"`` is a text, and so
 Then the argument classes check what they compute with (``checks.py``).
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py; ``python -m
-tools.llamafactory.verdicts`` compares this with the trainer.
+tools.verdicts llamafactory`` compares this with the trainer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any
 from fp8tune.job import Words
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 HINTS = 20

@@ -5,7 +5,7 @@ written are unknown. What no config class has is skipped with a warning. At star
 field of ``mixed_precision`` is copied over model, optimizer and DDP.
 
 Source: src/megatron/bridge/training/utils/omegaconf_utils.py, mixed_precision.py and
-config.py; ``python -m tools.megatron_bridge.verdicts`` compares this with them.
+config.py; ``python -m tools.verdicts megatron_bridge`` compares this with them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.formats.document import Path, Unresolved
-from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.megatron_lm.checks import refusals
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Schema
 
 MAX_FAULTS = 200
@@ -32,18 +30,11 @@ TARGET = "_target_"
 COPIED = ("model", "optimizer", "ddp")
 """Sections over which the fields of ``mixed_precision`` are copied."""
 
-NEEDED_BY_CHECKS = {
-    "fp8_format": "mixed_precision.fp8",
-    "fp8_recipe": "mixed_precision.fp8_recipe",
-    "fp8_param_gather": "mixed_precision.fp8_param_gather",
-    "first_last_layers_bf16": "mixed_precision.first_last_layers_bf16",
-    "num_layers_at_start_in_bf16": "mixed_precision.num_layers_at_start_in_bf16",
-    "num_layers_at_end_in_bf16": "mixed_precision.num_layers_at_end_in_bf16",
-    "fp4_format": "mixed_precision.fp4",
-    "num_layers": "model.num_layers",
-    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size",
+SHARDED: dict[str, Any] = {
+    "dist.use_megatron_fsdp": None,
+    "ddp.use_megatron_fsdp": None,
 }
-"""What the checks of Megatron-LM's model call the keys."""
+"""Switches of Megatron-FSDP, which are off where a file does not set them."""
 
 
 class Loader:
@@ -52,6 +43,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
         with open(path_of("megatron_bridge", "recipes.toml"), "rb") as file:
             self.recipes: dict[str, dict[str, Any]] = tomllib.load(file)
 
@@ -66,11 +58,8 @@ class _Run:
     """One file on its way through the loader."""
 
     def __init__(self, loader: Loader) -> None:
-        self.schema, self.hints, self.recipes = (
-            loader.schema,
-            loader.hints,
-            loader.recipes,
-        )
+        self.schema, self.hints = loader.schema, loader.hints
+        self.recipes, self.checks = loader.recipes, loader.checks
         self.values: dict[str, Any] = {}
         self.written: set[str] = set()
         self.faults: list[Fault] = []
@@ -86,7 +75,7 @@ class _Run:
             elif isinstance(table, dict):
                 self.table(section, table)
         self.precision(raw)
-        self.checks()
+        self.faults += self.checks.refusals(SHARDED | self.values, self.written)
 
     def table(self, section: str, table: dict[str, Any]) -> None:
         """Load one section."""
@@ -174,37 +163,3 @@ class _Run:
                 }
                 path = (section, name)
                 self.faults.append(Fault("overwritten-by-precision", path, facts))
-
-    def checks(self) -> None:
-        """What the model's own class refuses of these settings."""
-        known = {
-            name: self.values[key]
-            for name, key in NEEDED_BY_CHECKS.items()
-            if key in self.values
-        }
-        for fault in refusals({**known, "use_torch_fsdp2": False}):
-            key = NEEDED_BY_CHECKS[fault.path[0]]  # type: ignore[index]
-            path: Path = tuple(key.split("."))
-            facts = {**fault.facts, "key": key, "hint": ""}
-            self.faults.append(Fault(fault.kind, path, facts))
-        self.own_checks()
-
-    def own_checks(self) -> None:
-        """What Bridge's container refuses of them."""
-        get = self.values.get
-        fp8 = get(f"{PRECISION}.fp8")
-        sharded = get("dist.use_megatron_fsdp") or get("ddp.use_megatron_fsdp")
-        weights = get(f"{PRECISION}.fp8_param_gather")
-        reuse = f"{PRECISION}.reuse_grad_buf_for_mxfp8_param_ag"
-        if sharded and get("ddp.megatron_fsdp_version") == 2 and fp8:
-            key, reason = "ddp.megatron_fsdp_version", "MFSDP V2 does not support FP8"
-            self.refused(key, reason, "set it to 1, or train in bf16")
-        mxfp8 = get(f"{PRECISION}.fp8_recipe") == "mxfp8"
-        if mxfp8 and weights and get(reuse) is False and not sharded:
-            reason = "with FP8 weights and mxfp8 it must be true"
-            self.refused(reuse, reason, "set it to true")
-
-    def refused(self, key: str, reason: str, hint: str) -> None:
-        """Note settings that are refused together."""
-        facts = {"key": key, "reason": Prose(reason), "hint": Prose(hint)}
-        self.faults.append(Fault("refused-settings", tuple(key.split(".")), facts))

@@ -5,7 +5,7 @@ Of a flag whose value only a run knows, the value is unknown. Where words of the
 may stand for more flags, so is every flag that is not written.
 
 Source: megatron/training/arguments.py and core/transformer/transformer_config.py;
-``python -m tools.megatron_lm.verdicts`` compares this with both.
+``python -m tools.verdicts megatron_lm`` compares this with both.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.document import Path
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import path_of, trainers
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.described.loader import Wrong, of_type
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.megatron_lm.checks import refusals
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 MAX_FAULTS = 200
@@ -65,6 +64,7 @@ class Loader:
         self.programs = trainers()["megatron_lm"].programs
         """Those of Megatron-LM. Others may take more values of a flag, as forks do."""
         self.hints = Hints(schema)
+        self.checks = Checks(schema)
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Return the arguments as Megatron-LM holds them, and what it refuses."""
@@ -104,7 +104,7 @@ class Loader:
             faults += _missing(raw) if own else ()
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
-        faults += refusals(values)
+        faults += self.checks.refusals(values, written)
         _pad(values)
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 
@@ -115,7 +115,7 @@ class Loader:
         names = _names()
         if name in names:
             return
-        near = closest(name, names)
+        near = "fp8_format" if name == "fp8" else closest(name, names)
         path: Path = (name,)
         hint = f"did you mean `{near}`?" if near else ""
         if " " in name:

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fp8tune.facts.memory import GIB
+from fp8tune.facts.memory import GIB, RECOMPUTED, Parts
 from fp8tune.facts.memory.held import workspaces_gib
-from fp8tune.facts.memory.sums import RECOMPUTED, Parts
 from fp8tune.job import Unknown, Words
 from fp8tune.trainers.megatron_lm.activations import FLOAT, Layer
 from fp8tune.trainers.megatron_lm.stages import Stage

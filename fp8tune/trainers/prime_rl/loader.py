@@ -3,10 +3,10 @@
 They are pydantic models that forbid unknown keys and convert values as pydantic's lax
 mode does ("false" becomes false, true becomes 1). The text "None" is null. A table that
 stands for one of several kinds names it by ``type``; where the default has a kind, that
-kind is added. After its values, each table checks how they fit together (checks.py).
+kind is added. Then each table checks how its values fit together (checks.toml).
 
 Source: prime-rl 0.8.1.dev67, packages/prime-rl-configs; prime-pydantic-config 0.4.3;
-pydantic 2.13. ``python -m tools.prime_rl.verdicts`` compares this with prime-rl.
+pydantic 2.13. ``python -m tools.verdicts prime_rl`` compares this with prime-rl.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import os
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from fp8tune.formats.document import Path
 from fp8tune.job import Prose, Words
+from fp8tune.trainers.checks import Checks, Refusal
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
-from fp8tune.trainers.meant import key_meant, value_meant
-from fp8tune.trainers.prime_rl import checks, shared
-from fp8tune.trainers.prime_rl.rl_checks import Case
+from fp8tune.trainers.prime_rl import shared
+from fp8tune.trainers.prime_rl.derived import DERIVED, fill
 from fp8tune.trainers.schema import Key, Schema
 
 MAX_FAULTS, HINTS = 1000, 20
@@ -55,6 +56,7 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.hints = Hints(schema)
+        self.checks = Checks(schema, DERIVED)
         self.tables = {n for n, k in schema.dotted_keys() if k.base in schema.classes}
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -96,6 +98,7 @@ class _Run:
 
     def __init__(self, loader: Loader) -> None:
         self.schema, self.hints = loader.schema, loader.hints
+        self.checks = loader.checks
         self.written: set[str] = set()
         self.faults: list[Fault] = []
         self.tree = Table()
@@ -112,8 +115,8 @@ class _Run:
             self.shared, conflicts = shared.rl(whole)
             for source, target in conflicts[:1]:
                 reason = f"`{source}` and `{target}` have different values"
-                case = (True, f"{target} {source}", reason, "set it in one place")
-                self.refuse(case, ())
+                hint = "set it in one place"
+                self.refuse(Refusal([target, source], reason, hint), ())
         self.tree = self.table(self.schema.root, whole, ())
 
     def fault(self, kind: str, path: Path, **facts: Any) -> None:
@@ -128,12 +131,11 @@ class _Run:
         if len(self.faults) < MAX_FAULTS and fault not in self.faults[-HINTS:]:
             self.faults.append(fault)
 
-    def refuse(self, case: Case, path: Path) -> None:
+    def refuse(self, refusal: Refusal, path: Path) -> None:
         """Note that values do not fit together, at the first one that the file sets."""
-        _, names, reason, *hint = case
-        keys = [(*path, *name.split(".")) for name in names.split()]
+        keys = [(*path, *name.split(".")) for name in refusal.keys]
         here = next((k for k in keys if dotted(k) in self.written), keys[0])
-        facts = {"reason": reason, "hint": "".join(hint)}
+        facts = {"reason": refusal.reason, "hint": refusal.hint}
         self.fault("refused-settings", here, **facts)
 
     def table(self, name: str, raw: dict[str, Any], path: Path) -> Table:
@@ -155,9 +157,11 @@ class _Run:
             value = self.held(spec, raw, (*path, key))
             if value is not NOTHING:
                 table[key] = value
-        refusal = checks.refusal(name, table) if self.refusals == before else None
-        if refusal is not None:
-            self.refuse(refusal, path)
+        if self.refusals == before and name in self.checks.by_class:
+            fill(name, table)
+            written = {dotted(path) for path in _paths(raw, ())}
+            for refusal in islice(self.checks.refused(table, written, name), 1):
+                self.refuse(refusal, path)
         return table
 
     def held(self, spec: Key, raw: dict[str, Any], path: Path) -> Any:

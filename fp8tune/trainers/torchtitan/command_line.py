@@ -14,7 +14,7 @@ from typing import Any
 
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
-from fp8tune.trainers.meant import key_meant
+from fp8tune.trainers.hints import key_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan.loader import Loader
 

@@ -5,7 +5,7 @@ tyro warns of a value that does not match and keeps it. So text stays text, a li
 one word may be the word's letters, and what happens depends on who reads the key.
 
 Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of 0.1.0;
-``python -m tools.torchtitan.verdicts`` compares this with the releases themselves.
+``python -m tools.verdicts torchtitan`` compares this with the releases themselves.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from fp8tune.job import Prose, Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.meant import key_meant, value_meant
+from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 from fp8tune.trainers.torchtitan import models, releases
 from fp8tune.trainers.torchtitan.releases import LENIENT
@@ -280,7 +279,10 @@ class _Run:
         allowed = CONVERTERS.get(self.version, CONVERTERS[""])
         path: Path = ("model", "converters")
         if isinstance(converters, str) and converters:
-            facts = {"allowed": [[name] for name in allowed[:1]], "hint": ""}
+            facts: dict[str, Any] = {"allowed": [[name] for name in allowed[:1]]}
+            facts["hint"] = ""
+            if converters in allowed:
+                facts |= {"meant": [converters], "sure": True}
             self.refuse("value-not-allowed", path, **facts)
             return
         if not isinstance(converters, list):

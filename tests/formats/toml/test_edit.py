@@ -127,6 +127,7 @@ def test_add_a_key(text, path, after):
         ("x = [[ { b.c = 1 } ]]\n", "x.0.0.b.a"),
         ("t = { s.b = 1 }\n", "t.s.a"),
         ("", "t.0.a"),
+        ("[t]\n", "a"),
         ("[t]\n", "t.\n"),
     ],
 )

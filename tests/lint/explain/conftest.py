@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.config import read_config
-from fp8tune.lint.directive import asked
+from fp8tune.config.directive import asked
+from fp8tune.config.reader import read_config
 
 TEXT = """\
 # fp8tune: world-size=8

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.config.mark import read_ignores
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain import explain, keys
 from fp8tune.lint.explain.derivation import Node
@@ -10,7 +11,6 @@ from fp8tune.lint.explain.formula import Formula
 from fp8tune.lint.explain.key import default, key_page, kind, takes
 from fp8tune.lint.explain.myths import about
 from fp8tune.lint.explain.rule import Finding, FixText, Part, Verdict, rule_page
-from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import trainer

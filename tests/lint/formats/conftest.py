@@ -2,10 +2,10 @@
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 from tests.lint.formats.samples import SAMPLES
 from tests.lint.formats.sarif_log import checked
 from tests.sample import TP

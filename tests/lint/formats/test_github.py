@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.lint.diagnostic import Region
 from fp8tune.lint.formats import github
-from fp8tune.lint.wording import plain
+from fp8tune.words import plain
 from tests.lint.formats.github_log import LEVELS, Command, command, commands
 from tests.lint.formats.samples import HELD, ODD_NAMES, SLOW
 from tests.sample import GOOD, TP

@@ -7,10 +7,10 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.formats.sarif_rule import descriptor, message
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, show
 from tests.each import each
 from tests.lint.formats.samples import HELD, ODD_NAMES, TWICE

@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
+from fp8tune.config.settings import Options
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.rewrite import fixed_bytes
 from fp8tune.lint.run import run
-from fp8tune.lint.settings import Options
 from tests.lint.formats.conftest import SAFE, UNSAFE
 from tests.lint.formats.sarif_log import checked
 

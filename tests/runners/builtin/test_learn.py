@@ -17,7 +17,7 @@ from fp8tune.runners.process import WorkerResult
 from fp8tune.search.coordinator import Search
 from fp8tune.search.losses.compare import loss_curve
 from fp8tune.search.losses.loss_runs import Conditions
-from fp8tune.search.pool import OneByOne
+from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
@@ -142,7 +142,7 @@ def test_a_whole_stage_on_the_cpu(in_this_process):
     found = Search(
         space,
         (0,),
-        OneByOne(study, runner()),
+        Peer(study, runner()),
         InOrder(),
         study,
         1800.0,

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.live_bytes import LiveBytes
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import batches
@@ -18,6 +17,7 @@ from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, adamw, cross_entropy
 from fp8tune.trainers.trainer import trainer
 from tests.runners.builtin.small import MOE, SMALL, runner, spec
+from tests.support.live_bytes import LiveBytes
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from fp8tune.runners.builtin.runner import last_line
 from fp8tune.runners.builtin.worker import _failure, touch
 from fp8tune.runners.builtin.worker_record import worker_record
 from fp8tune.runners.process import WorkerResult
-from fp8tune.search import output
+from fp8tune.search.write import output
 from fp8tune.trials.trial import Trial
 from tests.runners.builtin.small import spec
 

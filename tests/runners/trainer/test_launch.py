@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fp8tune.lint.own_trainer import add_trainer
+from fp8tune.config.own_trainer import add_trainer
 from fp8tune.runners.trainer import launch
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.trainers.about import trainers

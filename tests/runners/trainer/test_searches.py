@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
+from fp8tune.config.own_trainer import add_trainer
 from fp8tune.job import Target
-from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import trainer_runner

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.config.own_trainer import add_trainer
 from fp8tune.job import Target
-from fp8tune.lint.own_trainer import add_trainer
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output

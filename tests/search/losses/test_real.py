@@ -2,11 +2,10 @@
 
 import pytest
 
-from benchmarks.search.curves import CURVES
-from benchmarks.search.stability import pool
 from fp8tune.search.losses.compare import MAX_SEEDS, SEEDS, compare
+from tests.support import curves
 
-REAL = pool(CURVES)
+REAL = curves.pool(curves.SEEDS)
 NUMBERS = sorted(REAL.bf16)
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from fp8tune.trainers.accelerate.loader import trl_keys
 from tests.each import each
-from tools.accelerate.schema import WORDS
 
 FILE = "distributed_type: MULTI_GPU\nmixed_precision: fp8\nnum_processes: 8\n"
 
@@ -57,8 +56,8 @@ def test_text_in_training_arguments(load, arguments, faults):
     assert [fault.kind for fault in loaded.faults] == faults
 
 
-def test_keys_of_trl_are_those_of_the_extraction():
+def test_keys_of_trl_are_those_of_the_extraction(repository):
     import tomllib
 
-    words = tomllib.loads(WORDS.read_text(encoding="utf-8"))
+    words = tomllib.loads((repository / "tools/accelerate/words.toml").read_text())
     assert trl_keys() == set(words["trl"]["keys"])

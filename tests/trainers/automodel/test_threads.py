@@ -1,9 +1,7 @@
 """Reports of users: the config that they gave, rebuilt, gets the finding."""
 
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tools.judged import report_of
+from tests.support.verdicts import lint
 
 # Automodel#1085: FP8 trains, and dies when the first checkpoint is saved
 SAVES = """
@@ -33,7 +31,7 @@ packed_sequence:
 
 
 def rules_of(text):
-    report = report_of(Rules(read_builtin(), {}), "recipe.yaml", text, "")
+    report = lint("recipe.yaml", text, "")
     return [found.rule for found in report.diagnostics]
 
 

@@ -1,8 +1,8 @@
 """Configs of threads and of other projects, rebuilt: what lint says of them."""
 
+from fp8tune.config.reader import read_config
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.config import read_config
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from tests.each import each

@@ -1,6 +1,6 @@
 """Overrides on KempnerForge's command line, as its own loader reads them.
 
-``python -m tools.kempnerforge.overrides CHECKOUT`` compares both on random ones.
+``python -m tools.verdicts kempnerforge CHECKOUT --draw overridden`` compares both.
 """
 
 import pytest

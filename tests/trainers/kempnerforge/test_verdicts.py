@@ -9,7 +9,6 @@ import ast
 import gzip
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -207,17 +206,6 @@ def wanted(message):
             keys = (keys,) if isinstance(keys, str) else keys
             return {match.expand(key) for key in keys}
     return set()
-
-
-def test_there_are_enough_of_each():
-    assert Counter(case["verdict"] for case in CASES) == {"reject": 350, "accept": 150}
-    assert len({re.sub(r"\d+", "N", case["message"]) for case in REFUSED}) > 340
-
-
-@each("case", CASES, ids=range(len(CASES)))
-def test_rejected_is_found_exactly_where_the_trainer_refuses(case):
-    found = [(d.rule, d.key, d.message) for d in rejected(case)]
-    assert (found != []) is (case["verdict"] == "reject"), case["message"]
 
 
 @each("pattern", [*KEYS, *UNNAMED])

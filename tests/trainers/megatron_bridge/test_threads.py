@@ -1,9 +1,7 @@
 """Reports of users: the overrides that they gave, rebuilt, get the finding."""
 
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tools.judged import report_of
+from tests.support.verdicts import lint
 
 RUN = """
 train:
@@ -17,7 +15,7 @@ CLASS = "_target_: megatron.bridge.training.mixed_precision.MixedPrecisionConfig
 
 
 def rules_of(text):
-    report = report_of(Rules(read_builtin(), {}), "overrides.yaml", text, "")
+    report = lint("overrides.yaml", text, "")
     return [found.rule for found in report.diagnostics]
 
 

@@ -4,10 +4,8 @@ Where no rule can know, ``fp8tune estimate`` or ``verify`` answers instead: how 
 gains (Megatron-LM#396, #860, ms-swift#6980) and needs (#1236, ms-swift#9371).
 """
 
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tools.judged import report_of
+from tests.support.verdicts import lint
 
 MODEL = """\
 #!/bin/bash
@@ -26,7 +24,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py $GPT_ARGS """
 
 
 def rules_of(text, name="run.sh"):
-    report = report_of(Rules(read_builtin(), {}), name, text, "")
+    report = lint(name, text, "")
     return [found.rule for found in report.diagnostics]
 
 

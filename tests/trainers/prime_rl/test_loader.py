@@ -6,7 +6,6 @@ from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
-from tools.prime_rl.source import KINDS
 
 RL = '[trainer]\n[orchestrator]\n[model]\nname = "Qwen/Qwen3-8B"\n'
 
@@ -131,7 +130,7 @@ def test_files_of_each_command_are_told_apart(text, kind):
     assert recognise(tomllib.loads(text)).trainer == wanted
 
 
-@each("kind", KINDS)
+@each("kind", ["rl", "rl_trainer", "sft"])
 def test_defaults_are_accepted(kind):
     known = trainer(f"prime_rl==0.8.1.dev67.{kind}")
     text = RL if kind == "rl" else ""

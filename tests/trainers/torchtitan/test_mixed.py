@@ -2,34 +2,27 @@
 
 ``tests/data/torchtitan_mixed.jsonl.gz`` holds generated files, the text that the fixes
 made of each, and the verdict of the release on that text
-(``python -m tools.torchtitan.mixed``).
+(``python -m tools.verdicts torchtitan SITE --release 0.2.2 --draw mixed``).
 """
-
-from pathlib import Path
 
 import pytest
 
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.ruleset import Rules
-from tools.torchtitan.mixed import kept, migrated, migrating
-from tools.torchtitan.verdicts import difference
-from tools.torchtitan.wheels import VERSIONS
+from fp8tune.trainers.about import trainers
+from tests.support.verdicts import DATA, cases, migrated, torchtitan
 
-DATA = Path(__file__).parents[2] / "data" / "torchtitan_mixed.jsonl.gz"
-CASES = kept(DATA)
+CASES = cases(DATA / "torchtitan_mixed.jsonl.gz")
 UNMOVED = ("which has another value: keep one of them", "set `job.custom_config_module")
 """What the help says of keys that no fix moves, and the release refuses."""
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", trainers()["torchtitan"].versions)
 def test_mixed_files_are_migrated(version):
-    rules = Rules(read_builtin(), {})
     mine = [case for case in CASES if case["version"] == version]
     assert len(mine) >= 60
     for case in mine:
-        after = migrated(migrating(), case | {"toml": case["before"]})
+        after = migrated(case)
         assert after.data.decode() == case["toml"], case["id"]
-        assert difference(rules, case) == ""
+        assert all(theirs == ours for _, theirs, ours in torchtitan(case))
         errors = [d for d in after.report.diagnostics if d.severity == "error"]
         assert all(any(words in d.help for words in UNMOVED) for d in errors)
         assert case["before"].count("#") == case["toml"].count("#")

@@ -1,0 +1,1 @@
+"""Reading configs: paths to a ``Config``, with the other files of its job."""

@@ -1,0 +1,217 @@
+"""One config: its text, the other files of its job, and the job that it describes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fp8tune.config.directive import Directive, directive_of
+from fp8tune.config.discover import read
+from fp8tune.config.mark import speaks
+from fp8tune.config.settings import extra_keys_at, settings_for
+from fp8tune.formats import TITLES, format_of, parse
+from fp8tune.formats.document import ConfigDocument, InvalidText
+from fp8tune.job import Job, Target
+from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.recognise import chosen, may_be_config, reader
+from fp8tune.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from fp8tune.config.companions import Apart
+    from fp8tune.formats.joined import Joined
+
+
+class NotAConfig(Exception):
+    """The file is not a train config; the message says what it is, or what is wrong."""
+
+
+class Config:
+    """A train config and the job that it describes.
+
+    ``target`` is from the command line and the project; ``job.target`` also includes
+    the header comment. ``document`` is the text with those of the other files of the
+    job, which are ``files``; ``apart`` are those of other trainers, and ``host`` has
+    the values of the one whose part this config is. ``names`` name the trainer: the
+    first that is given counts; ``told_by`` says which packages say its release.
+    ``overrides`` are arguments behind the config, ``written`` those that stand in
+    ``data`` by now.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        data: bytes,
+        document: ConfigDocument,
+        directive: Directive,
+        trainer: Trainer,
+        *,
+        target: Target,
+        overrides: tuple[str, ...],
+        names: tuple[str, ...],
+        told_by: str,
+        files: Joined | None,
+        apart: tuple[Apart, ...],
+        host: Mapping[str, Any] | None,
+    ) -> None:
+        self.path, self.data = path, data
+        self.document: ConfigDocument = files or document
+        self.alone = document
+        self.directive = directive
+        self.trainer = trainer
+        self.target = target
+        self.gpus: Target | None = None
+        self.overrides = overrides
+        self.written: tuple[str, ...] = ()
+        self.names, self.told_by = names, told_by
+        self.files, self.apart, self.host = files, apart, host
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The config as its trainer would hold it, and what it refuses."""
+        loaded = self.trainer.load(self.document.values, self.overrides)
+        if len(self.trainer.about.formats) > 1:
+            loaded.values["config_format"] = self.document.format
+        if self.host is not None:
+            loaded.values["launch_file"] = self.host
+        return loaded
+
+    @cached_property
+    def job(self) -> Job:
+        """The job that the config describes."""
+        target = self.gpus or self.directive.complete(self.target)
+        return self.trainer.job_at(self.path, self.loaded, target)
+
+    def line(self, key: str) -> int:
+        """Return the line of a key, section or value, 0 if it is not in the file."""
+        span = self.document.span(tuple(key.split(".")), "value")
+        return self.document.lines.position(span[0]).line if span else 0
+
+    def own(self, name: str) -> Any:
+        """Return the value of a key or field as knobs have it: words as text.
+
+        Raises ``Unknown``.
+        """
+        value = self.job[name]
+        return str(value) if isinstance(value, str) else value
+
+    def on(self, target: Target) -> Config:
+        """Return the config on these GPUs, whatever its header comment says."""
+        config = copy(self)
+        config.gpus = target
+        vars(config).pop("job", None)
+        return config
+
+    def having(self, **changes: Any) -> Config:
+        """Return the config with other attributes, loaded anew."""
+        config = copy(self)
+        vars(config).update(changes)
+        for name in ("loaded", "job"):
+            vars(config).pop(name, None)
+        return config
+
+
+def config_of(
+    path: str,
+    data: bytes,
+    target: Target,
+    *,
+    only: str | Trainer = "",
+    usual: str = "",
+    explicit: bool = True,
+    overrides: tuple[str, ...] = (),
+    beside: Sequence[str] = (),
+    loader: str = "",
+    host: Mapping[str, Any] | None = None,
+) -> Config:
+    """Read the bytes of a config, and the other files of its job.
+
+    ``target`` is what the command line and the project say; the file's header comment
+    fills what it leaves open. ``only`` names or is the trainer instead of recognising
+    it, ``usual`` names it where the header comment does not; ``explicit`` says that the
+    user named the file. ``overrides`` are the arguments that the trainer gets behind
+    the config, ``beside`` the other files of its job that the command line names.
+    ``host`` has the values of the file of which it is a part; then its header comment
+    names no others. ``loader`` is what reads it if not its trainer's own. Raises
+    ``InvalidText``, ``Unreadable`` and ``NotAConfig``.
+    """
+    form = format_of(path)
+    given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
+    if form != "toml" and not (explicit or only):
+        text = data.decode(errors="replace")
+        says = form == "yaml" and speaks(text)
+        if not (says or may_be_config(text, explicit=False, form=form)):
+            raise NotAConfig(f"{TITLES[form]} without a trainer's keys")
+    document = parse(data, path)
+    directive = directive_of(document, beside=host is None)
+    names = (only, directive.trainer, usual)
+    kind = chosen(document, names, explicit=explicit, loader=loader)
+    if not kind.trainer or (kind.fragment and not explicit):
+        raise NotAConfig(kind.description)
+    extra = (*directive.extra_keys, *extra_keys_at(path))
+    trainer, told_by = reader(given or kind.trainer, names, path, extra)
+    files: Joined | None = None
+    apart: tuple[Apart, ...] = ()
+    about = trainer.about
+    beside = beside if explicit or about.parts else ()
+    if any((about.parts, about.named, directive.beside, beside)):
+        from fp8tune.config.companions import whole
+
+        job = whole(path, document, directive, trainer, beside, only)
+        files, directive, apart = job
+        host = host or job.host
+    return Config(
+        path,
+        data,
+        document,
+        directive,
+        trainer,
+        target=target,
+        overrides=overrides,
+        names=names,
+        told_by=told_by,
+        files=files,
+        apart=apart,
+        host=host,
+    )
+
+
+def read_config(
+    path: str,
+    target: Target,
+    overrides: tuple[str, ...] = (),
+    whose: str = "",
+    beside: Sequence[str] = (),
+) -> Config:
+    """Read a config that the user names, ``-`` for stdin, with its project's settings.
+
+    ``whose`` is the trainer that the command line names, ``beside`` are the files of
+    the same job that it names, ``overrides`` the trainer's own arguments. Raises
+    ``CannotRead``, ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
+    """
+    data = read(path)
+    try:
+        settings = settings_for(os.path.dirname(os.path.abspath(path)))
+        config = config_of(
+            path,
+            data,
+            settings.complete(target),
+            only=whose,
+            usual=settings.trainer,
+            overrides=overrides,
+            beside=beside,
+        )
+    except InvalidText as error:
+        line, column = error.position
+        raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
+    except NotAConfig as error:
+        raise NotAConfig(f"{path}: {error}") from None
+    for other in config.apart:
+        if not other.only and other.path in beside:
+            reason = f"a config of {other.title}, which is read alone"
+            raise NotAConfig(f"--with {other.path}: {reason}")
+    if any(other.joined for other in config.apart):  # no estimate covers both
+        return config.having(document=config.alone, files=None)
+    return config

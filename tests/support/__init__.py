@@ -1,0 +1,1 @@
+"""What several tests, the benchmarks and the tools share."""
