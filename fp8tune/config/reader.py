@@ -105,7 +105,7 @@ class Config:
         return config
 
     def having(self, **changes: Any) -> Config:
-        """Return the config with other attributes, loaded anew."""
+        """Return the config with other attributes, and load it again."""
         config = copy(self)
         vars(config).update(changes)
         for name in ("loaded", "job"):
