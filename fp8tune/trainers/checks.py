@@ -117,15 +117,15 @@ class Checks:
             try:
                 if not self._value_of(check["when"], scope):
                     continue
+                reason = re.sub(
+                    r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check["reason"]
+                )
             except KeyError:
                 continue
             except Unknown:
                 if self.cannot:
                     yield Refusal(keys, self.cannot, "")
                 continue
-            reason = re.sub(
-                r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check["reason"]
-            )
             yield Refusal(keys, reason, check.get("hint", ""))
 
     def refusals(

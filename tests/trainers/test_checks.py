@@ -91,3 +91,12 @@ def test_a_check_of_a_class_is_of_no_other():
         Refusal(["a", "b"], "", "less")
     ]
     assert [*checks(entry).refused(values, {"a"}, "Other")] == []
+
+
+def test_a_check_whose_reason_reads_what_is_not_there_says_nothing():
+    """A value with a fault of its own is missing: that fault is the finding."""
+    of_reason = {"keys": ["a"], "when": "a > 3", "reason": "{a} of {b} layers"}
+    assert not list(checks(of_reason).refused({"a": 4}, {"a"}))
+    assert list(checks(of_reason).refused({"a": 4, "b": 2}, {"a"})) == [
+        Refusal(["a"], "4 of 2 layers", "")
+    ]
