@@ -57,6 +57,14 @@ def speaks(text: str) -> bool:
     return ("8t" in text or "8T" in text) and "fp8tune" in text.casefold()
 
 
+def addresses(text: str) -> bool:
+    """Return whether a comment of a YAML text begins with fp8tune's name.
+
+    Else it may be that of a hook or a package, in a file of another program.
+    """
+    return speaks(text) and re.search(r"(?i)#[ \t]*fp8tune\b", text) is not None
+
+
 def is_ignore(comment: str) -> bool:
     """Return whether a comment silences a rule, or is meant to."""
     return re.match(FORM, comment) is not None or mistake(comment) is not None

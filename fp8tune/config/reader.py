@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.config.directive import Directive, directive_of
 from fp8tune.config.discover import read
-from fp8tune.config.mark import speaks
+from fp8tune.config.mark import addresses
 from fp8tune.config.settings import extra_keys_at, settings_for
 from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText
@@ -141,7 +141,7 @@ def config_of(
     given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
     if form != "toml" and not (explicit or only):
         text = data.decode(errors="replace")
-        says = form == "yaml" and speaks(text)
+        says = form == "yaml" and addresses(text)
         if not (says or may_be_config(text, explicit=False, form=form)):
             raise NotAConfig(f"{TITLES[form]} without a trainer's keys")
     document = parse(data, path)

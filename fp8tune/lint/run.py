@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fp8tune.lint.baseline import Book
 
 SHARE = 24
-"""Files that are worth a process of their own, which loads and compiles anew."""
+"""Files that are worth another process, which loads and compiles all again."""
 
 FIRST = 3
 """Files that are checked before the others are shared out; rules are compiled then."""

@@ -144,3 +144,12 @@ def test_matches(project, path, pattern, hit):
 
 def test_no_pattern_matches_nothing(project):
     assert not matches("a.toml", str(project()), ())
+
+
+def test_a_file_that_only_names_fp8tune_is_no_config(project, fp8tune):
+    """A hook's name is no comment for fp8tune; reading it would need PyYAML."""
+    hooks = "repos:\n- repo: https://example.org\n  hooks: [{id: fp8tune}]\n"
+    project({"hooks.yaml": hooks, "run.yaml": "# fp8tune: trainer=axolotl\nx: 1\n"})
+    ended = fp8tune("lint")
+    assert "hooks.yaml" not in ended.err
+    assert "run.yaml" in ended.out
