@@ -373,7 +373,7 @@ def test_a_study_that_another_search_takes_over_ends_this_one_in_one_line(tmp_pa
     pool = Peer(
         Study(SPACE, str(tmp_path / "s"), url), TakenOver(records, space_of(records))
     )
-    pool.start(order(OTHER))
+    pool.idle().start(order(OTHER))
     with pytest.raises(BadStudy, match=r"x\.db: trial 0 was ended: another search"):
         pool.wait()
 
