@@ -16,6 +16,7 @@ from fp8tune.cli import (
     studies_option,
     text_or_json,
     trainer_option,
+    with_option,
     world_size_option,
 )
 from fp8tune.extras import SEARCH, TRIALS
@@ -39,6 +40,7 @@ from fp8tune.extras import SEARCH, TRIALS
 )
 @world_size_option
 @trainer_option
+@with_option
 @click.option(
     "--runner",
     type=Choice(["builtin", "trainer", "command", "replay"]),
@@ -98,7 +100,8 @@ from fp8tune.extras import SEARCH, TRIALS
     "--output",
     default="",
     metavar="FILE",
-    help="Where the tuned config goes.  [default: CONFIG.tuned.toml]",
+    help="Where the tuned config goes.  [default: beside CONFIG, as train.tuned.yaml "
+    "for train.yaml]",
 )
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Print the changes; write no config.")
@@ -174,7 +177,10 @@ from fp8tune.extras import SEARCH, TRIALS
 )
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
-    """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
+    """Search for a faster setting of CONFIG and write it beside CONFIG.
+
+    CONFIG is a config in any format, or a launch script whose flags are the config or
+    name it. Each file of the job that changes is written beside its own.
 
     A search varies micro-batch, activation checkpointing (AC) and compile; gradient
     accumulation keeps the tokens of a step. Without CONFIG it takes the only train
