@@ -240,7 +240,9 @@ def _finish(
     output = written.path
     commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
     _print_outcome(prepared, outcome, written, stop, out)
-    answer = as_json(outcome, plan, study.folder, output, about, commands)
+    answer = as_json(
+        outcome, plan, study.folder, output, about, commands, written.others
+    )
     if prepared.machine:  # whether or not a trial ended
         answer["synthetic_data"] = bool(prepared.synthetic_data)
     if options.as_json:

@@ -155,7 +155,7 @@ def test_json_has_its_reasons_beside_it(replay, tmp_path):
 
 def test_flags_of_a_script_and_their_variables(replay, tmp_path):
     assert replay({"a.sh": MEGATRON}, "micro_batch_size").code == 0
-    changed = MEGATRON.replace("MBS=2", f"...\n{MARK}{REASON}\nMBS=4")
+    changed = MEGATRON.replace("MBS=2", f"...\n{MARK}micro_batch_size: {REASON}\nMBS=4")
     assert tuned(tmp_path) == {"a.tuned.sh": changed}
     literal = MEGATRON.replace("$MBS", "2")
     assert replay({"a.sh": literal}, "micro_batch_size").code == 0
@@ -186,7 +186,7 @@ def test_a_tuned_file_is_named_by_those_that_name_it(replay, tmp_path, fp8tune):
     reasons = WHY.replace("+50.0 % tokens/s", "").replace("2 -> 4: ", f"2 -> 4: {one}")
     changed = FLAGS.replace(
         "CONFIG=conf/launch.yaml",
-        f"...\n{MARK}launch.yaml -> launch.tuned.yaml\nCONFIG=conf/launch.tuned.yaml",
+        f"...\n{MARK}names the tuned file launch.tuned.yaml\nCONFIG=conf/launch.tuned.yaml",
     ).replace("accelerate launch", f"{reasons}accelerate launch")
     assert tuned(tmp_path) == {
         "train.tuned.sbatch": changed,

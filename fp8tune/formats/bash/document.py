@@ -187,7 +187,7 @@ class Document:
         old, wanted = self.values[str(path[0])], {**self.values, str(path[0]): value}
         flag = self.text[slice(*self.spans.keys[path])]
         ways = value_edits(self.text, f"--{flag}", lambda w: _number(w) == old, value)
-        for edits in ways if old not in (None, True) else ():
+        for edits in ways if old is not None and old is not True else ():
             try:
                 after = self.read(apply(self.text, edits)).values
             except InvalidText:
@@ -222,6 +222,12 @@ class Document:
             raise CannotEdit("the flag is not written once, with its value")
         start = self.spans.keys[path][0] - 2
         end = (self.spans.values.get(path) or self.spans.keys[path])[1]
+        if (
+            start
+            and self.text[start - 1] in "\"'"
+            and (self.text[start - 1] == self.text[end : end + 1])
+        ):
+            start, end = start - 1, end + 1
         line = self.lines.position(start).line
         begin = self.lines.offset(line)
         close = begin + len(self.lines.line(line))

@@ -162,22 +162,27 @@ def commented(
     ``reasons`` are the places of the changed keys. Raises ``CannotEdit``.
     """
     position = document.lines.position
-    lines: dict[int, list[tuple[bool, Choice]]] = {}
+    lines: dict[int, list[Choice]] = {}
     for offset, choice in sorted(reasons, key=lambda each: each[0]):
-        line = position(offset).line
-        above = _line_for_comment(document, line)
-        lines.setdefault(above, []).append((above == line, choice))
+        above = _line_for_comment(document, position(offset).line)
+        lines.setdefault(above, []).append(choice)
     edits = []
     for number, (line, choices) in enumerate(sorted(lines.items())):
         indent = _indent(document, line)
         width = max(20, WIDTH - len(indent) - len(MARK))
-        alone = len(choices) == 1 and choices[0][0]
-        mine = [choice for _, choice in choices if choice.reason]
+        alone = len(choices) == 1 and _names(document.lines.line(line), choices[0])
+        mine = [choice for choice in choices if choice.reason]
         texts = [c.reason if alone else f"{c.key}: {c.reason}" for c in mine]
         said = _block(summary, width) if number == 0 else []
         said += (each for text in texts for each in _wrapped(text, width))
         edits.append(_above(document, line, said))
     return apply(document.text, edits)
+
+
+def _names(line: str, choice: Choice) -> bool:
+    """Return whether a line names the key of a choice, in YAML or as a flag."""
+    name = choice.key.rpartition(".")[2]
+    return name in line or name.replace("_", "-") in line
 
 
 def _line_for_comment(document: Text, line: int) -> int:

@@ -171,6 +171,12 @@ def test_what_is_not_edited(values):
         ("N=2\n{} --x $N --y $((N * 4))\n", {"x": 4}, "N=2\n{} --x 4 --y $((N * 4))\n"),
         ("{} --y 1 \\\n  --x\necho done\n", {"x": False}, "{} --y 1\necho done\n"),
         ("{} --y 1\n", {"x": False}, "{} --y 1\n"),
+        (
+            "A=(\n  '--x 1'\n  --y 1\n)\n{} ${{A[@]}}\n",
+            {"x": None},
+            "A=(\n  --y 1\n)\n{} ${{A[@]}}\n",
+        ),
+        ("N=1\n{} --x $N\n", {"x": 2}, "N=2\n{} --x $N\n"),
     ],
 )
 def test_only_the_value_of_one_flag_changes(before, values, after):
