@@ -378,8 +378,11 @@ def ranks_of_trial(config: Config, running: int = 1) -> int:
     ``running`` ranks run in it: one, or all of the config. Raises ``CannotSearch``.
     """
     gpus = config.job.target.world_size
+    title = config.trainer.about.title
     try:
-        refusal = config.job["trial_refusal"]
+        refusal = f"the model and the loop of {title}"
+        if config.job.words.knows("trial_refusal"):
+            refusal = config.job["trial_refusal"]
         if not refusal and running == 1 and (tp := config.job["tp"]) > 1:
             refusal = f"tensor parallelism of {tp} by one rank; --ranks {gpus} "
             refusal += f"runs all of them on {counted(gpus, 'GPU')}"
