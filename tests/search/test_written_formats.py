@@ -318,3 +318,25 @@ def test_a_study_keeps_every_file_of_its_job(replay, tmp_path, fp8tune):
     assert after.loaded.values == before.loaded.values
     assert fp8tune("report", folder.name).code == 0
     assert "--per_device_train_batch_size 4" in (folder / "report.html").read_text()
+
+
+def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_path):
+    shared = {f"shared/{name}": text for name, text in JOB.items()}
+    before = {name: text for name, text in shared.items() if "train" not in name}
+    (tmp_path / "conf").symlink_to("shared/conf")
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "ds" / "zero.json").symlink_to("../shared/ds/zero.json")
+    done = replay(
+        {"train.sbatch": SCRIPT, **before, "train.py": ""},
+        BATCH,
+        *("--allow", OVERLAP),
+        **{OVERLAP: True},
+    )
+    assert done.code == 0
+    assert sorted(tuned(tmp_path)) == [
+        "ds/zero.tuned.json",
+        "ds/zero.tuned.md",
+        "shared/conf/launch.tuned.yaml",
+        "train.tuned.sbatch",
+    ]
+    assert {name: (tmp_path / name).read_text() for name in before} == before
