@@ -36,6 +36,17 @@ def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:
     return after
 
 
+def without_script(config: Config) -> Config:
+    """Return a config whose own file has the arguments of its launch script.
+
+    The trainer then reads the same values without the script. Raises ``CannotSearch``.
+    """
+    if not config.script:
+        return config
+    alone = config.having(script=None, overrides=())
+    return with_overrides(alone, config.overrides) if config.overrides else alone
+
+
 def _overridden(config: Config, loaded: Loaded) -> Iterator[Choice]:
     """Yield the keys that overrides set."""
     before = config.loaded.arguments

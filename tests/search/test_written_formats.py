@@ -186,7 +186,8 @@ def test_a_tuned_file_is_named_by_those_that_name_it(replay, tmp_path, fp8tune):
     reasons = WHY.replace("+50.0 % tokens/s", "").replace("2 -> 4: ", f"2 -> 4: {one}")
     changed = FLAGS.replace(
         "CONFIG=conf/launch.yaml",
-        f"...\n{MARK}names the tuned file launch.tuned.yaml\nCONFIG=conf/launch.tuned.yaml",
+        f"...\n{MARK}names the tuned file launch.tuned.yaml\n"
+        "CONFIG=conf/launch.tuned.yaml",
     ).replace("accelerate launch", f"{reasons}accelerate launch")
     assert tuned(tmp_path) == {
         "train.tuned.sbatch": changed,

@@ -214,7 +214,9 @@ class _Writer:
                 now, places = _after(now, edits, choice, places)
             for old, new_name in self.names.items():
                 if self.is_renamed(old) and now.names(old):
-                    named = Choice(os.path.basename(old), new_name, f"{NAMES} {new_name}")
+                    named = Choice(
+                        os.path.basename(old), new_name, f"{NAMES} {new_name}"
+                    )
                     now, places = _after(now, now.rename(old, new_name), named, places)
             text = commented(now, places, summary) if places else text
         except (CannotEdit, InvalidText, Unreadable, UnicodeDecodeError) as error:
