@@ -128,6 +128,9 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
     return found
 
 
+DEGREES = ("tp", "pp", "cp", "dp_replicate")
+"""Parallel degrees that leave the others ranks for data."""
+
 Plan = Callable[["Job"], Any]
 """A function that computes a name for a job."""
 
@@ -344,7 +347,7 @@ class Job(dict[str, Any]):
     def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
         """The config keys to set for other values of fields; raises ``Unknown``.
 
-        A field that is no single key is set after those that are.
+        A field that is no single key is set after those that are, if it differs.
         """
         renamed, settings = self.words.renamed, self.words.settings
         keys = {
@@ -353,8 +356,10 @@ class Job(dict[str, Any]):
             if name not in settings
         }
         for name in filter(settings.__contains__, changes):
-            job = self._like(self.given | keys, self.target)
-            keys |= settings[name](job, changes[name])
+            job, value = self._like(self.given | keys, self.target), changes[name]
+            before = job.find(name)
+            if before != value or isinstance(before, bool) != isinstance(value, bool):
+                keys |= settings[name](job, value)
         return keys
 
     def can_set(self, name: str) -> bool:
@@ -365,8 +370,9 @@ class Job(dict[str, Any]):
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
         """Return the job with other values and accumulation that keeps the tokens.
 
-        A step has the same tokens as far as the micro-batch allows. Accumulation stays
-        as it is if ``changes`` sets it, or if the fields are not known.
+        A step has the same tokens as far as the micro-batch and the number of
+        data-parallel ranks allow. Accumulation stays as it is if ``changes`` sets it,
+        or if the fields are not known.
         """
         changed, key = self.with_values(changes), "grad_accum"
         named = {key, self.words.renamed.get(key, key)}
@@ -374,8 +380,11 @@ class Job(dict[str, Any]):
             return changed
         try:
             rows = self["micro_batch"] * self["grad_accum"]
-            accum = max(1, round(rows / changed["micro_batch"]))
-            return changed.with_values({key: accum})
+            accum = rows / changed["micro_batch"]
+            if any(self.words.renamed.get(n, n) in changes for n in DEGREES):
+                of_micro_batch = changed["step.tokens"] / changed["grad_accum"]
+                accum = self["step.tokens"] / of_micro_batch
+            return changed.with_values({key: max(1, round(accum))})
         except (ArithmeticError, TypeError, Unknown):
             return changed
 

@@ -39,6 +39,7 @@ from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
+from fp8tune.search.knobs import keys_to_free
 from fp8tune.search.linting import check_config
 from fp8tune.search.losses.loss_runs import (
     Conditions,
@@ -56,7 +57,6 @@ from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
     Plan,
     check_writable,
-    keys_to_free,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -326,7 +326,10 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     trials = real_trials(options, config, machine)
     if text := more_gpus_note(options, machine.gpus, trials.gpus):
         note(text)
-    plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
+    builtin = options.runner == "builtin"
+    plan = plan_for_trials(
+        config, options.allow, options.device, machine.gpu, builtin=builtin
+    )
     check_writable(plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))

@@ -421,7 +421,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-may-diverge": _text,
     "fp8-rejected": (
-        "FP8 is rejected: it diverges where bf16 does not; the best other setting"
+        "FP8 is rejected: it does not learn as bf16 does; the best other setting"
     ),
     "setting-rejected": lambda facts: (
         f"rejected: {setting(facts['setting'])}: {facts['text']}"
