@@ -381,7 +381,8 @@ class Job(dict[str, Any]):
         try:
             rows = self["micro_batch"] * self["grad_accum"]
             accum = rows / changed["micro_batch"]
-            if any(self.words.renamed.get(n, n) in changes for n in DEGREES):
+            degrees = {self.words.renamed.get(name, name) for name in DEGREES}
+            if not degrees.union(DEGREES).isdisjoint(changes):
                 of_micro_batch = changed["step.tokens"] / changed["grad_accum"]
                 accum = self["step.tokens"] / of_micro_batch
             return changed.with_values({key: max(1, round(accum))})

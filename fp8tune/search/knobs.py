@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import sub, truediv
 from typing import Any, NamedTuple
 
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.config.reader import Config
+from fp8tune.facts.gaps import GAPS
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import DEGREES, Job, Unknown
 from fp8tune.lint.scope import ON_SCOPE
@@ -63,26 +65,12 @@ def offers(
     fp8tune's own trial runs them. Raises ``CannotSearch`` where ``allow`` has an
     unknown name, or a knob that no trial here runs.
     """
-    job = _in_fp8(config.job) if _is_freed(config.trainer, "precision", allow) else None
-    offered = []
-    for role, about in config.trainer.knobs.items():
-        key, traits = config.trainer.key_of(role), traits_of(role)
-        freed = _is_freed(config.trainer, role, allow)
-        if not key or (traits.of_fp8 and not _is_fp8(job or config.job)):
-            continue
-        try:
-            values = _values(config, job or config.job, role, gpu, freed=freed)
-        except Unknown:
-            continue
-        why = ""
-        if builtin and not traits.builtin:
-            why = OF_TRAINERS
-        elif not freed and device in traits.frozen_on:
-            why = f"it changes {traits.changes}" if traits.changes else "not asked for"
-        elif len(values) < 2 and not _is_usual(role):
-            why = "it has no other value here"
-        knob = Knob(key, values, role, frozen=bool(why))
-        offered.append(Offer(knob, why, about.needs))
+    job = config.job
+    if _is_freed(config.trainer, "precision", allow):
+        job = _in_fp8(job)
+    every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
+    roles = [role for role in every if _is_fp8(job) or not traits_of(role).of_fp8]
+    offered = [_offer(config, job, role, allow, device, gpu, builtin) for role in roles]
     frozen = (o for o in offered if o.why and o.why != OF_TRAINERS)
     free = {offer.traits.group or offer.knob.role for offer in frozen}
     check_allowed(_names(config.trainer), allow, [*sorted(free), "warmup"])
@@ -91,6 +79,32 @@ def offers(
         if offer.why == OF_TRAINERS and (named := {role, key}.intersection(allow)):
             raise CannotSearch(f"--allow {named.pop()}: {offer.why}")
     return offered
+
+
+def _offer(
+    config: Config,
+    job: Job,
+    role: str,
+    allow: Sequence[str],
+    device: str,
+    gpu: str,
+    builtin: bool,
+) -> Offer:
+    """Return a knob of a config; ``job`` is in FP8 if the search may be."""
+    traits, freed = traits_of(role), _is_freed(config.trainer, role, allow)
+    values, why = (), ""
+    try:
+        values = _values(config, job, role, gpu, freed=freed)
+    except Unknown as missing:
+        why = f"{GAPS.get(str(missing), missing)} is not known"
+    if not why and builtin and not traits.builtin:
+        why = OF_TRAINERS
+    elif not why and not freed and device in traits.frozen_on:
+        why = f"it changes {traits.changes}" if traits.changes else "not asked for"
+    elif not why and len(values) < 2 and not _is_usual(role):
+        why = "it has no other value here"
+    knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
+    return Offer(knob, why, config.trainer.knobs[role].needs)
 
 
 def _names(trainer: Trainer) -> list[str]:
@@ -219,44 +233,69 @@ def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
     return {trainer.key_of(name) or name for name in names}
 
 
-def space_of(config: Config, offered: Sequence[Offer]) -> Space:
-    """Return the space of the knobs that are varied.
+def space_of(
+    config: Config, offered: Sequence[Offer]
+) -> tuple[Space, tuple[Offer, ...]]:
+    """Return the space of the knobs that are varied, and what is said of all of them.
 
     Those that a search varies by default are in it even if they are frozen here, and so
     is the precision: FP8 is compared with bf16. Points exist only where the needs of
-    each knob are met.
+    each knob are met, and a knob whose needs no point meets is not varied.
     """
     kept = [o for o in offered if not o.why or _is_usual(o.knob.role)]
+    kept = [offer for offer in kept if offer.knob.values]
     knobs = [offer.knob for offer in kept]
-    if not any(offer.needs or offer.traits.of_fp8 for offer in kept):
-        return Space(knobs)
+    if all(_is_usual(knob.role) for knob in knobs):
+        return Space(knobs), tuple(offered)
     count = math.prod(len(knob.values) for knob in knobs)
     if count > MOST_POINTS:
         raise CannotSearch(
             f"the knobs span {count:,} settings, and a search compares at most "
             f"{MOST_POINTS:,}: free fewer with --allow"
         )
-    return Space(knobs, _points(config, kept))
+    points = list(_points(config, kept))
+    moves = {
+        knob.role
+        for place, knob in enumerate(knobs)
+        if _is_usual(knob.role) or len({point[place] for point in points}) > 1
+    }
+    places = [place for place, knob in enumerate(knobs) if knob.role in moves]
+    space = Space(
+        [knobs[place] for place in places],
+        {tuple(point[place] for place in places) for point in points},
+    )
+    return space, tuple(
+        o if o.why or o.knob.role in moves else _idle(o) for o in offered
+    )
+
+
+def _idle(offer: Offer) -> Offer:
+    """Return the offer of a knob whose other values are possible in no setting."""
+    why = f"it needs {offer.needs}" if offer.needs else "no other value is possible"
+    return offer._replace(why=why, knob=offer.knob._replace(frozen=True))
 
 
 def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
-    """Yield the points at which every knob that is not at its first value may be so.
+    """Yield the points at which every knob that is not at the config's value may be so.
 
-    Knobs of FP8 need FP8, others what they say. That is asked at the smallest
-    micro-batch, for all of them.
+    Knobs of FP8 need FP8, degrees a number of GPUs that they divide, and others what
+    they say. That is asked at one micro-batch, for all of them.
     """
     knobs = [offer.knob for offer in kept]
     plain, place = Space(knobs), Space(knobs).place("micro_batch")
     needs = {offer.knob.key: _condition(config, offer.needs) for offer in kept}
+    start = [knob.index_of(own_value(config, knob)) for knob in knobs]
     sizes = [range(1 if i == place else len(k.values)) for i, k in enumerate(knobs)]
     for point in itertools.product(*sizes):
-        moved = [knob for knob, index in zip(knobs, point, strict=True) if index]
+        moved = [k for k, i, own in zip(knobs, point, start, strict=True) if i != own]
         in_bf16 = plain.value(point, "precision") not in (None, "fp8")
         if in_bf16 and any(knob.traits.of_fp8 for knob in moved):
             continue
         asked = [need for knob in moved if (need := needs[knob.key])]
         with suppress(Unknown):
             job = config.job.with_values(plain.values(point))
+            if any(knob.role in DEGREES for knob in moved):
+                _ = job["shards"]
             if not all(need.evaluate(job) for need in asked):
                 continue
             if place is None:
@@ -266,6 +305,11 @@ def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
                 yield from ((*point[:place], i, *point[place + 1 :]) for i in count)
 
 
+def own_value(config: Config, knob: Knob) -> Any:
+    """Return the config's value of a knob; that of FP8 knobs is their first."""
+    return knob.values[0] if knob.traits.of_fp8 else config.own(knob.key)
+
+
 def _condition(config: Config, needs: str) -> Expression | None:
     words = config.job.words
     if not needs:
@@ -273,29 +317,50 @@ def _condition(config: Config, needs: str) -> Expression | None:
     return compile_expression(needs, words.knows, ON_SCOPE, words.renamed)
 
 
-def unmet(offered: Sequence[Offer], space: Space) -> list[Offer]:
-    """Return the offers with those frozen whose needs no setting meets."""
-    if not space.only:
-        return list(offered)
-    used = {
-        knob.role: {point[place] for point in space.only}
-        for place, knob in enumerate(space.knobs)
-    }
-    result = []
+class Expected(NamedTuple):
+    """What the estimate expects of another value of a knob, against a setting's own.
+
+    ``speed`` is a ratio of tokens/s, ``memory`` a difference of peaks [GiB]; both are
+    ``None`` where the estimate covers no such value.
+    """
+
+    key: str
+    value: Any
+    speed: float | None
+    memory: float | None
+
+
+def expected_of_fp8(
+    config: Config, offered: Sequence[Offer], values: Mapping[str, Any]
+) -> list[Expected]:
+    """Return what to expect of the FP8 knobs that a search kept, at a setting in FP8.
+
+    ``values`` are the setting's, by key.
+    """
+    job = config.job.keep_tokens(dict(values))
+    found = []
     for offer in offered:
-        role = offer.knob.role
-        if not offer.why and role in used and len(used[role]) < 2:
-            why = f"it needs {offer.needs}" if offer.needs else "it needs FP8"
-            offer = offer._replace(why=why, knob=offer.knob._replace(frozen=True))
-        result.append(offer)
-    return result
+        if not (offer.why and offer.traits.of_fp8 and _is_fp8(job)):
+            continue
+        for value in offer.knob.values[1:]:
+            need = _condition(config, offer.needs)
+            with suppress(Unknown):
+                if need and not need.evaluate(job):
+                    continue
+                other = job.with_values({offer.knob.key: value})
+                found.append(
+                    Expected(
+                        offer.knob.key,
+                        value,
+                        _compared(job, other, "speed.tokens_per_second", truediv),
+                        _compared(job, other, "memory.peak_gib", sub),
+                    )
+                )
+    return found
 
 
-def why_not_varied(offer: Offer) -> str:
-    """Return one line about a knob that is kept: why, and what frees it."""
-    group = offer.traits.group
-    names = [name for name in (group, offer.knob.role) if name]
-    free = (
-        f"; --allow {names[0]}" if names and offer.why.startswith("it changes") else ""
-    )
-    return f"{offer.knob.key}: {offer.why}{free}"
+def _compared(
+    job: Job, other: Job, fact: str, how: Callable[[float, float], float]
+) -> float | None:
+    before, after = job.find(fact), other.find(fact)
+    return how(after, before) if before and after else None

@@ -16,24 +16,26 @@ from fp8tune.formats import TITLES
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
-from fp8tune.search.knobs import offers, space_of
+from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.search.write.writeback import CannotWrite, Choice, write_back
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
 
 
 class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
 
-    ``notes`` are lines for the user.
+    ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
+    the config, none in a replay and where a study is read.
     """
 
     config: Config
     space: Space
     baseline: Point
     notes: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
 
     @property
     def free_keys(self) -> set[str]:
@@ -132,20 +134,15 @@ def plan_for_trials(
     for name in ("micro_batch", "grad_accum", "precision"):
         if config.job.find(name) is None:
             raise CannotSearch(f"{config.path}: {name} is not known")
-    offered = offers(config, allow, device, gpu, builtin=builtin)
-    space = space_of(config, offered)
-    baseline = tuple(knob.index_of(_own(config, knob)) for knob in space.knobs)
+    had = offers(config, allow, device, gpu, builtin=builtin)
+    space, offered = space_of(config, had)
+    baseline = tuple(k.index_of(own_value(config, k)) for k in space.knobs)
     roles = [r for r in TRAITS if device not in traits_of(r).frozen_on]
     varied = {knob.role for knob in space.knobs}
     notes = [_why_not_varied(config, role) for role in roles if role not in varied]
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
-    return Plan(config, space, baseline, tuple(filter(None, notes)))
-
-
-def _own(config: Config, knob: Knob) -> Any:
-    """Return the config's value of a knob; that of FP8 knobs is their first."""
-    return knob.values[0] if knob.traits.of_fp8 else config.own(knob.key)
+    return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
 
 
 def _why_not_varied(config: Config, role: str) -> str:

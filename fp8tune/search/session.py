@@ -40,7 +40,7 @@ from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import check_config
+from fp8tune.search.linting import check_config, without_refused
 from fp8tune.search.losses.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -330,6 +330,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     plan = plan_for_trials(
         config, options.allow, options.device, machine.gpu, builtin=builtin
     )
+    plan = without_refused(plan)
     check_writable(plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))

@@ -167,10 +167,16 @@ class Space:
     def point(self, values: dict[str, Any]) -> Point:
         """Return the point with these values; keys that are not knobs are ignored.
 
-        Raises ``KeyError`` if a knob is missing or has a value outside the space.
+        Knobs of FP8 may be missing in bf16. Raises ``KeyError`` if another knob is, or
+        has a value outside the space.
         """
         found = []
+        precision = self.knob("precision")
+        in_bf16 = precision is not None and values.get(precision.key) != "fp8"
         for knob, index in zip(self.knobs, self._index, strict=True):
+            if in_bf16 and knob.traits.of_fp8 and knob.key not in values:
+                found.append(0)
+                continue
             value = values.get(knob.key)
             if (type(value), value) not in index:
                 raise KeyError(knob.key)
@@ -178,9 +184,17 @@ class Space:
         return tuple(found)
 
     def values(self, point: Point) -> dict[str, Any]:
-        """Return each knob's value at a point, by key, without unset keys."""
-        values = self.params(point)
-        return {key: value for key, value in values.items() if value is not None}
+        """Return each knob's value at a point, by key.
+
+        Without keys that are not set, and in bf16 without knobs of FP8.
+        """
+        in_bf16 = self.value(point, "precision") not in (None, "fp8")
+        pairs = zip(self.knobs, self.params(point).items(), strict=True)
+        return {
+            key: value
+            for knob, (key, value) in pairs
+            if value is not None and not (in_bf16 and knob.traits.of_fp8)
+        }
 
     def params(self, point: Point) -> dict[str, Any]:
         """Return each knob's value at a point, by key; ``None`` if it is not set."""
