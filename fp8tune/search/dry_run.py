@@ -126,18 +126,33 @@ def _command(
 
 
 def _corners(plan: Plan) -> Iterator[Corner]:
-    """Yield the config, and the settings that keep least and most in memory."""
-    space, baseline = plan.space, plan.baseline
-    yield _corner(plan, "your config", baseline)
-    edges = {"least memory": (0, -1), "most memory": (-1, 0)}
-    for name, (batch, ac) in edges.items():
-        point = list(baseline)
-        for role, index in (("micro_batch", batch), ("ac", ac)):
-            place = space.place(role)
-            if place is not None and not space.knobs[place].frozen:
-                point[place] = index % len(space.knobs[place].values)
-        if space.has(tuple(point)) and tuple(point) != baseline:
-            yield _corner(plan, name, tuple(point))
+    """Yield the config, and the settings that need least and most memory."""
+    yield _corner(plan, "your config", plan.baseline)
+    for name, size, choose in (("least memory", 0, min), ("most memory", -1, max)):
+        every = [_corner(plan, name, point) for point in _of_size(plan, size)]
+        sized = [corner for corner in every if _peak(corner)]
+        if sized and (edge := choose(sized, key=_peak)).knobs:
+            yield edge
+
+
+def _of_size(plan: Plan, size: int) -> Iterator[Point]:
+    """Yield the config at its smallest (0) or largest (-1) batch, with each AC."""
+    space, point = plan.space, list(plan.baseline)
+    batch, ac = space.place("micro_batch"), space.place("ac")
+    if batch is not None:
+        point[batch] = size % len(space.knobs[batch].values)
+    if ac is None:
+        yield tuple(point)
+        return
+    for point[ac] in range(len(space.knobs[ac].values)):
+        if space.has(tuple(point)):
+            yield tuple(point)
+
+
+def _peak(corner: Corner) -> float:
+    """Return the predicted peak or its lower bound [GiB]; 0 if neither is known."""
+    memory = corner.expected.memory
+    return memory.value if memory else corner.expected.least_gib or 0.0
 
 
 def _corner(plan: Plan, name: str, point: Point) -> Corner:
