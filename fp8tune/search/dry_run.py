@@ -144,9 +144,10 @@ def _of_size(plan: Plan, size: int) -> Iterator[Point]:
     if ac is None:
         yield tuple(point)
         return
-    for point[ac] in range(len(space.knobs[ac].values)):
-        if space.has(tuple(point)):
-            yield tuple(point)
+    for mode in range(len(space.knobs[ac].values)):
+        setting = (*point[:ac], mode, *point[ac + 1 :])
+        if space.has(setting):
+            yield setting
 
 
 def _peak(corner: Corner) -> float:
