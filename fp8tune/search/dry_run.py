@@ -8,10 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import BadTarget
 from fp8tune.config.directive import asked as named_gpu
+from fp8tune.config.discover import CannotRead
 from fp8tune.config.reader import Config, NotAConfig, read_config
+from fp8tune.config.settings import BadSettings
 from fp8tune.estimate.predict import Prediction, predict
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
+from fp8tune.formats.document import Unreadable
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
@@ -20,7 +25,7 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, warmup_key
 from fp8tune.search.linting import without_refused
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.plan import Plan, plan_for_trials, world_size_note
+from fp8tune.search.plan import Plan, plan_of_knobs, world_size_note
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -73,14 +78,14 @@ def look_ahead(options: SearchOptions) -> DryRun:
     """Return what a search with these options would do; raises ``CannotSearch``."""
     config = _config(options)
     builtin = options.runner == "builtin"
-    plan = plan_for_trials(config, options.allow, options.device, builtin=builtin)
+    plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
     command, notes = _command(options, config)
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
     if config.job.target.world_size:
         notes = [*notes, world_size_note(config)]
-    notes = [*plan.notes, *notes, *_unknown(corners)]
+    notes = [*plan.notes, *notes, *_unknown(config)]
     return DryRun(
         plan,
         tuple(command),
@@ -92,12 +97,14 @@ def look_ahead(options: SearchOptions) -> DryRun:
 
 
 def _config(options: SearchOptions) -> Config:
-    target = named_gpu(options.gpu, options.world_size or None)
     try:
-        config = read_config(options.config, target, options.overrides, options.trainer)
-    except NotAConfig as error:
-        raise CannotSearch(str(error)) from None
-    return config
+        target = named_gpu(options.gpu, options.world_size or None)
+        return read_config(options.config, target, options.overrides, options.trainer)
+    except (BadSettings, BadTarget, CannotRead, NotAConfig, Unreadable) as error:
+        path = options.config
+        plain = str(error)
+        text = plain if plain.startswith(path) else f"{path}: {plain}"
+        raise CannotSearch(text) from None
 
 
 def _command(
@@ -173,13 +180,11 @@ def _trials(options: SearchOptions, speed: Band | None, config: Config) -> int:
     return int(options.budget_s / (steps * tokens / speed.value))
 
 
-def _unknown(corners: Sequence[Corner]) -> Iterator[str]:
-    missing = dict.fromkeys(
-        f"the estimate has no {what}: {lacks} is not known"
-        for what, lacks in corners[0].expected.missing.items()
-        if what in ("memory.peak_gib", "speed.tokens_per_second")
-    )
-    yield from missing
+def _unknown(config: Config) -> Iterator[str]:
+    """Yield why the estimate has no memory or speed of the config."""
+    for fact, what in (("peak_gib", "memory"), ("tokens_per_second", "speed")):
+        if text := why_unknown(f"{what}.{fact}", config):
+            yield f"no estimate of {what}: {text}"
 
 
 def _file_of(config: Config, key: str) -> str:
@@ -222,7 +227,9 @@ def _knob(config: Config, offer: Offer) -> dict[str, Any]:
         "role": offer.knob.role,
         "values": list(offer.knob.values),
         "frozen": bool(offer.why),
-        "why": offer.why or f"it changes {offer.traits.changes}",
+        "why": (why_unknown(offer.knob.role, config) if not offer.knob.values else "")
+        or offer.why
+        or f"it changes {offer.traits.changes}",
         "changes": "speed" if offer.traits.learns_alike else "numerics",
     }
 
@@ -278,7 +285,10 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         elif not why and len(offer.knob.values) < 2:
             why = "no other value keeps the tokens of a step"
         if why:
-            groups.setdefault(why, []).append(f"{role} ({_values(offer.knob)})")
+            values = f" ({_values(offer.knob)})" if offer.knob.values else ""
+            if not values:
+                why = why_unknown(role, plan.config) or why
+            groups.setdefault(why, []).append(f"{role}{values}")
     yield from groups.items()
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.config.reader import Config
-from fp8tune.facts.gaps import GAPS
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import DEGREES, Job, Unknown
 from fp8tune.lint.scope import ON_SCOPE
@@ -96,7 +95,9 @@ def _offer(
     try:
         values = _values(config, job, role, gpu, freed=freed)
     except Unknown as missing:
-        why = f"{GAPS.get(str(missing), missing)} is not known"
+        why = f"{missing} is not known"
+        if str(missing) == "world_size":
+            why = "the number of GPUs is not known: --world-size N"
     if not why and builtin and not traits.builtin:
         why = OF_TRAINERS
     elif not why and not freed and device in traits.frozen_on:
@@ -150,8 +151,8 @@ def _values(
         batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
         return tuple(dict.fromkeys([*batches, config.job["micro_batch"]]))
     if role == "ac":
-        mine = config.job.find("ac")
-        own = [] if mine is None or mine in listed else [str(mine)]
+        mine = str(config.job["ac"])
+        own = [] if mine in listed else [mine]
         return (*listed[:-1], *own, *listed[-1:])
     if role in DEGREES:
         return _degrees(config.job, role)

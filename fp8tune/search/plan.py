@@ -134,6 +134,18 @@ def plan_for_trials(
     for name in ("micro_batch", "grad_accum", "precision"):
         if config.job.find(name) is None:
             raise CannotSearch(f"{config.path}: {name} is not known")
+    return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
+
+
+def plan_of_knobs(
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
+) -> Plan:
+    """Plan a search as ``plan_for_trials``, also where no trial could start yet."""
     had = offers(config, allow, device, gpu, builtin=builtin)
     space, offered = space_of(config, had)
     baseline = tuple(k.index_of(own_value(config, k)) for k in space.knobs)
