@@ -101,6 +101,17 @@ class Stability(NamedTuple):
         return self.verdict == LossVerdict.DIVERGED and self.warmup_to_write is None
 
     @property
+    def loss_gap(self) -> float:
+        """FP8's loss beyond the spread of bf16 seeds, relative; 1 if it diverged.
+
+        At most 0 if the runs do not show that FP8 is outside the spread.
+        """
+        gap = self.decisive.gap - self.decisive.spread
+        if self.verdict == LossVerdict.DIVERGED:
+            return 1.0
+        return gap if self.verdict == LossVerdict.OUTSIDE else min(gap, 0.0)
+
+    @property
     def warmup_to_write(self) -> int | None:
         """The proposed warmup (it may be the config's own) if it may be written."""
         may_write = self.may_change_warmup and not self.is_cut
