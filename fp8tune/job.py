@@ -11,6 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -146,8 +147,9 @@ class Vocabulary(NamedTuple):
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
     ``computed`` has the fields and facts that are functions, ``settings`` how to set
-    those of them that a search may change. ``trainer`` is its name. ``found`` and
-    ``plans`` are caches of origins and plans.
+    those of them that a search may change. ``trainer`` is its name. The fields that are
+    ``listed`` are set by lists of values. ``found`` and ``plans`` are caches of origins
+    and plans.
     """
 
     keys: frozenset[str]
@@ -158,6 +160,7 @@ class Vocabulary(NamedTuple):
     plans: dict[str, Plan]
     settings: dict[str, Setting] = {}
     trainer: str = ""
+    listed: frozenset[str] = frozenset()
 
     def knows(self, name: str) -> bool:
         """Return whether a job of this trainer can have the name."""
@@ -264,6 +267,7 @@ def vocabulary(
     computed: dict[str, Source],
     settings: dict[str, Setting] | None = None,
     trainer: str = "",
+    listed: frozenset[str] = frozenset(),
 ) -> Vocabulary:
     """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``.
 
@@ -271,7 +275,7 @@ def vocabulary(
     """
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in (*renamed, *spelled) if name in FIELDS}
-    more = settings or {}, trainer
+    more = settings or {}, trainer, listed
     return Vocabulary(keys, renamed, computed, spelled, {}, {}, *more)
 
 
@@ -339,10 +343,19 @@ class Job(dict[str, Any]):
             return None
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
-        """Return the job with other values of fields, or on another number of GPUs."""
+        """Return the job with other values of fields, or on another number of GPUs.
+
+        A field that is listed has the value, whatever else its keys depend on.
+        """
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
-        return self._like(self.given | self.keys_for(changes), target)
+        listed = {n: value for n, value in changes.items() if n in self.words.listed}
+        others = {n: value for n, value in changes.items() if n not in listed}
+        given = self.given | self.keys_for(others)
+        for name, value in listed.items():
+            with suppress(Unknown):
+                given |= self.keys_for({name: value})
+        return self._like(given | listed, target)
 
     def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
         """The config keys to set for other values of fields; raises ``Unknown``.

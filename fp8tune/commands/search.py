@@ -16,6 +16,7 @@ from fp8tune.cli import (
     studies_option,
     text_or_json,
     trainer_option,
+    with_option,
     world_size_option,
 )
 from fp8tune.extras import SEARCH, TRIALS
@@ -42,6 +43,7 @@ DRY_BUDGET = "2h"
 )
 @world_size_option
 @trainer_option
+@with_option
 @click.option(
     "--runner",
     type=Choice(["builtin", "trainer", "command", "replay"]),
@@ -101,7 +103,8 @@ DRY_BUDGET = "2h"
     "--output",
     default="",
     metavar="FILE",
-    help="Where the tuned config goes.  [default: CONFIG.tuned.toml]",
+    help="Where the tuned config goes.  [default: beside CONFIG, as train.tuned.yaml "
+    "for train.yaml]",
 )
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Print the changes; write no config.")
@@ -183,7 +186,10 @@ DRY_BUDGET = "2h"
 )
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
-    """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
+    """Search for a faster setting of CONFIG and write it beside CONFIG.
+
+    CONFIG is a config in any format, or a launch script whose flags are the config or
+    name it. Each file of the job that changes is written beside its own.
 
     A search varies micro-batch, activation checkpointing (AC) and compile; gradient
     accumulation keeps the tokens of a step. Without CONFIG it takes the only train

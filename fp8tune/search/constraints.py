@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import optuna
 
-from fp8tune.search.losses.findings import fp8_setting, stability_by_setting
+from fp8tune.search.losses.findings import stability_by_setting
 from fp8tune.search.sampler.past import FAILED, MEMORY
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
@@ -36,7 +36,7 @@ def constraints_of(
     - ``failed``: 1 if it failed for another reason than memory.
     - ``no_fp8``: 1 if the search is for FP8, and no FP8 matmul ran.
     - ``loss_gap``: how far FP8's loss is above the spread of bf16 seeds, relative to
-      the loss; of a loss run, once there is one in each precision. ``trials`` are the
+      the loss; of a loss run in FP8, once there is a pair. ``trials`` are the
       earlier trials of the study.
     """
     record = trial.record
@@ -47,9 +47,10 @@ def constraints_of(
         FAILED: float(record.outcome not in ("ok", "oom")),
         NO_FP8: float(_lacks_fp8(space, baseline, trial)),
     }
-    if trial.stage == "stability" and (point := fp8_setting(space, trial)):
-        compared = stability_by_setting(space, [*trials, trial]).get(point)
-        if compared:
+    if trial.stage == "stability":
+        point = space.point(record.knobs)
+        every = stability_by_setting(space, [*trials, trial], baseline)
+        if compared := every.get(point):
             constraints[LOSS_GAP] = compared.loss_gap
     return constraints
 

@@ -61,6 +61,7 @@ from fp8tune.search.plan import (
     ranks_of_trial,
     read_config,
     study_name,
+    with_gpus,
     world_size_note,
     world_size_warning,
 )
@@ -94,6 +95,7 @@ from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
 from fp8tune.search.write.output import closing, display
 from fp8tune.search.write.tuned_config import (
     Written,
+    check_files,
     check_outputs,
     export_trials,
     write_tuned,
@@ -237,8 +239,10 @@ def _finish(
         unwritten = str(error)
     output = written.path
     commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
-    _print_outcome(prepared, outcome, output, stop, out)
-    answer = as_json(outcome, plan, study.folder, output, about, commands)
+    _print_outcome(prepared, outcome, written, stop, out)
+    answer = as_json(
+        outcome, plan, study.folder, output, about, commands, written.others
+    )
     if prepared.machine:  # whether or not a trial ended
         answer["synthetic_data"] = bool(prepared.synthetic_data)
     if options.as_json:
@@ -247,7 +251,7 @@ def _finish(
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            stored, tuned = to_store(outcome, plan, answer), written.text
+            stored, tuned = to_store(outcome, plan, answer), dict(written.texts)
             study.note(output=output, answer=stored, tuned=tuned, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
@@ -332,6 +336,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     )
     plan = without_refused(plan)
     check_writable(plan)
+    check_files(options, plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
@@ -407,6 +412,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     config = _read_config(options, gpu, "--gpu" if gpu else "", world_size=0)
     replay = plan_replay(config, options.records, options.allow, options.objective)
     plan = replay.plan
+    check_files(options, plan)
     study, start, strategy = _open_study(
         options, plan, {"records": replay.digest}, held
     )
@@ -445,12 +451,11 @@ def _read_config(
     asked = "--world-size" if options.world_size else ""
     target = Target(gpu, options.world_size, origin, asked)
     path, name, overrides = options.config, options.trainer, options.overrides
-    config = read_config(path, data, target, name, world_size)
+    config = read_config(path, data, target, name, world_size, options.beside)
     if not overrides:
         return config
-    data = with_overrides(config, overrides)
-    config = read_config(path, data, target, config.trainer.id, world_size)
-    return config.having(written=overrides)
+    config = with_overrides(config, overrides).having(written=overrides, gpus=None)
+    return with_gpus(config, world_size)
 
 
 def _open_study(
@@ -528,12 +533,12 @@ def _failed_before(study: Study, outcome: Answer) -> Iterator[Finding]:
 def _print_outcome(
     prepared: Prepared,
     outcome: Answer,
-    output: str,
+    written: Written,
     stop: Stop,
     out: TextIO,
 ) -> None:
     """Print the outcome for people."""
-    for line in closing(outcome, prepared.plan, output):
+    for line in closing(outcome, prepared.plan, written.paths):
         say(line, out)
     if stop.leaves:
         say("left: the same command shows the search again", out)

@@ -63,7 +63,8 @@ class Trainer:
         if self.about.own:
             computed |= self.about.own.computed
         keys |= self.optional_sections
-        more = self._settings(), self.id
+        listed = frozenset(role for role, knob in self.knobs.items() if knob.keys)
+        more = self._settings(), self.id, listed
         return vocabulary(keys, self.schema.job, computed, *more)
 
     def _computed(self) -> dict[str, Source]:
