@@ -8,23 +8,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.config.directive import BadTarget
 from fp8tune.config.directive import asked as named_gpu
-from fp8tune.config.discover import CannotRead
-from fp8tune.config.reader import Config, NotAConfig, read_config
-from fp8tune.config.settings import BadSettings
+from fp8tune.config.reader import Config
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
-from fp8tune.formats.document import Unreadable
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
-from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, warmup_key
 from fp8tune.search.linting import without_refused
 from fp8tune.search.options import SearchOptions
+from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import Plan, plan_of_knobs, world_size_note
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
@@ -65,7 +61,8 @@ class DryRun(NamedTuple):
 
 def dry_run(options: SearchOptions) -> int:
     """Print what a search would do; raises ``CannotSearch``."""
-    found = look_ahead(options)
+    with one_line_errors(options.config):
+        found = look_ahead(options)
     if options.as_json:
         print(json.dumps(as_json(found), indent=2))
     else:
@@ -76,7 +73,8 @@ def dry_run(options: SearchOptions) -> int:
 
 def look_ahead(options: SearchOptions) -> DryRun:
     """Return what a search with these options would do; raises ``CannotSearch``."""
-    config = _config(options)
+    gpu = named_gpu(options.gpu, None).gpu
+    config = config_asked(options, gpu, "--gpu" if gpu else "", options.ranks)
     builtin = options.runner == "builtin"
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
@@ -94,17 +92,6 @@ def look_ahead(options: SearchOptions) -> DryRun:
         corners,
         (*notes, START),
     )
-
-
-def _config(options: SearchOptions) -> Config:
-    try:
-        target = named_gpu(options.gpu, options.world_size or None)
-        return read_config(options.config, target, options.overrides, options.trainer)
-    except (BadSettings, BadTarget, CannotRead, NotAConfig, Unreadable) as error:
-        path = options.config
-        plain = str(error)
-        text = plain if plain.startswith(path) else f"{path}: {plain}"
-        raise CannotSearch(text) from None
 
 
 def _command(
