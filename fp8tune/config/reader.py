@@ -165,10 +165,10 @@ def config_of(
     fills what it leaves open. ``only`` names or is the trainer instead of recognising
     it, ``usual`` names it where the header comment does not; ``explicit`` says that the
     user named the file. ``overrides`` are the arguments that the trainer gets behind
-    the config, ``beside`` the other files of its job that the command line names.
-    ``host`` has the values of the file of which it is a part; then its header comment
-    names no others. ``loader`` is what reads it if not its trainer's own. Raises
-    ``InvalidText``, ``Unreadable`` and ``NotAConfig``.
+    the config, or those of a script that is the config; ``beside`` are the other files
+    of its job that the command line names. ``host`` has the values of the file of which
+    it is a part; then its header comment names no others. ``loader`` is what reads it
+    if not its trainer's own. Raises ``InvalidText``, ``Unreadable`` and ``NotAConfig``.
     """
     form = format_of(path)
     given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
@@ -177,7 +177,9 @@ def config_of(
         says = form == "yaml" and addresses(text)
         if not (says or may_be_config(text, explicit=False, form=form)):
             raise NotAConfig(f"{TITLES[form]} without a trainer's keys")
-    document = parse(data, path)
+    document = parse(data, path, overrides)
+    if form == "bash":
+        overrides = ()
     directive = directive_of(document, beside=host is None)
     names = (only, directive.trainer, usual)
     kind = chosen(document, names, explicit=explicit, loader=loader)
@@ -236,6 +238,7 @@ def read_config(
             overrides=overrides,
             beside=beside,
         )
+        _ = config.loaded  # refuses overrides that are not followed
     except InvalidText as error:
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None

@@ -41,6 +41,7 @@ class SearchOptions(NamedTuple):
     output: str = ""
     in_place: bool = False
     diff: bool = False
+    dry_run: bool = False
     studies: str = ".fp8tune"
     as_json: bool = False
     objective: str = "tokens-per-second"
@@ -75,7 +76,7 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "diff", "as_json", "export", "study"}
+        once = {"config", "diff", "dry_run", "as_json", "export", "study"}
         once.add("overrides")  # they come after all options
         about = trainers().get(self.trainer)
         named = about.own.path if about and about.own else self.trainer

@@ -1,18 +1,67 @@
-"""Write the overrides of a command line into a config.
+"""Read the config that a command line asks to search, with its overrides written.
 
 The search uses the result as its config, so that the tuned file needs no overrides.
 """
 
 from __future__ import annotations
 
+import errno
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+from fp8tune.config.directive import BadTarget
+from fp8tune.config.discover import meant
 from fp8tune.config.reader import Config
+from fp8tune.config.settings import BadSettings
+from fp8tune.formats.document import InvalidText, Unreadable
+from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.plan import read_config, with_gpus
+from fp8tune.search.recorded import MAX_BYTES
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.faults import Loaded, dotted
+
+
+@contextmanager
+def one_line_errors(path: str) -> Iterator[None]:
+    """Raise ``CannotSearch`` where a config cannot be read, with its place."""
+    try:
+        yield
+    except (BadSettings, BadTarget, Unreadable) as error:
+        plain = str(error)
+        named = plain if isinstance(error, BadSettings) or path in plain else ""
+        raise CannotSearch(named or f"{path}: {plain}") from None
+    except InvalidText as error:
+        line, column = error.position
+        raise CannotSearch(f"{path}:{line}:{column}: {error.reason}") from None
+
+
+def config_asked(
+    options: SearchOptions, gpu: str, origin: str, world_size: int
+) -> Config:
+    """Return the config of a search; raises ``CannotSearch`` and as ``config_of``.
+
+    ``gpu`` is the GPU that it is for, by ``origin``. If nothing says the number of
+    GPUs, it is ``world_size``.
+    """
+    try:
+        with open(options.config, "rb") as file:
+            data = file.read(MAX_BYTES)
+    except OSError as error:
+        there = error.errno != errno.ENOENT
+        hint = "" if there else meant(options.config)
+        raise CannotSearch(f"{options.config}: {error.strerror}{hint}") from None
+    asked = "--world-size" if options.world_size else ""
+    target = Target(gpu, options.world_size, origin, asked)
+    path, name, overrides = options.config, options.trainer, options.overrides
+    config = read_config(path, data, target, name, world_size, options.beside)
+    if not overrides:
+        return config
+    config = with_overrides(config, overrides).having(written=overrides, gpus=None)
+    return with_gpus(config, world_size)
 
 
 def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:

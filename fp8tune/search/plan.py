@@ -7,41 +7,39 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
 from fp8tune.facts.gaps import GAPS, MEANT
-from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.launch import CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
-from fp8tune.suggest import closest
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
-
-MAX_BATCH = 256
 
 
 class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
 
-    ``notes`` are lines for the user.
+    ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
+    the config, none in a replay and where a study is read.
     """
 
     config: Config
     space: Space
     baseline: Point
     notes: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
 
     @property
     def free_keys(self) -> set[str]:
@@ -200,49 +198,42 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
 
 
 def plan_for_trials(
-    config: Config, allow: Sequence[str], device: str, gpu: str = ""
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
 ) -> Plan:
-    """Plan a search over micro-batch, AC, compile and precision.
+    """Plan a search over the knobs that the trainer has for a config.
 
-    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    their number. AC modes are the trainer's, which begin with the one that keeps most
-    and end with the one that keeps least, and the config's own. The precisions are the
-    config's and bf16. ``gpu`` is the driver's name of the GPU that runs the trials.
+    ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
+    fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    try:
-        rows = config.job["micro_batch"] * config.job["grad_accum"]
-        precision = config.own("precision")
-    except Unknown as missing:
-        raise CannotSearch(f"{config.path}: {missing} is not known") from None
-    batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    values = {
-        "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _ac_modes(config),
-        "compile": (False, True),
-        "precision": tuple(dict.fromkeys([precision, "bf16"])),
-    }
-    keys = {role: key for role in values if (key := config.trainer.key_of(role))}
-    values = {role: some for role, some in values.items() if role in keys}
-    if {"precision", keys.get("precision")} & set(allow) and _has_fp8(config, gpu):
-        values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
-    known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
-    frozen = [role for role in sorted(values) if device in traits_of(role).frozen_on]
-    check_allowed(known, allow, [*frozen, "warmup"])
-    knobs = [
-        Knob(
-            keys[role],
-            tuple(some),
-            role,
-            role in frozen and not {role, keys[role]} & set(allow),
-        )
-        for role, some in values.items()
-    ]
-    baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
+    for name in ("micro_batch", "grad_accum", "precision"):
+        if config.job.find(name) is None:
+            raise CannotSearch(f"{config.path}: {name} is not known")
+    return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
+
+
+def plan_of_knobs(
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
+) -> Plan:
+    """Plan a search as ``plan_for_trials``, also where no trial could start yet."""
+    had = offers(config, allow, device, gpu, builtin=builtin)
+    space, offered = space_of(config, had)
+    baseline = tuple(k.index_of(own_value(config, k)) for k in space.knobs)
     roles = [r for r in TRAITS if device not in traits_of(r).frozen_on]
-    notes = [_why_not_varied(config, role) for role in roles if role not in keys]
+    varied = {knob.role for knob in space.knobs}
+    notes = [_why_not_varied(config, role) for role in roles if role not in varied]
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
-    return Plan(config, Space(knobs), baseline, tuple(filter(None, notes)))
+    return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
 
 
 def _why_not_varied(config: Config, role: str) -> str:
@@ -255,52 +246,6 @@ def _why_not_varied(config: Config, role: str) -> str:
     return (
         f"{role} is not varied: no single key says it{words}; it follows from {names}"
     )
-
-
-def _ac_modes(config: Config) -> tuple[str, ...]:
-    """Return the AC modes to try: the config's own is put before the last."""
-    modes = _values_taken(config, "ac")
-    with suppress(Unknown):
-        if (own := config.own("ac")) not in modes:
-            return (*modes[:-1], own, *modes[-1:])
-    return modes
-
-
-def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
-    """Return the keys that such a search may change, accumulation among them."""
-    free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
-    names = (*free, "grad_accum", *allow)
-    return {config.trainer.key_of(name) or name for name in names}
-
-
-def _has_fp8(config: Config, gpu: str) -> bool:
-    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it.
-
-    No trial combines it with tensor parallelism, and most trainers do not either.
-    """
-    if config.job.find("tp") not in (None, 1):
-        return False
-    known = [config.job.find("gpu.fp8_matmul")]
-    with suppress(UnknownGpu):
-        known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return "fp8" in _values_taken(config, "precision") and False not in known
-
-
-def _values_taken(config: Config, role: str) -> tuple[str, ...]:
-    """Return the values that may be tried for a field."""
-    return tuple(config.trainer.values_of(role))
-
-
-def check_allowed(
-    names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
-) -> None:
-    """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
-    for name in allow:
-        if name not in names:
-            similar = closest(name, names)
-            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
-            hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no such knob{hint}")
 
 
 def check_writable(plan: Plan) -> None:
@@ -326,19 +271,10 @@ def left_out(reasons: Sequence[str]) -> list[str]:
     ]
 
 
-def warmup_key(known: Trainer) -> str:
-    """Return the trainer's key of the warmup: only the stability stage changes it."""
-    return known.key_of("warmup_steps")
-
-
-def warmup_names(known: Trainer) -> tuple[str, ...]:
-    """Return the names that ``--allow`` accepts for the warmup."""
-    return "warmup", "warmup_steps", warmup_key(known)
-
-
 def role_of(known: Trainer, key: str) -> str:
     """Return the job's field that a key sets; ``""`` if none."""
     fields = {name: field for field, name in known.schema.job.items()}
+    fields |= {known.key_of(role): role for role in known.knobs}
     return fields.get(key, key * (key in known.about.settings))
 
 

@@ -14,17 +14,15 @@ from fp8tune.config.reader import Config
 from fp8tune.fields import FIELDS
 from fp8tune.job import Unknown
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import check_allowed, warmup_key, warmup_names
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     Plan,
-    check_allowed,
     check_writable,
     left_out,
     role_of,
     rows_per_step,
-    warmup_key,
-    warmup_names,
 )
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key

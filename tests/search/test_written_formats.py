@@ -184,10 +184,9 @@ def test_a_tuned_file_is_named_by_those_that_name_it(replay, tmp_path, fp8tune):
     assert [line[6:] for line in done.out.splitlines() if line[:6] == "wrote "] == wrote
     one = "one of 2 changes measured together"
     reasons = WHY.replace("+50.0 % tokens/s", "").replace("2 -> 4: ", f"2 -> 4: {one}")
+    tuned_name = f"...\n{MARK}names the tuned file launch.tuned.yaml\n"
     changed = FLAGS.replace(
-        "CONFIG=conf/launch.yaml",
-        f"...\n{MARK}names the tuned file launch.tuned.yaml\n"
-        "CONFIG=conf/launch.tuned.yaml",
+        "CONFIG=conf/launch.yaml", f"{tuned_name}CONFIG=conf/launch.tuned.yaml"
     ).replace("accelerate launch", f"{reasons}accelerate launch")
     assert tuned(tmp_path) == {
         "train.tuned.sbatch": changed,

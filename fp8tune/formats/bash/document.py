@@ -80,10 +80,13 @@ class Document:
 
     format = "bash"
 
-    def __init__(self, text: str, *, bom: bool = False) -> None:
+    def __init__(
+        self, text: str, arguments: tuple[str, ...] = (), *, bom: bool = False
+    ) -> None:
         self.text = text
+        self.arguments = arguments
         self.bom = bom
-        call = _call(text)
+        call = _call(text, arguments)
         self.values: dict[str, Any] = {"obstacle": call}
         self._lost: list[str] = []
         if isinstance(call, _Call):
@@ -153,7 +156,7 @@ class Document:
     def read(self, text: str) -> Document:
         """Another text, read as this one was; raises ``InvalidText``."""
         try:
-            return Document(text)
+            return Document(text, self.arguments)
         except Unreadable as error:
             raise InvalidText(str(error), Position(1, 1), text) from None
 
@@ -250,12 +253,12 @@ class Document:
         raise CannotEdit("flags have no tables")
 
 
-def parse(data: bytes) -> Document:
-    """Read the bytes of a script; raises ``Unreadable``."""
+def parse(data: bytes, arguments: tuple[str, ...] = ()) -> Document:
+    """Read the bytes of a script with its arguments; raises ``Unreadable``."""
     if len(data) > MAX_BYTES:
         raise Unreadable("a script of more than 64 KiB is not read")
     text = data.decode(errors="replace").replace("\r\n", "\n")
-    return Document(text.removeprefix(_BOM), bom=text.startswith(_BOM))
+    return Document(text.removeprefix(_BOM), arguments, bom=text.startswith(_BOM))
 
 
 def _key(flag: str) -> str:
@@ -267,7 +270,7 @@ def _flag(key: str) -> str:
     return key if key.startswith("--") else "--" + key.replace("_", "-")
 
 
-def _call(text: str) -> _Call | str:
+def _call(text: str, arguments: tuple[str, ...]) -> _Call | str:
     """Return the run that a script starts, or why none is read.
 
     Raises ``Unreadable`` for several.
@@ -276,7 +279,7 @@ def _call(text: str) -> _Call | str:
     obstacle = ""
     try:
         options = slurm.sbatch(text)
-        shell = Shell([], slurm.variables(options))
+        shell = Shell(arguments, slurm.variables(options))
         for command in shell.commands(text):
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):

@@ -18,8 +18,9 @@ from fp8tune.search.answer.wording import (
     percent,
     unit,
 )
+from fp8tune.search.knobs import warmup_key
 from fp8tune.search.losses import findings as stability
-from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.plan import Plan
 from fp8tune.search.write.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
 from fp8tune.words import counted
