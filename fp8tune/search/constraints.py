@@ -49,7 +49,7 @@ def constraints_of(
     }
     if trial.stage == "stability":
         point = space.point(record.knobs)
-        every = stability_by_setting(space, [*trials, trial], baseline)
+        every = stability_by_setting(space, [*trials, trial], baseline or ())
         if compared := every.get(point):
             constraints[LOSS_GAP] = compared.loss_gap
     return constraints
