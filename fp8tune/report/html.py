@@ -187,9 +187,15 @@ def _diff(report: StudyReport) -> tuple[list[DiffLine], list[str], str]:
         return [], [], f"It cannot be written: {unwritten}"
     if not tuned:
         return [], [], "Nothing: no other values are proposed."
-    after = str(tuned)
-    lines = [clean(line, MAX_LINE) for line in after.split("\n")]
-    text = unified_diff(config.path, config.data, after.encode(errors="replace"))
+    texts = tuned if isinstance(tuned, dict) else {config.path: str(tuned)}
+    before = config.bytes_by_path
+    lines = [
+        clean(line, MAX_LINE) for text in texts.values() for line in text.split("\n")
+    ]
+    text = "".join(
+        unified_diff(path, before.get(path, b""), after.encode(errors="replace"))
+        for path, after in texts.items()
+    )
     return list(_marked(text)), lines, ""
 
 

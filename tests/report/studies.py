@@ -99,7 +99,7 @@ def conclude(kept, output, ending):
     commands = next_commands(of, about, answer, output)
     data = as_json(answer, of, saved.folder, output, about, commands)
     stored = to_store(answer, of, data)
-    kept.note(output=output, answer=stored, tuned=written.text)
+    kept.note(output=output, answer=stored, tuned=dict(written.texts))
 
 
 def report_of(folder, *trials, **about) -> StudyReport:
