@@ -38,6 +38,7 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import without_script
 from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
 
+RealRunner = Builtin | TrainerRunner
 PART = 1 / 60
 """If the steps of a trial take this part of the budget, it measures the fewest."""
 ENOUGH_S = 30.0
@@ -116,7 +117,7 @@ class RealTrials(NamedTuple):
             return conditions._replace(refusal=refusal)
         return conditions
 
-    def runner(self, scratch: str) -> Builtin | TrainerRunner:
+    def runner(self, scratch: str) -> RealRunner:
         """Return the runner; running trials keep their files below ``scratch``."""
         options, config, sampling = self.options, self.config, _sampling(self.options)
         guard = Guard(current(self.gpus)) if options.device == "cuda" else None

@@ -1,8 +1,4 @@
-"""One search from its options to its exit code: prepare, run, write, print.
-
-Only this module of the search imports the runners; it builds the one that the options
-ask for.
-"""
+"""One search from its options to its exit code: prepare, run, write, print."""
 
 from __future__ import annotations
 
@@ -12,22 +8,19 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.config.directive import asked as named_gpu
 from fp8tune.config.reader import Config
-from fp8tune.facts.versions import Match
-from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
-from fp8tune.runners.trainer.runner import TrainerRunner
 from fp8tune.search import CannotSearch
-from fp8tune.search.answer.answer import Answer, Finding
+from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.decide import with_config
-from fp8tune.search.answer.findings import settling_budget
+from fp8tune.search.answer.findings import failed_before
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.calibrate import keep
@@ -60,6 +53,8 @@ from fp8tune.search.plan import (
 from fp8tune.search.pool import NoWorkers, Peer, Pool, Simulated, Watcher
 from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
+    RealRunner,
+    RealTrials,
     real_trials,
     runs_on_cpu,
     this_machine,
@@ -94,8 +89,7 @@ from fp8tune.search.write.tuned_config import (
 )
 from fp8tune.streams import lasting
 from fp8tune.trials.record import BadRecord
-from fp8tune.trials.runner import Runner
-from fp8tune.trials.trial import count_retried_settings, retries_all, timed
+from fp8tune.trials.trial import retries_all, timed
 from fp8tune.words import counted
 
 WriteReport = Callable[[str, TextIO, str], None]
@@ -135,11 +129,9 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
 
 
 class Prepared(NamedTuple):
-    """What a search needs; ``machine`` is ``None`` in a replay.
+    """What a search needs; ``trials`` is ``None`` in a replay.
 
-    ``own`` launches the config's own trainer, if that runs the trials.
-    ``synthetic_data`` says why trials do not read the config's data, or ``""``.
-    ``unsafe`` are versions of packages with which FP8 fails or may fail.
+    ``runner`` is ``None`` too if other processes run the trials.
     """
 
     plan: Plan
@@ -148,11 +140,8 @@ class Prepared(NamedTuple):
     strategy: Strategy
     conditions: Conditions | None
     pool: Pool
-    runner: Runner | None = None
-    machine: TrialMachine | None = None
-    own: TrainerRunner | None = None
-    synthetic_data: str = ""
-    unsafe: Sequence[Match] = ()
+    runner: RealRunner | None = None
+    trials: RealTrials | None = None
 
     def search(self, options: SearchOptions, watch: Callable[[Event], None]) -> Search:
         """Return the search with the trials so far."""
@@ -184,11 +173,11 @@ def _search(
         say(line, out)
     with display(plan, study, out, options.objective) as watch:
         stop.show = watch.stopping
-        if isinstance(prepared.runner, (Builtin, TrainerRunner)):
+        if prepared.runner:
             prepared.runner.hear = watch.line
         outcome = _run(prepared.search(options, watch.event), prepared, stop)
     stop.searching, stopped = False, stop.asked
-    alone = prepared.machine and not options.has_workers
+    alone = prepared.trials and not options.has_workers
     if alone and not (outcome.trials or stopped):
         raise CannotSearch(
             f"--budget {options.budget} ended before a trial began; try --budget 2h"
@@ -231,8 +220,8 @@ def _finish(
     answer = as_json(
         outcome, plan, study.folder, output, about, commands, written.others
     )
-    if prepared.machine:  # whether or not a trial ended
-        answer["synthetic_data"] = bool(prepared.synthetic_data)
+    if prepared.trials:  # whether or not a trial ended
+        answer["synthetic_data"] = bool(prepared.trials.synthetic_data)
     if options.as_json:
         print(json.dumps(answer, indent=2))
     for text in written.notes:
@@ -243,7 +232,7 @@ def _finish(
             study.note(output=output, answer=stored, tuned=tuned, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
-    if prepared.machine and prepared.machine.gpu:
+    if prepared.trials and prepared.trials.machine.gpu:
         records = [trial.record for trial in study.trials]
         if odd := keep(options.studies, plan.config.job, records):
             note(odd)
@@ -348,10 +337,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         conditions=trials.conditions,
         pool=pool,
         runner=runner,
-        machine=machine,
-        own=trials.own,
-        synthetic_data=trials.synthetic_data,
-        unsafe=trials.unsafe,
+        trials=trials,
     )
 
 
@@ -419,7 +405,6 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         start,
         strategy=strategy,
         pool=pool,
-        runner=runner,
         conditions=conditions_for_replay(
             config, replay.learned, options.allow, runner.offers
         ),
@@ -453,17 +438,17 @@ def _open_study(
 
 def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
     """Yield the lines that a search prints before its first trial."""
-    config, study = prepared.plan.config, prepared.study
-    own = prepared.own
-    if own:
-        yield f"trials run {own.launch}"
-    if why := prepared.synthetic_data:
-        yield f"{why}: trials train on synthetic data; that changes losses, not speeds"
-    yield from map(str, prepared.unsafe)
-    if prepared.machine:
+    config, study, trials = prepared.plan.config, prepared.study, prepared.trials
+    if trials:
+        own, data = trials.own, "trials train on synthetic data"
+        if own:
+            yield f"trials run {own.launch}"
+        if why := trials.synthetic_data:
+            yield f"{why}: {data}; that changes losses, not speeds"
+        yield from map(str, trials.unsafe)
         notes = (
             world_size_note(config),
-            other_gpu_note(config.job, prepared.machine, extrapolates=not own),
+            other_gpu_note(config.job, trials.machine, extrapolates=not own),
             world_size_warning(config),
         )
         yield from filter(None, notes)
@@ -475,7 +460,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         retry = "; none of them ran, so your config is retried" * again
         known = counted(count, "trial")
         yield f"continues study {study.name}, which has {known}{retry}"
-    elif prepared.machine and (text := new_study_note(study, options)):
+    elif trials and (text := new_study_note(study, options)):
         yield text
 
 
@@ -483,19 +468,12 @@ def _with_findings(prepared: Prepared, outcome: Answer, *, stopped: bool) -> Ans
     """Add the findings that need the config, and what to do if nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
-    device = prepared.machine.device if prepared.machine else ""
+    device = prepared.trials.machine.device if prepared.trials else ""
     outcome = with_config(outcome, prepared.plan, prepared.study.trials, device)
     if outcome.chosen is None or stopped:
         return outcome
-    more = _failed_before(prepared.study, outcome)
+    more = failed_before(prepared.study.trials, prepared.study.process, outcome)
     return outcome._replace(findings=(*outcome.findings, *more))
-
-
-def _failed_before(study: Study, outcome: Answer) -> Iterator[Finding]:
-    """Yield how many settings are not retried because they failed before."""
-    count = count_retried_settings(study.trials, study.process)
-    if count and all(trial.process < study.process for trial in study.trials):
-        yield Finding("failed-before", {"count": count, **settling_budget(outcome)})
 
 
 def _print_outcome(

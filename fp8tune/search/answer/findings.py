@@ -30,7 +30,12 @@ from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step
 from fp8tune.search.statistics import SAME
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial, last_process, retries_all
+from fp8tune.trials.trial import (
+    Trial,
+    count_retried_settings,
+    last_process,
+    retries_all,
+)
 
 
 class Case(NamedTuple):
@@ -421,3 +426,12 @@ def machine_findings(trials: Sequence[Trial], *, on_cpu: bool) -> Iterator[Findi
         if all(trial.record.never_began for trial in trials):
             yield Finding("run-doctor", {"on_cpu": on_cpu})
         yield Finding("repair-and-retry")
+
+
+def failed_before(
+    trials: Sequence[Trial], process: int, outcome: Answer
+) -> Iterator[Finding]:
+    """Yield how many settings this process does not retry because they failed."""
+    count = count_retried_settings(trials, process)
+    if count and all(trial.process < process for trial in trials):
+        yield Finding("failed-before", {"count": count, **settling_budget(outcome)})
