@@ -59,6 +59,13 @@ DRY_BUDGET = "2h"
     help="Checkout of the trainer, for --runner trainer and command.",
 )
 @click.option(
+    "--python",
+    default="",
+    metavar="PATH",
+    help="Python that has the trainer, for --runner trainer and command.  [default: "
+    ".venv/bin/python of its checkout, else the one that runs fp8tune]",
+)
+@click.option(
     "--device",
     type=Choice(["cuda", "cpu"]),
     default="cuda",
@@ -266,6 +273,8 @@ def _check(asked: dict[str, Any]) -> None:
         raise Failure("--in-place and --output cannot be combined")
     if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
         raise Failure("--trainer-dir needs --runner trainer or command")
+    if asked["python"] and asked["runner"] not in ("trainer", "command"):
+        raise Failure("--python needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
     if asked["ranks"] > 1 and asked["runner"] != "builtin":

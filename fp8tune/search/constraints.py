@@ -36,7 +36,7 @@ def constraints_of(
     - ``failed``: 1 if it failed for another reason than memory.
     - ``no_fp8``: 1 if the search is for FP8, and no FP8 matmul ran.
     - ``loss_gap``: how far FP8's loss is above the spread of bf16 seeds, relative to
-      the loss; of a loss run in FP8, once there is a pair. ``trials`` are the
+      the loss; of a loss run in FP8, once there is one in bf16. ``trials`` are the
       earlier trials of the study.
     """
     record = trial.record
@@ -48,10 +48,9 @@ def constraints_of(
         NO_FP8: float(_lacks_fp8(space, baseline, trial)),
     }
     if trial.stage == "stability":
-        point = space.point(record.knobs)
-        every = stability_by_setting(space, [*trials, trial], baseline)
-        if compared := every.get(point):
-            constraints[LOSS_GAP] = compared.loss_gap
+        compared = stability_by_setting(space, [*trials, trial])
+        if result := compared.get(space.point(record.knobs)):
+            constraints[LOSS_GAP] = result.loss_gap
     return constraints
 
 

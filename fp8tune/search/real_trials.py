@@ -6,6 +6,8 @@ session import the runners.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config
@@ -17,7 +19,12 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.launch import CannotLaunch, checked, find_launch
+from fp8tune.runners.trainer.launch import (
+    CannotLaunch,
+    checked,
+    find_launch,
+    releases_in,
+)
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
@@ -37,6 +44,7 @@ from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import without_script
 from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
+from fp8tune.trainers.packages import assuming, wanted
 
 PART = 1 / 60
 """If the steps of a trial take this part of the budget, it measures the fewest."""
@@ -65,6 +73,19 @@ def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMa
         has_watts=seen.power_w is not None or seen.energy_j is not None,
         gpus=driver.gpu.visible,
     )
+
+
+@contextmanager
+def read_as_installed(options: SearchOptions) -> Iterator[None]:
+    """Read configs as for the packages of the Python that runs their own trainer."""
+    releases: dict[str, str] = {}
+    if options.runner == "trainer":
+        try:
+            releases = releases_in(options.python, options.trainer_dir, wanted())
+        except CannotLaunch as error:
+            raise CannotSearch(str(error)) from None
+    with assuming(releases):
+        yield
 
 
 class RealTrials(NamedTuple):
@@ -183,7 +204,7 @@ def runs_on_cpu(options: SearchOptions, config: Config) -> bool:
     about, directory = config.trainer.about, options.trainer_dir
     own = options.runner == "command"
     try:
-        return checked(about, directory, options.device, own=own).cpu
+        return checked(about, directory, options.device, own=own).cpu is not None
     except CannotLaunch as error:
         raise CannotSearch(str(error)) from None
 
@@ -204,6 +225,7 @@ def _trainer_runner(
             options.device,
             own=options.runner == "command",
             gpus=machine.gpus if machine.gpu else 0,
+            python=options.python,
         )
         return trainer_runner(
             launch,

@@ -60,6 +60,7 @@ from fp8tune.search.plan import (
 from fp8tune.search.pool import NoWorkers, Peer, Pool, Simulated, Watcher
 from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
+    read_as_installed,
     real_trials,
     runs_on_cpu,
     this_machine,
@@ -173,6 +174,7 @@ def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
     check_outputs(options)
+    held.enter_context(read_as_installed(options))
     if options.study:
         return _join(options, stop, held)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials

@@ -119,7 +119,7 @@ class Stability(NamedTuple):
 
 
 def stability_by_setting(
-    space: Space, trials: Sequence[Trial], baseline: Point | None = None
+    space: Space, trials: Sequence[Trial], baseline: Point = ()
 ) -> dict[Point, Stability]:
     """Return the comparison at each FP8 setting, in the order of the first runs."""
     results = {}
@@ -129,7 +129,7 @@ def stability_by_setting(
             results[point] = result._replace(
                 tokens=last.tokens_per_step * curves[0].loss_run.steps,
                 synthetic_data=last.synthetic_data is True,
-                is_of_search=baseline is not None
+                is_of_search=bool(baseline)
                 and loss_key(space, point) != loss_key(space, baseline),
             )
     return results
