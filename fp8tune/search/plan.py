@@ -251,6 +251,8 @@ def _why_not_varied(config: Config, role: str) -> str:
 def check_writable(plan: Plan) -> None:
     """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
     for knob, own in zip(plan.space.knobs, plan.baseline, strict=True):
+        if knob.frozen:
+            continue
         values = (*knob.values[:own], *knob.values[own + 1 :], knob.values[own])
         value = next((value for value in values if value is not None), None)
         given = {} if value is None else {knob.key: value}

@@ -190,6 +190,7 @@ def test_what_is_not_edited(values):
             {"x": None},
             "A=(\n  --y 1\n)\n{} ${{A[@]}}\n",
         ),
+        ("{} --x $N --y 1\n: --z 2\n", {"z": 3}, "{} --x $N --y 1 --z 3\n: --z 2\n"),
         ("N=1\n{} --x $N\n", {"x": 2}, "N=2\n{} --x $N\n"),
     ],
 )
