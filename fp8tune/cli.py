@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -242,8 +243,26 @@ def read_config(
         return config.read_config(path, target, overrides, trainer, beside)
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
-    except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:
+    except config.NotAConfig as error:
+        raise Failure(_launched(path, overrides) or str(error)) from None
+    except (CannotRead, BadSettings, BadTarget) as error:
         raise Failure(str(error)) from None
+
+
+def _launched(path: str, arguments: tuple[str, ...]) -> str:
+    """Return what to type for the config that a script runs; empty for no script."""
+    from fp8tune.formats import format_of
+
+    if format_of(path) != "bash":
+        return ""
+    from fp8tune.lint.launch import CannotLaunch, read_launch
+
+    try:
+        launch = read_launch(path, arguments, os.environ)
+    except CannotLaunch:
+        return ""
+    command = click.get_current_context().command_path
+    return f"{path}: it runs a config: {command} {launch.arguments}"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,6 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -128,6 +129,9 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
     return found
 
 
+DEGREES = ("tp", "pp", "cp", "dp_replicate")
+"""Parallel degrees that leave the others ranks for data."""
+
 Plan = Callable[["Job"], Any]
 """A function that computes a name for a job."""
 
@@ -143,8 +147,9 @@ class Vocabulary(NamedTuple):
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
     ``computed`` has the fields and facts that are functions, ``settings`` how to set
-    those of them that a search may change. ``trainer`` is its name. ``found`` and
-    ``plans`` are caches of origins and plans.
+    those of them that a search may change. ``trainer`` is its name. The fields that are
+    ``listed`` are set by lists of values. ``found`` and ``plans`` are caches of origins
+    and plans.
     """
 
     keys: frozenset[str]
@@ -155,6 +160,7 @@ class Vocabulary(NamedTuple):
     plans: dict[str, Plan]
     settings: dict[str, Setting] = {}
     trainer: str = ""
+    listed: frozenset[str] = frozenset()
 
     def knows(self, name: str) -> bool:
         """Return whether a job of this trainer can have the name."""
@@ -261,6 +267,7 @@ def vocabulary(
     computed: dict[str, Source],
     settings: dict[str, Setting] | None = None,
     trainer: str = "",
+    listed: frozenset[str] = frozenset(),
 ) -> Vocabulary:
     """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``.
 
@@ -268,7 +275,7 @@ def vocabulary(
     """
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in (*renamed, *spelled) if name in FIELDS}
-    more = settings or {}, trainer
+    more = settings or {}, trainer, listed
     return Vocabulary(keys, renamed, computed, spelled, {}, {}, *more)
 
 
@@ -336,15 +343,24 @@ class Job(dict[str, Any]):
             return None
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
-        """Return the job with other values of fields, or on another number of GPUs."""
+        """Return the job with other values of fields, or on another number of GPUs.
+
+        A field that is listed has the value, whatever else its keys depend on.
+        """
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
-        return self._like(self.given | self.keys_for(changes), target)
+        listed = {n: value for n, value in changes.items() if n in self.words.listed}
+        others = {n: value for n, value in changes.items() if n not in listed}
+        given = self.given | self.keys_for(others)
+        for name, value in listed.items():
+            with suppress(Unknown):
+                given |= self.keys_for({name: value})
+        return self._like(given | listed, target)
 
     def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
         """The config keys to set for other values of fields; raises ``Unknown``.
 
-        A field that is no single key is set after those that are.
+        A field that is no single key is set after those that are, if it differs.
         """
         renamed, settings = self.words.renamed, self.words.settings
         keys = {
@@ -353,8 +369,10 @@ class Job(dict[str, Any]):
             if name not in settings
         }
         for name in filter(settings.__contains__, changes):
-            job = self._like(self.given | keys, self.target)
-            keys |= settings[name](job, changes[name])
+            job, value = self._like(self.given | keys, self.target), changes[name]
+            before = job.find(name)
+            if before != value or isinstance(before, bool) != isinstance(value, bool):
+                keys |= settings[name](job, value)
         return keys
 
     def can_set(self, name: str) -> bool:
@@ -365,8 +383,9 @@ class Job(dict[str, Any]):
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
         """Return the job with other values and accumulation that keeps the tokens.
 
-        A step has the same tokens as far as the micro-batch allows. Accumulation stays
-        as it is if ``changes`` sets it, or if the fields are not known.
+        A step has the same tokens as far as the micro-batch and the number of
+        data-parallel ranks allow. Accumulation stays as it is if ``changes`` sets it,
+        or if the fields are not known.
         """
         changed, key = self.with_values(changes), "grad_accum"
         named = {key, self.words.renamed.get(key, key)}
@@ -374,8 +393,12 @@ class Job(dict[str, Any]):
             return changed
         try:
             rows = self["micro_batch"] * self["grad_accum"]
-            accum = max(1, round(rows / changed["micro_batch"]))
-            return changed.with_values({key: accum})
+            accum = rows / changed["micro_batch"]
+            degrees = {self.words.renamed.get(name, name) for name in DEGREES}
+            if not degrees.union(DEGREES).isdisjoint(changes):
+                of_micro_batch = changed["step.tokens"] / changed["grad_accum"]
+                accum = self["step.tokens"] / of_micro_batch
+            return changed.with_values({key: max(1, round(accum))})
         except (ArithmeticError, TypeError, Unknown):
             return changed
 

@@ -105,7 +105,9 @@ ALLOWED = {
     ),
     "trials": ("trials",),
     "search": (
+        "conditions",
         "config",
+        "estimate",
         "words",
         "curves",
         "search",
@@ -287,7 +289,7 @@ TOML_ITSELF = {
     "fp8tune.config.own_trainer.file": "trainers are TOML files",
     "fp8tune.lint.packs": "rules are TOML files",
     "fp8tune.config.settings": "pyproject.toml",
-    "fp8tune.search.write.writeback": "tomlkit writes it",
+    "fp8tune.search.write.toml_values": "tomlkit writes it",
 }
 
 
@@ -319,7 +321,7 @@ def test_only_what_runs_real_trials_knows_the_runners():
         if inside(module, "search")
         and any(inside(name, "runners") for name in imports(module))
     ]
-    names = ("local_workers", "real_trials", "session")
+    names = ("dry_run", "local_workers", "real_trials", "session")
     assert users == [f"fp8tune.search.{name}" for name in names]
 
 

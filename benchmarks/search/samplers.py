@@ -106,15 +106,14 @@ def sampler(place: World, case: Case, name: str) -> Any:
 def tell(study: optuna.Study, trial: optuna.Trial, found: Record) -> None:
     """Tell a study how a trial ended."""
     assert found.knobs == trial.params
-    trial.set_user_attr("outcome", found.outcome)
     trial.set_user_attr("peak_gib", found.peak_gib)
-    trial.set_user_attr("reserved_gib", found.reserved_gib)
     if found.ok:
         study.tell(trial, found.tokens_per_second)
+    elif found.meaning.retry_once:
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
     else:
-        pruned = found.outcome == "oom"
-        states = optuna.trial.TrialState
-        study.tell(trial, state=states.PRUNED if pruned else states.FAIL)
+        trial.set_constraint("failed", float(found.outcome != "oom"))
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
 def run(arm: str, case: Case) -> dict[str, Any]:

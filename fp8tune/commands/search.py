@@ -16,9 +16,13 @@ from fp8tune.cli import (
     studies_option,
     text_or_json,
     trainer_option,
+    with_option,
     world_size_option,
 )
 from fp8tune.extras import SEARCH, TRIALS
+
+DRY_BUDGET = "2h"
+"""The budget of a dry run for which none is named."""
 
 
 @click.command("search", cls=WithOverrides, short_help="Search for a faster setting.")
@@ -39,6 +43,7 @@ from fp8tune.extras import SEARCH, TRIALS
 )
 @world_size_option
 @trainer_option
+@with_option
 @click.option(
     "--runner",
     type=Choice(["builtin", "trainer", "command", "replay"]),
@@ -77,8 +82,8 @@ from fp8tune.extras import SEARCH, TRIALS
     "--allow",
     multiple=True,
     metavar="KNOB",
-    help="Also vary precision or warmup; in a replay any knob of its records. "
-    "Repeatable.",
+    help="Also vary fp8, precision, kernels, sharding, parallel, warmup or one knob "
+    "by name; --dry-run lists them. In a replay any knob of its records. Repeatable.",
 )
 @click.option(
     "--allow-versions",
@@ -105,10 +110,17 @@ from fp8tune.extras import SEARCH, TRIALS
     "--output",
     default="",
     metavar="FILE",
-    help="Where the tuned config goes.  [default: CONFIG.tuned.toml]",
+    help="Where the tuned config goes.  [default: beside CONFIG, as train.tuned.yaml "
+    "for train.yaml]",
 )
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Print the changes; write no config.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be varied, what is kept and why, a trial's command, and "
+    "what to expect; run nothing. Needs no GPU and no torch.",
+)
 @click.option(
     "--start-from",
     default="",
@@ -181,7 +193,10 @@ from fp8tune.extras import SEARCH, TRIALS
 )
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
-    """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
+    """Search for a faster setting of CONFIG and write it beside CONFIG.
+
+    CONFIG is a config in any format, or a launch script whose flags are the config or
+    name it. Each file of the job that changes is written beside its own.
 
     A search varies micro-batch, activation checkpointing (AC) and compile; gradient
     accumulation keeps the tokens of a step. Without CONFIG it takes the only train
@@ -215,6 +230,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{config}: {error.strerror}") from None
+    if asked["dry_run"]:
+        return _dry_run(config, asked, as_json=output_format == "json")
     need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
     load_numpy()
     from fp8tune.search.allocation import budget_of_job
@@ -230,6 +247,22 @@ def command(config: str, output_format: str, **asked: Any) -> int:
             parse(asked["slurm"])  # before anything is stored
         asked["budget"] = asked["budget"] or budget_of_job(os.environ)
         return search(SearchOptions(config=config, **asked), _write_report)
+    except CannotSearch as error:
+        raise Failure(str(error)) from None
+
+
+def _dry_run(config: str, asked: dict[str, Any], *, as_json: bool) -> int:
+    """Print what a search would do."""
+    from fp8tune.search import CannotSearch
+    from fp8tune.search.dry_run import dry_run
+    from fp8tune.search.options import NO_WORKERS, SearchOptions
+
+    asked["budget"] = asked["budget"] or DRY_BUDGET
+    asked["world_size"] = asked["world_size"] or 0
+    asked["workers"] = NO_WORKERS
+    options = SearchOptions(config=config, **asked, as_json=as_json)
+    try:
+        return dry_run(options)
     except CannotSearch as error:
         raise Failure(str(error)) from None
 

@@ -49,7 +49,7 @@ class Apart(NamedTuple):
     values: Mapping[str, Any] | None = None
 
 
-class Job(NamedTuple):
+class JobFiles(NamedTuple):
     """The files of a job: those that are joined, and those of another trainer.
 
     ``files`` is ``None`` if the config is alone.
@@ -72,7 +72,7 @@ def whole(
     known: Trainer,
     named: Sequence[str],
     only: str = "",
-) -> Job:
+) -> JobFiles:
     """Return a config with the other files of its job, if these are known.
 
     ``named`` are the files that the command line names beside it; raises ``Unreadable``
@@ -91,7 +91,7 @@ def whole(
     if not only and (first := _host(known, beside)):
         rest = (path, *(name for name in beside if name != first.path))
         apart = first._replace(beside=rest), *_named_by_keys(path, document, known)
-        return Job(None, directive, apart)
+        return JobFiles(None, directive, apart)
     parts, problems = _parts(path, document, known, beside, only, given=named)
     for name, reason in problems.items():
         if name in named:
@@ -107,7 +107,7 @@ def whole(
     own = [part for part in parts if part.section is not None]
     alone = len(own) == 1 and own[0].section == ""
     files = None if alone else Joined(Part(s or "", p, d) for s, p, d in own)
-    return Job(files, directive, apart)
+    return JobFiles(files, directive, apart)
 
 
 def one_job(files: Sequence[Found], only: str) -> list[Found]:

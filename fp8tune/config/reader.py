@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.config.directive import Directive, directive_of
 from fp8tune.config.discover import read
@@ -21,11 +21,18 @@ from fp8tune.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from fp8tune.config.companions import Apart
-    from fp8tune.formats.joined import Joined
+    from fp8tune.formats.joined import Joined, Part
 
 
 class NotAConfig(Exception):
     """The file is not a train config; the message says what it is, or what is wrong."""
+
+
+class LaunchScript(NamedTuple):
+    """The script that launches a config: its path and its bytes."""
+
+    path: str
+    data: bytes
 
 
 class Config:
@@ -37,8 +44,10 @@ class Config:
     the values of the one whose part this config is. ``names`` name the trainer: the
     first that is given counts; ``told_by`` says which packages say its release.
     ``overrides`` are arguments behind the config, ``written`` those that stand in
-    ``data`` by now.
+    ``data`` by now. ``script`` is the launch script that has the ``overrides``.
     """
+
+    script: LaunchScript | None = None
 
     def __init__(
         self,
@@ -83,6 +92,30 @@ class Config:
         """The job that the config describes."""
         target = self.gpus or self.directive.complete(self.target)
         return self.trainer.job_at(self.path, self.loaded, target)
+
+    @property
+    def typed_path(self) -> str:
+        """The path that a user types: that of the launch script, else the config's."""
+        return self.script.path if self.script else self.path
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The files that are read as one document, the config first."""
+        if self.files:
+            return self.files.parts
+        from fp8tune.formats.joined import Part
+
+        return (Part("", self.path, self.alone),)
+
+    @property
+    def bytes_by_path(self) -> dict[str, bytes]:
+        """The bytes of each file of the job, of the one that a user types first."""
+        script = self.script
+        found = {script.path: script.data} if script else {}
+        for part in self.parts:
+            bom = chr(0xFEFF) * part.document.bom
+            found[part.path] = f"{bom}{part.document.text}".encode()
+        return found | {self.path: self.data}
 
     def line(self, key: str) -> int:
         """Return the line of a key, section or value, 0 if it is not in the file."""
@@ -132,10 +165,10 @@ def config_of(
     fills what it leaves open. ``only`` names or is the trainer instead of recognising
     it, ``usual`` names it where the header comment does not; ``explicit`` says that the
     user named the file. ``overrides`` are the arguments that the trainer gets behind
-    the config, ``beside`` the other files of its job that the command line names.
-    ``host`` has the values of the file of which it is a part; then its header comment
-    names no others. ``loader`` is what reads it if not its trainer's own. Raises
-    ``InvalidText``, ``Unreadable`` and ``NotAConfig``.
+    the config, or those of a script that is the config; ``beside`` are the other files
+    of its job that the command line names. ``host`` has the values of the file of which
+    it is a part; then its header comment names no others. ``loader`` is what reads it
+    if not its trainer's own. Raises ``InvalidText``, ``Unreadable`` and ``NotAConfig``.
     """
     form = format_of(path)
     given, only = (only, only.id) if isinstance(only, Trainer) else ("", only)
@@ -144,7 +177,9 @@ def config_of(
         says = form == "yaml" and addresses(text)
         if not (says or may_be_config(text, explicit=False, form=form)):
             raise NotAConfig(f"{TITLES[form]} without a trainer's keys")
-    document = parse(data, path)
+    document = parse(data, path, overrides)
+    if form == "bash":
+        overrides = ()
     directive = directive_of(document, beside=host is None)
     names = (only, directive.trainer, usual)
     kind = chosen(document, names, explicit=explicit, loader=loader)
@@ -203,6 +238,7 @@ def read_config(
             overrides=overrides,
             beside=beside,
         )
+        _ = config.loaded  # refuses overrides that are not followed
     except InvalidText as error:
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None

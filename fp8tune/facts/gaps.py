@@ -278,9 +278,11 @@ def open_value(job: Job, key: str) -> str:
     reasons = job.find("unknown")
     said = str(reasons.get(key, "")) if isinstance(reasons, dict) else ""
     if variable := _OUTSIDE.match(said):
+        number = variable[2].isdigit()
+        how = "add the script's arguments behind `--`" if number else "write its value"
         return (
             f"`{key}` comes from `{variable[1]}`, which is not known before the run: "
-            f"write its value, or a default: `${{{variable[2]}:-VALUE}}`"
+            f"{how}, or write a default: `${{{variable[2]}:-VALUE}}`"
         )
     return f"`{key}` is not known before the run{f' ({said})' * bool(said)}: write it"
 

@@ -55,13 +55,19 @@ def format_of(path: str) -> str:
     return ENDINGS.get(path[dot:].lower(), "toml") if dot >= 0 else "toml"
 
 
-def parse(data: bytes, path: str) -> ConfigDocument:
-    """Read the bytes of a config; raises ``InvalidText`` and ``Unreadable``."""
+def parse(data: bytes, path: str, arguments: tuple[str, ...] = ()) -> ConfigDocument:
+    """Read the bytes of a config; raises ``InvalidText`` and ``Unreadable``.
+
+    ``arguments`` are those of a script.
+    """
     name = format_of(path)
     if len(data) > 3000 and _HUGE.search(data):
         raise Unreadable("a number of more than 3000 digits: not a train config")
+    if name == "toml":
+        return parse_toml(data)
+    read = _reader(name).parse
     document: ConfigDocument
-    document = parse_toml(data) if name == "toml" else _reader(name).parse(data)
+    document = read(data, arguments) if name == "bash" else read(data)
     return document
 
 

@@ -74,6 +74,17 @@ class Launch(NamedTuple):
     is_script: bool = False
 
     @property
+    def arguments(self) -> str:
+        """What names the run to a command of fp8tune."""
+        size, gpu = self.target.world_size, self.target.gpu
+        options = [("--with", path) for path in self.beside]
+        options += [("--gpu", gpu)] * bool(gpu)
+        options += [("--world-size", str(size))] * bool(size)
+        behind = ("--", *self.overrides) if self.overrides else ()
+        words = self.config, *(word for option in options for word in option), *behind
+        return shlex.join(word.replace(HOLE, "_") for word in words)
+
+    @property
     def words(self) -> str:
         """The run in one line, as a user would type it, on the GPUs that it names."""
         size, gpu = self.target.world_size, self.target.gpu
@@ -104,7 +115,7 @@ def read_launch(
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
     runs = {one._replace(line=0, notes=()): one for one in reversed(found)}
     if not runs:
-        return _itself(path, data)
+        return _itself(path, data, arguments)
     if len(runs) > 1:
         lines = " and ".join(str(one.line) for one in reversed(runs.values()))
         raise CannotLaunch(
@@ -113,10 +124,10 @@ def read_launch(
     return next(iter(runs.values()))
 
 
-def _itself(path: str, data: bytes) -> Launch:
+def _itself(path: str, data: bytes, arguments: tuple[str, ...]) -> Launch:
     """Return the run of a script that is its own config; raises ``CannotLaunch``."""
     try:
-        values = parse(data, f"{path}.sh").values
+        values = parse(data, f"{path}.sh", arguments).values
     except Unreadable as error:
         raise CannotLaunch(f"{path}: {error}") from None
     kind = recognise(values, explicit=True, form="bash")
@@ -126,7 +137,7 @@ def _itself(path: str, data: bytes) -> Launch:
     if format_of(path) != "bash":
         reason = "its flags are the config: give it a name that ends in .sh"
         raise CannotLaunch(f"{path}: {reason}")
-    return Launch(path, (), Target(), 0, (), is_script=True)
+    return Launch(path, arguments, Target(), 0, (), is_script=True)
 
 
 def instead_of(path: str, outside: Mapping[str, str]) -> str:

@@ -14,11 +14,12 @@ WIDTH = 100
 def as_text(rules: list[Rule]) -> str:
     """Return one rule per line; a long summary continues below its column."""
     width = max((len(rule.name) for rule in rules), default=0)
-    return "\n".join(line for rule in rules for line in _lines(rule, width))
+    code = max((len(rule.code) for rule in rules), default=0)
+    return "\n".join(line for rule in rules for line in _lines(rule, code, width))
 
 
-def _lines(rule: Rule, width: int) -> Iterator[str]:
-    head = f"{rule.code}  {rule.name:<{width}}  {rule.severity:<7}  "
+def _lines(rule: Rule, code: int, width: int) -> Iterator[str]:
+    head = f"{rule.code:<{code}}  {rule.name:<{width}}  {rule.severity:<7}  "
     yield from textwrap.wrap(
         rule.summary,
         WIDTH,

@@ -71,12 +71,16 @@ class Painter:
                 yield self.paint("...", _BLUE)
             previous = number
             here = [label for label in in_file if label.region.line == number]
-            yield from self._line(found, lines.get(number, ""), here, gutter, number)
+            text = lines.get(number, "")
+            end = _window(text, here)[1]
+            fit = all(label.region.column <= end for label in here)
+            for labels in [here] if fit else [[label] for label in here]:
+                yield from self._line(found, text, labels, gutter, number)
         typed = list(_on_command_line(found))
         if typed and previous:
             yield self.paint("...", _BLUE)
-        for label, text in typed:
-            yield from self._line(found, text, [label], gutter)
+        for label, argument in typed:
+            yield from self._line(found, argument, [label], gutter)
         for label in filter(operator.attrgetter("path"), found.labels):
             line, column = label.region[:2]
             arrow = self.paint(f"{' ' * gutter}-->", _BLUE)
@@ -125,7 +129,7 @@ def _offer(fix: Fix) -> str:
 
 def _mark(label: Label, line: str, start: int, indent: int, sign: str) -> str:
     region = label.region
-    first = min(region.column - 1, start + WIDTH)
+    first = region.column - 1
     last = region.end_column - 1 if region.end_line == region.line else len(line)
     last = min(max(last, first), start + WIDTH)
     before = _cells(line[start:first])[1]

@@ -120,6 +120,8 @@ def _against(
         said = f"the file says `world-size={size}` on line {line}"
         return None if gpus == size else (size, said)
     degrees = {name: job[name] for name in _DEGREES}
+    if any(type(degree) is not int for degree in degrees.values()):
+        return None  # a list times a number is a longer list
     product, end = math.prod(degrees.values()), ", which does not divide it"
     fits = not gpus % product
     try:

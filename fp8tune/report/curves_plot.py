@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fp8tune.report.data import Report
+from fp8tune.report.data import StudyReport
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
 from fp8tune.search.answer.wording import capital, setting_label
 from fp8tune.search.losses.findings import LIMITS, curves_by_setting, pairs_by_warmup
@@ -43,7 +43,7 @@ class Panel(NamedTuple):
     bf16: Sequence[Line]
 
 
-def loss_plot(report: Report) -> Plot:
+def loss_plot(report: StudyReport) -> Plot:
     """Return the plot of the comparison of losses, or why there is none."""
     losses, space = report.losses, report.plan.space
     by_setting = curves_by_setting(space, report.study.trials)

@@ -57,7 +57,7 @@ class Losses(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class StudyReport:
     """A study and its answer.
 
     ``findings`` are codes and sentences, ``commands`` what to type next.
@@ -156,7 +156,7 @@ class Report:
         return f"{interval(setting.value, self.objective)}{scaled}"
 
 
-def read_report(study: SavedStudy) -> Report:
+def read_report(study: SavedStudy) -> StudyReport:
     """Return what the report of a study shows; raises ``BadStudy``."""
     ended = isinstance(study.about.get("output"), str)
     running = study.has_workers or (not ended and is_searched(study.folder))
@@ -170,10 +170,10 @@ def read_report(study: SavedStudy) -> Report:
 
 def _report(
     study: SavedStudy, answer: Mapping[str, Any], *, is_running: bool | None
-) -> Report:
+) -> StudyReport:
     space, knobs, seconds = study.plan.space, answer["knobs"], float(answer["seconds"])
     changed = answer["speed_changed"]
-    return Report(
+    return StudyReport(
         study=study,
         chosen=None if knobs is None else space.point(knobs),
         objective=str(answer["objective"]),
@@ -238,7 +238,7 @@ def interval(measured: Estimate | None, objective: str) -> str:
     return f"{value} ({low} to {high})" if low and high else str(value)
 
 
-def headline(report: Report) -> str:
+def headline(report: StudyReport) -> str:
     """Return the answer in one line: the first finding that is not a warning."""
     if not report.study.trials:
         return "No trial has ended yet"
@@ -248,16 +248,16 @@ def headline(report: Report) -> str:
     return f"{capital(clean(_answer(report)[1], MAX_SENTENCE))}{yet}"
 
 
-def _may_diverge(report: Report) -> bool:
+def _may_diverge(report: StudyReport) -> bool:
     return any(code == "fp8-may-diverge" for code, _ in report.findings)
 
 
-def _answer(report: Report) -> tuple[str, str]:
+def _answer(report: StudyReport) -> tuple[str, str]:
     """Return the finding that answers the search, whatever FP8 gains."""
     return next(each for each in report.findings if each[0] not in BEFORE_ANSWER)
 
 
-def warnings(report: Report) -> Iterator[str]:
+def warnings(report: StudyReport) -> Iterator[str]:
     """Yield what a reader must know before trusting the answer."""
     losses, trials = report.losses, report.study.trials
     if report.is_rehearsal:
@@ -292,7 +292,7 @@ def warnings(report: Report) -> Iterator[str]:
         yield f"The search {state}. The answer may change."
 
 
-def sentences(report: Report) -> Iterator[str]:
+def sentences(report: StudyReport) -> Iterator[str]:
     """Yield the findings as sentences, and those that only the page has."""
     study, chosen = report.study, report.setting(report.chosen)
     if chosen and "baseline" not in chosen.roles:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fp8tune import __version__, atomic
 from fp8tune.formats.edits import unified_diff
 from fp8tune.report.curves_plot import loss_plot
-from fp8tune.report.data import Report, headline, read_report, sentences, warnings
+from fp8tune.report.data import StudyReport, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import NARROW, Plot, to_files, to_svg
@@ -99,13 +99,13 @@ def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
         print(f"report {plain(path)}", file=out)
 
 
-def draw_plots(report: Report) -> list[Plot]:
+def draw_plots(report: StudyReport) -> list[Plot]:
     """Return every plot of a report, the most important first."""
     every = (memory_plot, knobs_plot, loss_plot, steps_plot)
     return [plot(report) for plot in every]
 
 
-def render(report: Report, plots: Sequence[Plot]) -> str:
+def render(report: StudyReport, plots: Sequence[Plot]) -> str:
     """Return the page: it loads nothing, and all text from outside is escaped."""
     pages = environment_of_pages()
     diff, tuned, why_no_diff = _diff(report)
@@ -153,7 +153,7 @@ def script_of(pages: Environment) -> tuple[str, str]:
     return script, base64.b64encode(digest).decode()
 
 
-def commands(report: Report) -> list[str]:
+def commands(report: StudyReport) -> list[str]:
     """Return what to type next: to continue from a study, or to look again."""
     about = report.study.about
     if not report.is_running:
@@ -163,7 +163,7 @@ def commands(report: Report) -> list[str]:
     return [*password_lines(about), line]
 
 
-def _study(report: Report) -> str:
+def _study(report: StudyReport) -> str:
     """Return the study's name or path as ``fp8tune report`` takes it."""
     folder = os.path.relpath(report.study.folder)
     is_default = os.path.dirname(folder) == FOLDER
@@ -177,7 +177,7 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
+def _diff(report: StudyReport) -> tuple[list[DiffLine], list[str], str]:
     """Return the diff of the config and its tuned text, or why there are none."""
     about, config = report.study.about, report.plan.config
     tuned, unwritten = about.get("tuned"), about.get("unwritten")
@@ -187,9 +187,15 @@ def _diff(report: Report) -> tuple[list[DiffLine], list[str], str]:
         return [], [], f"It cannot be written: {unwritten}"
     if not tuned:
         return [], [], "Nothing: no other values are proposed."
-    after = str(tuned)
-    lines = [clean(line, MAX_LINE) for line in after.split("\n")]
-    text = unified_diff(config.path, config.data, after.encode(errors="replace"))
+    texts = tuned if isinstance(tuned, dict) else {config.path: str(tuned)}
+    before = config.bytes_by_path
+    lines = [
+        clean(line, MAX_LINE) for text in texts.values() for line in text.split("\n")
+    ]
+    text = "".join(
+        unified_diff(path, before.get(path, b""), after.encode(errors="replace"))
+        for path, after in texts.items()
+    )
     return list(_marked(text)), lines, ""
 
 
@@ -215,7 +221,7 @@ def _check_is_page(path: str) -> None:
         raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
 
 
-def _mark(report: Report) -> str:
+def _mark(report: StudyReport) -> str:
     """Return the note on a plot's file if it shows no GPU measurement, else ``""``."""
     marks = [
         "Rehearsal on a CPU" * report.is_rehearsal,

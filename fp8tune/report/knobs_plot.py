@@ -13,7 +13,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fp8tune.report.data import Report
+from fp8tune.report.data import StudyReport
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -59,7 +59,7 @@ class Effect(NamedTuple):
     gain: float
 
 
-def knobs_plot(report: Report) -> Plot:
+def knobs_plot(report: StudyReport) -> Plot:
     """Return the panels, or why there are none."""
     effects = knob_effects(report)
     note = _note_without_panel(report, effects)
@@ -91,13 +91,13 @@ def knobs_plot(report: Report) -> Plot:
     )
 
 
-def knob_effects(report: Report) -> list[Effect]:
+def knob_effects(report: StudyReport) -> list[Effect]:
     """Return the effects of the knobs that have one, the largest first."""
     every = filter(None, (_effect(report, place) for place in _places(report)))
     return sorted(every, key=lambda effect: -abs(math.log(effect.gain)))
 
 
-def _places(report: Report) -> list[int]:
+def _places(report: StudyReport) -> list[int]:
     """Return the knobs to show; a rehearsal does not show the precision."""
     return [
         place
@@ -106,7 +106,7 @@ def _places(report: Report) -> list[int]:
     ]
 
 
-def _effect(report: Report, place: int) -> Effect | None:
+def _effect(report: StudyReport, place: int) -> Effect | None:
     knob, chosen = report.plan.space.knobs[place], report.chosen
     groups: dict[Point, list[Setting]] = defaultdict(list)
     for setting in sorted(report.settings, key=lambda s: s.point[place]):
@@ -147,7 +147,7 @@ def _value(knob: Knob, at: int) -> str:
 
 
 def _chosen_change(
-    report: Report,
+    report: StudyReport,
     place: int,
     lines: Sequence[Line],
     labels: Sequence[str],
@@ -205,7 +205,7 @@ def _median_change(
     return sentence, ratio
 
 
-def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
+def _note_without_panel(report: StudyReport, effects: Sequence[Effect]) -> str:
     """Return which knobs have no panel, and why."""
     with_panel = {effect.name for effect in effects}
     names = (clean(report.plan.space.knobs[at].key, 60) for at in _places(report))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fp8tune.report.data import Report, key_value, role_names, vs_chosen, why_not
+from fp8tune.report.data import StudyReport, key_value, role_names, vs_chosen, why_not
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -24,7 +24,7 @@ MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^
 """The marker of a setting by the first of its roles."""
 
 
-def memory_plot(report: Report) -> Plot:
+def memory_plot(report: StudyReport) -> Plot:
     """Return the plot of all settings whose value and memory are known."""
     placed = [s for s in report.settings if s.value and s.peak_gib]
     if not placed:
@@ -60,7 +60,7 @@ def memory_plot(report: Report) -> Plot:
     )
 
 
-def _title(report: Report, placed: list[Setting]) -> str:
+def _title(report: StudyReport, placed: list[Setting]) -> str:
     chosen = report.setting(report.chosen)
     if chosen is None or chosen not in placed:
         return (
@@ -78,7 +78,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
     )
 
 
-def _scale_note(report: Report) -> str:
+def _scale_note(report: StudyReport) -> str:
     """Return which figures are scaled, and why."""
     if not any(setting.is_scaled for setting in report.settings):
         return ""
@@ -88,7 +88,7 @@ def _scale_note(report: Report) -> str:
     )
 
 
-def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
+def _draw(report: StudyReport, placed: list[Setting], style: Style) -> Figure:
     figure, (axes,) = new_figure(style, height=5.0)
     _draw_frontier(axes, placed, style)
     _draw_settings(axes, report, placed, style)
@@ -121,7 +121,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
 
 
 def _draw_settings(
-    axes: Axes, report: Report, placed: list[Setting], style: Style
+    axes: Axes, report: StudyReport, placed: list[Setting], style: Style
 ) -> None:
     """Draw a marker for each setting, hollow if it may not be chosen though it ran."""
     kinds: dict[tuple[bool, str], list[Setting]] = {}
@@ -146,7 +146,7 @@ def _draw_settings(
 
 
 def _draw_marked(
-    axes: Axes, report: Report, placed: list[Setting], style: Style
+    axes: Axes, report: StudyReport, placed: list[Setting], style: Style
 ) -> None:
     """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
@@ -178,7 +178,7 @@ def _draw_marked(
         )
 
 
-def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
+def _draw_capacity(axes: Axes, report: StudyReport, style: Style) -> None:
     """Draw the GPU's memory limit if settings come near it."""
     high, capacity = axes.get_xlim()[1], report.capacity_gib
     if capacity and capacity < 1.5 * high:
@@ -187,7 +187,7 @@ def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
         axes.set_xlim(right=max(high, capacity * 1.04))
 
 
-def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
+def _draw_out_of_memory(axes: Axes, report: StudyReport, style: Style) -> None:
     """Mark the settings that ran out of memory at the right edge."""
     low, high = axes.get_xlim()
     count = sum(setting.outcome == "oom" for setting in report.settings)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fp8tune.report.data import Report, role_names
+from fp8tune.report.data import StudyReport, role_names
 from fp8tune.report.plots import (
     Plot,
     Style,
@@ -56,13 +56,13 @@ class StepTimes(NamedTuple):
         return median(self.counted or [0.0])
 
 
-def step_times(report: Report) -> list[StepTimes]:
+def step_times(report: StudyReport) -> list[StepTimes]:
     """Return the last run with step times of each setting that has a role."""
     every = (_step_times(report, setting) for setting in report.with_roles)
     return [times for times in every if times]
 
 
-def _step_times(report: Report, setting: Setting) -> StepTimes | None:
+def _step_times(report: StudyReport, setting: Setting) -> StepTimes | None:
     records = [t.record for t in report.trials_of(setting.point) if t.record.ok]
     measured = [record for record in records if len(record.step_ms) >= MIN_STEPS]
     if not measured:
@@ -85,7 +85,7 @@ def _step_times(report: Report, setting: Setting) -> StepTimes | None:
     )
 
 
-def steps_plot(report: Report) -> Plot:
+def steps_plot(report: StudyReport) -> Plot:
     """Return the plot of up to four runs, or why there is none."""
     every = step_times(report)
     if not every:

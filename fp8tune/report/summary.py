@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.report.data import Report, headline, read_report
+from fp8tune.report.data import StudyReport, headline, read_report
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.saved_study import load_study, names_in, stored_where
@@ -75,7 +75,7 @@ STOPPED, INTERRUPTED = "stopped", "interrupted"
 it."""
 
 
-def _state(report: Report) -> str:
+def _state(report: StudyReport) -> str:
     """Return how a search is doing; ``unknown`` where the file system has no locks."""
     if report.is_running:
         return "running"

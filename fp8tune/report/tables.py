@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
-from fp8tune.report.data import Report, ratio, role_names, vs_chosen
+from fp8tune.report.data import StudyReport, ratio, role_names, vs_chosen
 from fp8tune.search.answer.answer import failure_code
 from fp8tune.search.answer.wording import (
     FAILURES,
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     classes: Sequence[str] = ()
 
 
-def figures_table(report: Report) -> Rows:
+def figures_table(report: StudyReport) -> Rows:
     """Return the figures of the answer, one row for each setting with a role in it."""
     is_baseline = report.chosen == report.plan.baseline
     rows = [
@@ -55,7 +55,7 @@ def figures_table(report: Report) -> Rows:
     return Rows(("role", "setting", report.unit, *vs, "peak GiB", "trials"), rows)
 
 
-def trial_table(report: Report) -> Rows:
+def trial_table(report: StudyReport) -> Rows:
     """Return the trials, the fastest first, failed ones last, in the order of runs."""
     ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
     ordered.sort(key=lambda t: (not t.record.ok, t.stage == "stability"))
@@ -73,7 +73,7 @@ def trial_table(report: Report) -> Rows:
     return Rows(head, rows, classes)
 
 
-def _row(report: Report, trial: Trial) -> tuple[str, ...]:
+def _row(report: StudyReport, trial: Trial) -> tuple[str, ...]:
     record, space = trial.record, report.plan.space
     timed = record.ok and trial.stage != "stability"
     joules = record.tokens_per_joule
@@ -109,7 +109,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
         yield f"extrapolated: {clean(record.extrapolated)}"
 
 
-def environment(report: Report) -> list[tuple[str, str]]:
+def environment(report: StudyReport) -> list[tuple[str, str]]:
     """Return the hardware and software of the trials, by name."""
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []

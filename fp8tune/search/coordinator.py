@@ -37,7 +37,7 @@ from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.history import History
 from fp8tune.search.losses.loss_runs import Conditions, Stage
 from fp8tune.search.objective import SPEED
-from fp8tune.search.pool import Ended, Pool
+from fp8tune.search.pool import Ended, Pool, Worker
 from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
 from fp8tune.search.study import Study
 from fp8tune.trials.order import Order
@@ -192,9 +192,9 @@ class Search:
     def _go_on(self) -> bool:
         """Start a trial or wait for one to end; return whether there may be more."""
         worker = self.pool.idle()
-        is_idle = worker is not None
-        planned = self._next(worker or "") if is_idle or not self.running else None
-        if planned and worker is not None:
+        name = worker.name if worker else ""
+        planned = self._next(name) if worker or not self.running else None
+        if planned and worker:
             self._start(planned, worker)
         elif planned or (self.running and self.budget.left > -OVERRUN_S):
             self._take(self.pool.wait())
@@ -342,10 +342,9 @@ class Search:
     def _chosen(self) -> Point | None:
         return choose(self._history).point
 
-    def _start(self, planned: PlannedTrial, worker: str) -> None:
-        order = self._order(planned, worker)
-        number = self.pool.start(order)
-        self._has_begun(number, planned, worker)
+    def _start(self, planned: PlannedTrial, worker: Worker) -> None:
+        number = worker.start(self._order(planned, worker.name))
+        self._has_begun(number, planned, worker.name)
 
     def _has_begun(self, number: int, planned: PlannedTrial, worker: str) -> None:
         self.running[number], self._workers[number] = planned, worker

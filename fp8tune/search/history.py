@@ -195,11 +195,19 @@ class History:
     @cached_property
     def stability(self) -> dict[Point, Stability]:
         """The comparison of FP8's losses with bf16's, by setting."""
-        return stability_by_setting(self.space, self.trials)
+        return stability_by_setting(self.space, self.trials, self.baseline)
 
     def is_rejected(self, point: Point) -> bool:
-        """Return whether a setting must not be chosen because FP8 diverges there."""
+        """Return whether a setting must not be chosen for what FP8 learns there."""
         return loss_key(self.space, point) in self._rejected
+
+    def is_unproven(self, point: Point | None) -> bool:
+        """Return whether the search changed how FP8 works, and no losses are known."""
+        if point is None or self.space.value(point, "precision") != "fp8":
+            return False
+        pairs = zip(self.space.knobs, point, self.baseline, strict=True)
+        changed = any(knob.traits.of_fp8 and new != old for knob, new, old in pairs)
+        return changed and point not in self.stability
 
     @cached_property
     def _rejected(self) -> set[Point]:

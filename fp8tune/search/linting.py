@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from fp8tune.config.reader import Config
 from fp8tune.formats import parse
+from fp8tune.formats.document import InvalidText
 from fp8tune.formats.edits import apply
-from fp8tune.job import Target
+from fp8tune.job import Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
+from fp8tune.lint.engine import check_config as lint_config
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.written import new_findings, rules_for
 from fp8tune.search import CannotSearch
-from fp8tune.search.plan import left_out
-from fp8tune.search.write.writeback import MEASURED, Choice, write_back
+from fp8tune.search.plan import Plan, left_out
+from fp8tune.search.write.job_files import write_job
+from fp8tune.search.write.writeback import MEASURED, Choice
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import TRAITS
+from fp8tune.trials.space import TRAITS, Space
+from fp8tune.words import counted
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -28,6 +33,8 @@ UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
 PINNED = "versions-that-fail"
 """A rule on pinned versions; a search checks those that its trials run with."""
+MOST_CHECKED = 300
+"""Combinations of knobs that are checked before a search; of more, trials tell."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
@@ -48,10 +55,11 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     Reasons that involve a free key are left to the search, except a value that the
     trainer cannot read: no search can start from that.
     """
-    for found in _fatal(config, config.data):
+    for found in _fatal(config):
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules_for(config.path)):
-            line = "" if config.written else f":{found.region.line}"
+            typed = config.written or found.region.line < 1
+            line = "" if typed else f":{found.region.line}"
             place = f"{found.path}{line}"
             trainer = config.trainer.schema.title
             how = UNSEEN.get(found.rule) or FAILS[found.category]
@@ -67,15 +75,7 @@ def runnable(
     these are known to work together.
     """
     known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
-    own = {found.rule for found in _fatal(config, config.data)}
-
-    @cache
-    def odd(pairs: tuple[tuple[str, Any], ...]) -> str:
-        given = {key: value for key, value in pairs if value is not None}
-        made = [Choice(*each) for each in config.job.keys_for(given).items()]
-        found = _fatal(config, write_back(config.data, made))
-        return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
-
+    odd = _why_refused(config)
     key_of = config.trainer.key_of
     usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
@@ -87,16 +87,78 @@ def runnable(
     return kept, left_out(wrong)
 
 
-def _fatal(config: Config, data: bytes) -> Iterator[Diagnostic]:
+def _why_refused(config: Config) -> Callable[[tuple[tuple[str, Any], ...]], str]:
+    """Return a function that says why the trainer does not run other values.
+
+    It takes keys with their values. Faults of the config itself do not count.
+    """
+    own = {found.rule for found in _fatal(config)}
+
+    @cache
+    def why(pairs: tuple[tuple[str, Any], ...]) -> str:
+        given = {key: value for key, value in pairs if value is not None}
+        try:
+            made = [Choice(*each) for each in config.job.keys_for(given).items()]
+            found = _fatal(write_job(config, made)[1])
+        except (CannotSearch, Unknown) as error:
+            return str(error)
+        return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
+
+    return why
+
+
+def without_refused(plan: Plan) -> Plan:
+    """Return the plan without the settings that the trainer refuses or crashes on.
+
+    Only knobs that not every search has are asked about, at the other knobs' values of
+    the config: these are known to work together.
+    """
+    space, baseline = plan.space, plan.baseline
+    asked = [i for i, knob in enumerate(space.knobs) if not knob.traits.always_accepted]
+    place = space.place("precision")
+    asked += [] if place is None else [place]
+    cells = {tuple(point[i] for i in asked) for point in space.only}
+    if not space.only or len(cells) > MOST_CHECKED:
+        return plan
+    why, odd = _why_refused(plan.config), {}
+    for cell in sorted(cells):
+        changed = dict(zip(asked, cell, strict=True))
+        point = tuple(changed.get(i, own) for i, own in enumerate(baseline))
+        values = space.values(point).items()
+        moved = (i for i in asked if point[i] != baseline[i])
+        keys = {space.knobs[i].key for i in moved}
+        if text := why(tuple((key, v) for key, v in values if key in keys)):
+            odd[cell] = text
+    if not odd:
+        return plan
+    points = {p for p in space.only if tuple(p[i] for i in asked) not in odd}
+    by_rule: dict[str, list[str]] = {}
+    for text in odd.values():
+        by_rule.setdefault(text.rpartition(" [")[2], []).append(text)
+    notes = [
+        f"left out: {counted(len(texts), 'combination')} of knobs: {texts[0]}"
+        for texts in by_rule.values()
+    ]
+    kept = Space(space.knobs, points)
+    return plan._replace(space=kept, notes=(*plan.notes, *notes))
+
+
+def _fatal(config: Config) -> Iterator[Diagnostic]:
     """Yield lint's errors about what the trainer refuses or crashes on."""
     target = config.job.target
     if not target.world_size_origin:  # assumed for the trials only
         target = target._replace(world_size=0)
-    known, rules = config.trainer, rules_for(config.path)
-    for found in check(config.path, data, rules, target, only=known).diagnostics:
+    for found in _findings(config.on(target)):
         fails = found.rule in UNSEEN or found.category in FAILS
         if fails and found.severity == "error" and found.rule != PINNED:
             yield found
+
+
+def _findings(config: Config) -> Iterator[Diagnostic]:
+    """Yield lint's findings in all files of a job."""
+    report = lint_config(config, rules_for(config.path))
+    for each in (report, *report.beside):
+        yield from each.diagnostics
 
 
 def _is_fault(found: Diagnostic, rules: Rules) -> bool:
@@ -113,6 +175,21 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
         yield f"{path}:{found.region.line}: {found.message} [{found.rule}]"
 
 
+def aftermath_of_job(
+    before: Config, after: Config, name: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield the findings of a changed job of several files that are new.
+
+    ``name`` says where each file is written.
+    """
+    old = Counter(found.rule for found in _findings(before))
+    for found in _findings(after):
+        old[found.rule] -= 1
+        if old[found.rule] < 0:
+            place = f"{name(found.path)}:{found.region.line}"
+            yield f"{place}: {found.message} [{found.rule}]"
+
+
 def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:
     """Return the config with ignore comments above predictions that a trial refutes.
 
@@ -127,6 +204,11 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
     document = parse(data, path)
     words = f" -- {MEASURED} {record.peak_gib:.1f} of {record.capacity_gib:.1f} GiB"
     text = apply(document.text, with_ignores(document, wrong, words))
+    try:
+        if document.read(text).values != document.values:
+            return data  # a line that cannot have a comment above it
+    except InvalidText:  # JSON has none
+        return data
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 

@@ -1,4 +1,7 @@
-"""Start the workers of a search on this machine, one for each GPU or group of GPUs."""
+"""Start the workers of a search on this machine, one for each GPU or group of GPUs.
+
+Or one srun, which starts workers on the nodes of a job of Slurm.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ class LocalWorkers:
     ``command`` is the argument list of a worker, ``folder`` that of the study.
     ``visible`` has the value of ``CUDA_VISIBLE_DEVICES`` for each worker, ``None`` to
     leave it as it is. They outlive this process if it is killed, and search to the end.
+    ``environment`` has their other variables, by default those of this process.
     """
 
     is_other = False
@@ -43,9 +47,10 @@ class LocalWorkers:
         folder: str,
         visible: Sequence[str | None],
         say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._command = command
-        self._storage = storage
+        self._environment = {**environment, STORAGE: storage}
         self._folder = Path(folder) / LOGS
         self._visible = visible
         self._say = say
@@ -67,7 +72,7 @@ class LocalWorkers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, STORAGE: self._storage, **gpus},
+                env={**self._environment, **gpus},
                 start_new_session=True,
             )
 

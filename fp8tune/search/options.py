@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, discover, matches, read
+from fp8tune.config.reader import NotAConfig, config_of
 from fp8tune.config.settings import settings_for
-from fp8tune.formats import format_of, parse
+from fp8tune.formats import ENDINGS
 from fp8tune.formats.document import InvalidText, Unreadable
+from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.recognise import recognise
 
-TUNED = ".tuned.toml"
-"""How the names of tuned configs end."""
+TUNED = ".tuned"
+"""How the names of tuned files end, before the ending of their format."""
 NO_WORKERS = -1
 """The number of workers of a search that runs its trials itself."""
 SHOWN = 20
@@ -41,6 +42,7 @@ class SearchOptions(NamedTuple):
     output: str = ""
     in_place: bool = False
     diff: bool = False
+    dry_run: bool = False
     studies: str = ".fp8tune"
     as_json: bool = False
     objective: str = "tokens-per-second"
@@ -54,6 +56,7 @@ class SearchOptions(NamedTuple):
     slurm: str = ""
     study: str = ""
     heartbeat: str = "10s"
+    beside: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
 
     @property
@@ -74,13 +77,14 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options to type when the same search is repeated, by name."""
-        once = {"config", "diff", "as_json", "export", "study"}
+        once = {"config", "diff", "dry_run", "as_json", "export", "study"}
         once.add("overrides")  # they come after all options
         about = trainers().get(self.trainer)
         named = about.own.path if about and about.own else self.trainer
         fields = self._replace(trainer=named)._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
-        return {k: v for k, v in typed.items() if v != self._field_defaults.get(k)}
+        kept = {k: v for k, v in typed.items() if v != self._field_defaults.get(k)}
+        return {"with" if name == "beside" else name: kept[name] for name in kept}
 
     @property
     def tuned_path(self) -> str:
@@ -89,8 +93,21 @@ class SearchOptions(NamedTuple):
 
 
 def tuned(path: str) -> str:
-    """Return the default path of the tuned version of a config."""
-    return path.removesuffix(".toml") + TUNED
+    """Return the default path of the tuned version of a file."""
+    stem, ending = os.path.splitext(path)
+    if ending.lower() not in ENDINGS:  # it is read as TOML
+        stem, ending = path, ".toml"
+    return f"{stem}{TUNED}{ending}"
+
+
+def notes_path(path: str) -> str:
+    """Return where the comments of a tuned file go that can have none."""
+    return f"{os.path.splitext(path)[0].removesuffix(TUNED)}{TUNED}.md"
+
+
+def is_tuned(path: str) -> bool:
+    """Return whether a file has the name of a tuned one."""
+    return os.path.splitext(path)[0].endswith(TUNED)
 
 
 def is_same(path: str, other: str) -> bool:
@@ -125,13 +142,11 @@ def _configs() -> Iterator[str]:
     """Yield the paths of train configs below this folder."""
     for path in (file.path for file in discover((".",))):
         settings = settings_for(os.path.dirname(os.path.abspath(path)))
-        if path.endswith(TUNED) or matches(path, settings.folder, settings.exclude):
-            continue
-        if format_of(path) != "toml":  # a search writes TOML
+        if is_tuned(path) or matches(path, settings.folder, settings.exclude):
             continue
         try:
-            kind = recognise(parse(read(path), path).values)
-        except (CannotRead, InvalidText, Unreadable):
+            data = read(path)
+            config_of(path, data, Target(), usual=settings.trainer, explicit=False)
+        except (CannotRead, InvalidText, NotAConfig, Unreadable):
             continue
-        if kind.trainer and not kind.fragment:
-            yield path
+        yield path

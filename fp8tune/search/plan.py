@@ -6,38 +6,40 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.config.reader import Config, NotAConfig, config_of
+from fp8tune.config.discover import CannotRead, read
+from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
 from fp8tune.facts.gaps import GAPS, MEANT
-from fp8tune.facts.gpus import UnknownGpu, find, resolve
-from fp8tune.formats import TITLES
+from fp8tune.formats import ENDINGS, TITLES, format_of, parse
+from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
+from fp8tune.lint.launch import CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
-from fp8tune.search.write.writeback import CannotWrite, Choice, write_back
-from fp8tune.suggest import closest
+from fp8tune.search.knobs import Offer, offers, own_value, space_of
+from fp8tune.search.write.job_files import write_job
+from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
-
-MAX_BATCH = 256
 
 
 class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
 
-    ``notes`` are lines for the user.
+    ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
+    the config, none in a replay and where a study is read.
     """
 
     config: Config
     space: Space
     baseline: Point
     notes: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
 
     @property
     def free_keys(self) -> set[str]:
@@ -52,8 +54,7 @@ class Plan(NamedTuple):
         """
         target = self.config.job.target
         return {
-            "config": self.config.path,
-            "config_text": self.config.data.decode(),
+            **_files(self.config),
             **({"overrides": self.config.written} if self.config.written else {}),
             "trainer": self.config.trainer.id,
             **_file_of(self.config.trainer),
@@ -64,6 +65,43 @@ class Plan(NamedTuple):
             "given": list(self.baseline),
             **more,
         }
+
+
+def _files(config: Config) -> dict[str, Any]:
+    """Return the files of a job: the one that a user types first."""
+    texts = {path: data.decode() for path, data in config.bytes_by_path.items()}
+    typed = config.typed_path
+    about: dict[str, Any] = {"config": typed, "config_text": texts[typed]}
+    if config.script:
+        about["launched"] = list(config.overrides)
+    if config.script or config.files:
+        parts = config.parts
+        about["files"] = [[part.section, part.path, texts[part.path]] for part in parts]
+    return about
+
+
+def restored(about: Mapping[str, Any], target: Target) -> Config:
+    """Return the config of a study as it was, whatever its files say now."""
+    path, data = str(about["config"]), str(about["config_text"]).encode()
+    name = about["trainer"]
+    if "files" not in about:
+        return read_config(path, data, target, name)
+    (_, main, text), *_ = about["files"]
+    config = read_config(main, text.encode(), target, name)
+    parts = []
+    for section, place, text in about["files"]:
+        document = parse(text.encode(), place)
+        part = config.trainer.about.parts.get(section)
+        document.read_as((part and part.reads) or config.trainer.about.reads)
+        parts.append(Part(section, place, document))
+    files = None if len(parts) == 1 and not parts[0].section else Joined(parts)
+    config = config.having(
+        alone=parts[0].document, document=files or parts[0].document, files=files
+    )
+    if "launched" not in about:
+        return config
+    script = LaunchScript(path, data)
+    return config.having(script=script, overrides=tuple(about["launched"]))
 
 
 def _file_of(known: Trainer) -> dict[str, str]:
@@ -77,29 +115,66 @@ def _file_of(known: Trainer) -> dict[str, str]:
 
 
 def read_config(
-    path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
+    path: str,
+    data: bytes,
+    target: Target,
+    name: str = "",
+    world_size: int = 0,
+    beside: Sequence[str] = (),
 ) -> Config:
-    """Read a config to search; raises ``CannotSearch`` and as ``config_of``.
+    """Read a config to search, or a launch script and the config that it launches.
 
-    If neither ``target``, the header comment nor the project's settings say the number
-    of GPUs, it is the product of the parallel degrees, else ``world_size``.
+    ``beside`` are other files of its job. If neither ``target``, the header comment nor
+    the project's settings say the number of GPUs, it is the product of the parallel
+    degrees, else ``world_size``. Raises ``CannotSearch`` and as ``config_of``.
     """
     if name and (wrong := misnamed(name)):
         raise CannotSearch(wrong)
     try:
-        settings = settings_for(os.path.dirname(os.path.abspath(path)))
-        target, usual = settings.complete(target), settings.trainer
-        config = config_of(path, data, target, only=name, usual=usual)
+        config = _config_of(path, data, target, name, tuple(beside))
     except NotAConfig as error:
-        takes = f"search takes TOML configs of {titles('toml')}"
+        form = format_of(path)
+        takes = f"search takes {TITLES[form]} configs of {titles(form)}"
         raise CannotSearch(f"{path}: {error}; {takes}") from None
-    if config.document.format != "toml":
-        reason = f"search writes TOML, not {TITLES[config.document.format]}"
-        raise CannotSearch(f"{path}: {reason}: use fp8tune lint and estimate")
+    return with_gpus(config, world_size)
+
+
+def with_gpus(config: Config, world_size: int) -> Config:
+    """Return a config for a number of GPUs, where nothing else says how many."""
     target = config.directive.complete(config.target)
     if world_size and not target.world_size:
         return config.on(_sized(config.job, target, world_size))
     return config
+
+
+def _config_of(
+    path: str, data: bytes, target: Target, name: str, beside: tuple[str, ...]
+) -> Config:
+    """Read a config, or the one that a launch script launches."""
+    settings = settings_for(os.path.dirname(os.path.abspath(path)))
+    usual = settings.trainer
+    try:
+        given = settings.complete(target)
+        return config_of(path, data, given, only=name, usual=usual, beside=beside)
+    except NotAConfig:
+        if format_of(path) != "bash":
+            raise
+    try:
+        launch = read_launch(path, (), os.environ)
+        if launch.is_script:
+            raise CannotSearch(f"{path}: it is no config of {name}")
+        config = config_of(
+            launch.config,
+            read(launch.config),
+            settings.complete(target.completed(launch.target)),
+            only=name,
+            usual=usual,
+            overrides=launch.overrides,
+            beside=(*launch.beside, *beside),
+        )
+    except (CannotLaunch, CannotRead) as error:
+        raise CannotSearch(str(error)) from None
+    return config.having(script=LaunchScript(path, data))
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
@@ -115,55 +190,50 @@ def _sized(job: Job, target: Target, otherwise: int) -> Target:
 def study_name(plan: Plan, about: dict[str, Any]) -> str:
     """Return the name of a search's study: the config's, and a digest of ``about``."""
     text = json.dumps(about, sort_keys=True, default=str)
-    stem = plan.config.path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".toml")
+    name = plan.config.typed_path.replace("\\", "/").rsplit("/", 1)[-1]
+    stem, ending = os.path.splitext(name)
+    stem = stem if ending in ENDINGS else name
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in stem)[:60]
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def plan_for_trials(
-    config: Config, allow: Sequence[str], device: str, gpu: str = ""
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
 ) -> Plan:
-    """Plan a search over micro-batch, AC, compile and precision.
+    """Plan a search over the knobs that the trainer has for a config.
 
-    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    their number. AC modes are the trainer's, which begin with the one that keeps most
-    and end with the one that keeps least, and the config's own. The precisions are the
-    config's and bf16. ``gpu`` is the driver's name of the GPU that runs the trials.
+    ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
+    fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    try:
-        rows = config.job["micro_batch"] * config.job["grad_accum"]
-        precision = config.own("precision")
-    except Unknown as missing:
-        raise CannotSearch(f"{config.path}: {missing} is not known") from None
-    batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    values = {
-        "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _ac_modes(config),
-        "compile": (False, True),
-        "precision": tuple(dict.fromkeys([precision, "bf16"])),
-    }
-    keys = {role: key for role in values if (key := config.trainer.key_of(role))}
-    values = {role: some for role, some in values.items() if role in keys}
-    if {"precision", keys.get("precision")} & set(allow) and _has_fp8(config, gpu):
-        values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
-    known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
-    frozen = [role for role in sorted(values) if device in traits_of(role).frozen_on]
-    check_allowed(known, allow, [*frozen, "warmup"])
-    knobs = [
-        Knob(
-            keys[role],
-            tuple(some),
-            role,
-            role in frozen and not {role, keys[role]} & set(allow),
-        )
-        for role, some in values.items()
-    ]
-    baseline = tuple(knob.index_of(config.own(knob.key)) for knob in knobs)
+    for name in ("micro_batch", "grad_accum", "precision"):
+        if config.job.find(name) is None:
+            raise CannotSearch(f"{config.path}: {name} is not known")
+    return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
+
+
+def plan_of_knobs(
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
+) -> Plan:
+    """Plan a search as ``plan_for_trials``, also where no trial could start yet."""
+    had = offers(config, allow, device, gpu, builtin=builtin)
+    space, offered = space_of(config, had)
+    baseline = tuple(k.index_of(own_value(config, k)) for k in space.knobs)
     roles = [r for r in TRAITS if device not in traits_of(r).frozen_on]
-    notes = [_why_not_varied(config, role) for role in roles if role not in keys]
+    varied = {knob.role for knob in space.knobs}
+    notes = [_why_not_varied(config, role) for role in roles if role not in varied]
     if extra := ", ".join(f"`{key}`" for key in config.loaded.extra):
         notes.append(f"{extra} (extra-keys): kept, and unknown to fp8tune's own trials")
-    return Plan(config, Space(knobs), baseline, tuple(filter(None, notes)))
+    return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
 
 
 def _why_not_varied(config: Config, role: str) -> str:
@@ -178,62 +248,17 @@ def _why_not_varied(config: Config, role: str) -> str:
     )
 
 
-def _ac_modes(config: Config) -> tuple[str, ...]:
-    """Return the AC modes to try: the config's own is put before the last."""
-    modes = _values_taken(config, "ac")
-    with suppress(Unknown):
-        if (own := config.own("ac")) not in modes:
-            return (*modes[:-1], own, *modes[-1:])
-    return modes
-
-
-def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
-    """Return the keys that such a search may change, accumulation among them."""
-    free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
-    names = (*free, "grad_accum", *allow)
-    return {config.trainer.key_of(name) or name for name in names}
-
-
-def _has_fp8(config: Config, gpu: str) -> bool:
-    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it.
-
-    No trial combines it with tensor parallelism, and most trainers do not either.
-    """
-    if config.job.find("tp") not in (None, 1):
-        return False
-    known = [config.job.find("gpu.fp8_matmul")]
-    with suppress(UnknownGpu):
-        known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return "fp8" in _values_taken(config, "precision") and False not in known
-
-
-def _values_taken(config: Config, role: str) -> tuple[str, ...]:
-    """Return the values that may be tried for a field."""
-    return tuple(config.trainer.values_of(role))
-
-
-def check_allowed(
-    names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
-) -> None:
-    """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
-    for name in allow:
-        if name not in names:
-            similar = closest(name, names)
-            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
-            hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no such knob{hint}")
-
-
 def check_writable(plan: Plan) -> None:
     """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
-    for knob in plan.space.knobs:
-        value = next((value for value in knob.values if value is not None), None)
+    for knob, own in zip(plan.space.knobs, plan.baseline, strict=True):
+        values = (*knob.values[:own], *knob.values[own + 1 :], knob.values[own])
+        value = next((value for value in values if value is not None), None)
         given = {} if value is None else {knob.key: value}
         try:
             keys = plan.config.job.keys_for(given)
-            write_back(plan.config.data, [Choice(*each) for each in keys.items()])
+            write_job(plan.config, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
-            odd = f"{plan.config.path}: a search could not write its result"
+            odd = f"{plan.config.typed_path}: a search could not write its result"
             raise CannotSearch(f"{odd}: {error}") from None
 
 
@@ -246,19 +271,10 @@ def left_out(reasons: Sequence[str]) -> list[str]:
     ]
 
 
-def warmup_key(known: Trainer) -> str:
-    """Return the trainer's key of the warmup: only the stability stage changes it."""
-    return known.key_of("warmup_steps")
-
-
-def warmup_names(known: Trainer) -> tuple[str, ...]:
-    """Return the names that ``--allow`` accepts for the warmup."""
-    return "warmup", "warmup_steps", warmup_key(known)
-
-
 def role_of(known: Trainer, key: str) -> str:
     """Return the job's field that a key sets; ``""`` if none."""
     fields = {name: field for field, name in known.schema.job.items()}
+    fields |= {known.key_of(role): role for role in known.knobs}
     return fields.get(key, key * (key in known.about.settings))
 
 
@@ -298,8 +314,11 @@ def ranks_of_trial(config: Config, running: int = 1) -> int:
     ``running`` ranks run in it: one, or all of the config. Raises ``CannotSearch``.
     """
     gpus = config.job.target.world_size
+    title = config.trainer.about.title
     try:
-        refusal = config.job["trial_refusal"]
+        refusal = f"the model and the loop of {title}"
+        if config.job.words.knows("trial_refusal"):
+            refusal = config.job["trial_refusal"]
         if not refusal and running == 1 and (tp := config.job["tp"]) > 1:
             refusal = f"tensor parallelism of {tp} by one rank; --ranks {gpus} "
             refusal += f"runs all of them on {counted(gpus, 'GPU')}"

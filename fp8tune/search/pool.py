@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
@@ -41,6 +41,16 @@ class Ended(NamedTuple):
     trial: Trial | None
 
 
+class Worker(NamedTuple):
+    """What can run a trial now; ``start`` begins one and returns its number.
+
+    ``name`` is that of its GPU and machine, ``""`` if there is only this process.
+    """
+
+    name: str
+    start: Callable[[Order], int]
+
+
 class Pool(Protocol):
     """Runs the trials of a search and stores their results in its study."""
 
@@ -59,12 +69,8 @@ class Pool(Protocol):
         """Return the trials that run, by number."""
         ...
 
-    def idle(self) -> str | None:
-        """Return the name of a worker that can run a trial now, if there is one."""
-        ...
-
-    def start(self, order: Order) -> int:
-        """Start a trial, and return its number."""
+    def idle(self) -> Worker | None:
+        """Return a worker that can run a trial now, if there is one."""
         ...
 
     def wait(self) -> list[Ended]:
@@ -153,11 +159,11 @@ class Peer(_Shared):
         """Return seconds on the runner's clock."""
         return self._runner.now()
 
-    def idle(self) -> str | None:
+    def idle(self) -> Worker | None:
         """Return this process, unless a trial was started that ``wait`` has to run."""
-        return self._name if self._next is None else None
+        return Worker(self._name, self._start) if self._next is None else None
 
-    def start(self, order: Order) -> int:
+    def _start(self, order: Order) -> int:
         """Store a trial as running; ``wait`` runs it."""
         number = self._study.ask(order)
         self._next = number, order
@@ -236,10 +242,6 @@ class Watcher(_Shared):
     def idle(self) -> None:
         """Return ``None``: it runs no trial."""
 
-    def start(self, order: Order) -> int:
-        """Raise ``NotImplementedError``."""
-        raise NotImplementedError(order)
-
     def wait(self) -> list[Ended]:
         """Wait for the trials of others; the first call starts these.
 
@@ -298,11 +300,11 @@ class Simulated:
         """Return the trials that run."""
         return self._study.running
 
-    def idle(self) -> str | None:
+    def idle(self) -> Worker | None:
         """Return the first idle worker, if there is one."""
-        return min(self._idle, default=None)
+        return Worker(min(self._idle), self._start) if self._idle else None
 
-    def start(self, order: Order) -> int:
+    def _start(self, order: Order) -> int:
         """Start a trial on its worker."""
         number = self._study.ask(order)
         self._study.refresh()

@@ -42,6 +42,7 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
+from fp8tune.search.overrides import without_script
 from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
 from fp8tune.trainers.packages import assuming, wanted
 
@@ -212,6 +213,10 @@ def _trainer_runner(
     options: SearchOptions, config: Config, machine: TrialMachine
 ) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
+    config = without_script(config)
+    if config.files:
+        names = ", ".join(part.path for part in config.parts)
+        raise CannotSearch(f"no trial can run a job of several files: {names}")
     try:
         launch = find_launch(
             config.trainer.about,

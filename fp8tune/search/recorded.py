@@ -14,23 +14,21 @@ from fp8tune.config.reader import Config
 from fp8tune.fields import FIELDS
 from fp8tune.job import Unknown
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import check_allowed, warmup_key, warmup_names
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     Plan,
-    check_allowed,
     check_writable,
     left_out,
     role_of,
     rows_per_step,
-    warmup_key,
-    warmup_names,
 )
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
-from fp8tune.trials.space import Knob, Space
+from fp8tune.trials.space import Knob, Space, traits_of
 from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
@@ -209,8 +207,11 @@ def recorded_knob(
 def changes_learning(known: Trainer, key: str, role: str) -> bool:
     """Whether a key of a trainer may change what is learned.
 
-    All keys of its tables may, but for those of the tables that it calls harmless.
+    All keys of its tables may, but for those of the tables that it calls harmless, and
+    those of the roles of which a search knows better.
     """
+    if traits_of(role).learns_alike:
+        return False
     section, about = key.partition(".")[0], known.about
     harmless = section in about.harmless or section not in about.tables
     names = {role, key.rpartition(".")[2]}

@@ -15,7 +15,7 @@ from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
-from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.plan import Plan, restored
 from fp8tune.search.storage import (
     MAX_BYTES,
     BadStudy,
@@ -179,7 +179,6 @@ def _plan(about: dict[str, Any]) -> Plan:
     for name in ("config", "output"):
         if b"\0" in os.fsencode(str(about.get(name))):
             raise ValueError(f"{name} is no path")
-    path, text = str(about["config"]), str(about["config_text"])
     name, described = str(about["trainer"]), about.get("trainer_file")
     if misnamed(name) and isinstance(described, str):
         with suppress(BadTrainer):
@@ -189,7 +188,7 @@ def _plan(about: dict[str, Any]) -> Plan:
         raise ValueError(f"no trainer {name}{gone}")
     gpu, world_size = str(about["gpu"]), int(about["world_size"])
     target = Target(gpu, world_size, "--gpu", "--world-size")  # comments do not replace
-    config = read_config(path, text.encode(), target, about["trainer"])
+    config = restored(about, target)
     config = config.having(written=tuple(map(str, about.get("overrides", ()))))
     knobs = [_knob(**fields) for fields in about["knobs"]]
     only = [_point(knobs, places) for places in about["points"]]

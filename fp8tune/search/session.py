@@ -6,7 +6,6 @@ ask for.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -18,14 +17,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.config.directive import BadTarget
 from fp8tune.config.directive import asked as named_gpu
-from fp8tune.config.discover import meant
 from fp8tune.config.reader import Config
-from fp8tune.config.settings import BadSettings
 from fp8tune.facts.versions import Match
-from fp8tune.formats.document import InvalidText, Unreadable
-from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.process import SCRATCH
 from fp8tune.runners.replay import Replay
@@ -39,7 +33,8 @@ from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
-from fp8tune.search.linting import check_config
+from fp8tune.search.knobs import keys_to_free
+from fp8tune.search.linting import check_config, without_refused
 from fp8tune.search.losses.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -52,14 +47,12 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import with_overrides
+from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import (
     Plan,
     check_writable,
-    keys_to_free,
     plan_for_trials,
     ranks_of_trial,
-    read_config,
     study_name,
     world_size_note,
     world_size_warning,
@@ -73,7 +66,7 @@ from fp8tune.search.real_trials import (
     this_machine,
     versions_of_trials,
 )
-from fp8tune.search.recorded import MAX_BYTES, plan_replay
+from fp8tune.search.recorded import plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
 from fp8tune.search.say import note, say, say_next
 from fp8tune.search.slurm import requeue_this_job
@@ -95,6 +88,7 @@ from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
 from fp8tune.search.write.output import closing, display
 from fp8tune.search.write.tuned_config import (
     Written,
+    check_files,
     check_outputs,
     export_trials,
     write_tuned,
@@ -127,15 +121,11 @@ def search(options: SearchOptions, report: WriteReport) -> int:
 def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
     stop = Stop()
     try:
-        with ExitStack() as held:
+        with ExitStack() as held, one_line_errors(options.config):
             held.enter_context(stop.takes_signals())
             return _search(options, report, stop, held)
-    except (BadSettings, BadTarget, BadRecord, Unreadable) as error:
+    except BadRecord as error:
         raise CannotSearch(str(error)) from None
-    except InvalidText as error:
-        line, column = error.position
-        place = f"{options.config}:{line}:{column}"
-        raise CannotSearch(f"{place}: {error.reason}") from None
     except OSError as error:  # usually a full disk
         place = error.filename or f"in {options.studies}"
         hint = (
@@ -239,8 +229,10 @@ def _finish(
         unwritten = str(error)
     output = written.path
     commands = [] if stop.leaves else next_commands(plan, about, outcome, output)
-    _print_outcome(prepared, outcome, output, stop, out)
-    answer = as_json(outcome, plan, study.folder, output, about, commands)
+    _print_outcome(prepared, outcome, written, stop, out)
+    answer = as_json(
+        outcome, plan, study.folder, output, about, commands, written.others
+    )
     if prepared.machine:  # whether or not a trial ended
         answer["synthetic_data"] = bool(prepared.synthetic_data)
     if options.as_json:
@@ -249,7 +241,7 @@ def _finish(
         note(text)
     if not stop.leaves:
         with suppress(BadStudy):  # only the report needs this
-            stored, tuned = to_store(outcome, plan, answer), written.text
+            stored, tuned = to_store(outcome, plan, answer), dict(written.texts)
             study.note(output=output, answer=stored, tuned=tuned, unwritten=unwritten)
     report(study.folder, out, options.storage)
     export_trials(study, options.export)
@@ -328,8 +320,13 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     trials = real_trials(options, config, machine)
     if text := more_gpus_note(options, machine.gpus, trials.gpus):
         note(text)
-    plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
+    builtin = options.runner == "builtin"
+    plan = plan_for_trials(
+        config, options.allow, options.device, machine.gpu, builtin=builtin
+    )
+    plan = without_refused(plan)
     check_writable(plan)
+    check_files(options, plan)
     study, start, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
@@ -381,14 +378,14 @@ def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> Config:
     if options.device == "cuda" and not is_remote(options):
         rehearsal = "--device cpu"
         if not machine.name:  # what can be fixed without a GPU is said first
-            config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+            config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
             if options.runner == "builtin":
                 ranks_of_trial(config, options.ranks)
                 versions_of_trials(options, config)
             elif not runs_on_cpu(options, config):
                 rehearsal = "--runner builtin --device cpu"
         gpu = target_gpu(machine, gpu, rehearsal)
-    config = _read_config(options, gpu, "--gpu", world_size=options.ranks)
+    config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
     check_config(config, keys_to_free(config, options.allow, options.device))
     return config
 
@@ -402,9 +399,10 @@ def _remove_leftovers(study: Study) -> None:
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search that replays recorded trials."""
     gpu = named_gpu(options.gpu, None).gpu
-    config = _read_config(options, gpu, "--gpu" if gpu else "", world_size=0)
+    config = config_asked(options, gpu, "--gpu" if gpu else "", world_size=0)
     replay = plan_replay(config, options.records, options.allow, options.objective)
     plan = replay.plan
+    check_files(options, plan)
     study, start, strategy = _open_study(
         options, plan, {"records": replay.digest}, held
     )
@@ -428,27 +426,6 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
             config, replay.learned, options.allow, runner.offers
         ),
     )
-
-
-def _read_config(
-    options: SearchOptions, gpu: str, origin: str, world_size: int
-) -> Config:
-    try:
-        with open(options.config, "rb") as file:
-            data = file.read(MAX_BYTES)
-    except OSError as error:
-        there = error.errno != errno.ENOENT
-        hint = "" if there else meant(options.config)
-        raise CannotSearch(f"{options.config}: {error.strerror}{hint}") from None
-    asked = "--world-size" if options.world_size else ""
-    target = Target(gpu, options.world_size, origin, asked)
-    path, name, overrides = options.config, options.trainer, options.overrides
-    config = read_config(path, data, target, name, world_size)
-    if not overrides:
-        return config
-    data = with_overrides(config, overrides)
-    config = read_config(path, data, target, config.trainer.id, world_size)
-    return config.having(written=overrides)
 
 
 def _open_study(
@@ -526,12 +503,12 @@ def _failed_before(study: Study, outcome: Answer) -> Iterator[Finding]:
 def _print_outcome(
     prepared: Prepared,
     outcome: Answer,
-    output: str,
+    written: Written,
     stop: Stop,
     out: TextIO,
 ) -> None:
     """Print the outcome for people."""
-    for line in closing(outcome, prepared.plan, output):
+    for line in closing(outcome, prepared.plan, written.paths):
         say(line, out)
     if stop.leaves:
         say("left: the same command shows the search again", out)

@@ -43,7 +43,7 @@ KEYS = (
     *("exclude", "reservation", "licenses", "nice", "comment"),
 )
 """Long options of sbatch that ``--slurm`` passes on."""
-OF_A_JOB = re.compile(
+_OF_A_JOB = re.compile(
     r"(SLURM|SBATCH|SQUEUE|SCANCEL)_(?!CONF$)\w*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES"
     r"|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)"
 )
@@ -217,11 +217,10 @@ def run(words: list[str], more: Mapping[str, str] | None = None) -> str:
 
     ``more`` are variables that it gets besides those of this process.
     """
-    own = {k: v for k, v in os.environ.items() if not OF_A_JOB.fullmatch(k)}
     try:
         done = subprocess.run(  # noqa: S603, an argument list without a shell
             words,
-            env={**own, **(more or {})},
+            env={**outside_this_job(), **(more or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -239,6 +238,14 @@ def run(words: list[str], more: Mapping[str, str] | None = None) -> str:
         text = " ".join(line.removeprefix("error: ") for line in lines)
         raise Refused(text or f"{words[0]} ended with exit code {done.returncode}")
     return done.stdout
+
+
+def outside_this_job() -> dict[str, str]:
+    """Return the variables of this process that are not of its own job.
+
+    Slurm's programs take options from those, which are not meant for other processes.
+    """
+    return {k: v for k, v in os.environ.items() if not _OF_A_JOB.fullmatch(k)}
 
 
 def _lines(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 - ``--slurm``: jobs of Slurm.
 - ``--workers 0``: nobody; the user types the same command with ``--study``.
 - ``--workers N`` or ``--gpus``: processes of this machine. Inside a job of Slurm with
-  several nodes, or with nodes that are other machines (``salloc``): steps of the job.
+  several nodes, or with nodes that are other machines (``salloc``): one srun.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from fp8tune.search import CannotSearch
 from fp8tune.search.allocation import (
     Allocation,
-    Steps,
     this_allocation,
     with_gpus,
 )
@@ -34,7 +33,7 @@ from fp8tune.search.options import NO_WORKERS, SearchOptions
 from fp8tune.search.pool import Starter
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.say import note
-from fp8tune.search.slurm import Jobs, parse
+from fp8tune.search.slurm import Jobs, outside_this_job, parse
 from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
@@ -82,15 +81,18 @@ def study_to_join(options: SearchOptions) -> tuple[str, str]:
 
 
 def name_of_this_process(options: SearchOptions) -> str:
-    """Return the name of this process: its host, GPU or number, and Slurm job.
+    """Return the name of this process: its host, GPU or number, Slurm job and task.
 
-    The job is named as ``scancel`` takes it, ``12_3`` in an array.
+    The job is named as ``scancel`` takes it, ``12_3`` in an array. Tasks of one srun
+    may each see their GPU as number 0.
     """
     array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
     job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
     gpus = gpus_of_this_process(os.environ)
     name = worker_name(gpus if options.device == "cuda" else None, os.getpid())
-    return name + f" of job {job}" * bool(job)
+    several = os.environ.get("SLURM_NTASKS", "1") != "1"
+    of_srun = f" task {os.environ.get('SLURM_PROCID')}" * several
+    return name + f" of job {job}{of_srun}" * bool(job)
 
 
 def command_to_join(options: SearchOptions, study: str) -> list[str]:
@@ -118,7 +120,7 @@ def more_gpus_note(options: SearchOptions, visible: int, gpus_of_each: int) -> s
     allocation = None
     with suppress(CannotSearch):  # one of several tasks of srun
         allocation = this_allocation(os.environ)
-    spans = allocation is not None and allocation.needs_steps
+    spans = allocation is not None and allocation.needs_srun
     count = allocation.gpus if allocation and spans else visible
     if count < 2 * gpus_of_each:
         return ""
@@ -221,7 +223,9 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         each = 0 if options.device == "cpu" else gpus_of_each
         allocation = with_gpus(allocation)
         count = options.workers if options.workers > 0 else allocation.workers(each)
-        return Steps(allocation, count, each, command, place, study.folder)
+        command = [*allocation.srun(count, each), *command]
+        own = outside_this_job()
+        return LocalWorkers(command, place, study.folder, [None], note, own)
     named, workers = options.gpus, options.workers
     gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus, note)
@@ -243,7 +247,7 @@ def _allocation(options: SearchOptions) -> Allocation | None:
     if options.slurm or not options.has_workers or options.workers == 0:
         return None
     allocation = this_allocation(os.environ)
-    if allocation is None or not allocation.needs_steps:
+    if allocation is None or not allocation.needs_srun:
         return None
     if options.gpus not in ("", "all"):
         raise CannotSearch(

@@ -1,10 +1,10 @@
 """A study: one Optuna study per search, with one Optuna trial per trial.
 
 A study is stored only in Optuna's storage. A trial's knobs are its parameters; the
-other fields of its record are user attributes, most of them in one, ``record``. It is
-COMPLETE if it measured the objective, PRUNED if it ran out of memory, else FAIL. Out of
-memory is also a constraint, which Optuna's samplers respect. The study's user
-attributes describe the search.
+other fields of its record are user attributes, most of them in one, ``record``. Its
+constraints say why its setting may not be chosen (``constraints.py``). It is COMPLETE
+if it measured the objective, PRUNED if its setting fails, and FAIL if a failure may
+pass, or if it is a loss run. The study's user attributes describe the search.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
 from fp8tune.search import CannotSearch
+from fp8tune.search.constraints import LOSS_GAP, constraints_of, set_constraints
 from fp8tune.search.database import without_password
 from fp8tune.search.objective import SPEED, UNITS
 from fp8tune.search.storage import (
@@ -61,7 +62,7 @@ STALE = "fp8tune:stale"
 """System attribute of a trial that its process gave back: it never counts."""
 LOSSES = 2
 """A setting fails if so many processes were lost in the middle of its trials."""
-ALONE = ("outcome", "peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
+ALONE = ("peak_gib", "capacity_gib")
 RECORD = "record"
 """Fields of a record that are user attributes by themselves, because samplers read
 them, and the attribute that holds the others: each one costs a database a commit."""
@@ -264,18 +265,20 @@ class Study:
         trial = Trial(number, stage, record, process, **place)
         fields = json.loads(json.dumps(trial.data(), allow_nan=False))
         del fields["knobs"], fields["trial"]
-        state, value = _state(trial, self.about.get("objective", ""))
-        constraints = [float(record.outcome == "oom")]
+        about = self.about
+        baseline = tuple(about.get("given", ()))
+        constraints = constraints_of(self.space, baseline, trial, self.trials)
+        value = _value(trial, about.get("objective", ""))
         alone = {name: fields.pop(name) for name in ALONE if fields.get(name)}
         for name in ("stage", TAKEN_UP):
             fields.pop(name, None)
         with errors_of(self.place):
+            running = optuna.Trial(self.optuna, frozen._trial_id)
+            set_constraints(running, constraints)
             for name, field in {**alone, RECORD: fields}.items():
-                self._storage.set_trial_user_attr(frozen._trial_id, name, field)
-            self._storage.set_trial_system_attr(
-                frozen._trial_id, "constraints", constraints
-            )
-            values = None if value is None else [value]
+                running.set_user_attr(name, field)
+            values = [value] if value else None
+            state = TrialState.COMPLETE if value else _state(trial, constraints)
             # Optuna's own `tell` reads the trial again, twice
             self._storage.set_trial_state_values(frozen._trial_id, state, values)
         self._read[number] = trial
@@ -291,7 +294,6 @@ class Study:
         trial = self._frozen(number)._trial_id
         with errors_of(self.place), suppress(UpdateFinishedTrialError):
             self._storage.set_trial_system_attr(trial, STALE, True)
-            self._storage.set_trial_user_attr(trial, "outcome", "launch")
             self._storage.set_trial_state_values(trial, TrialState.FAIL)
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
@@ -399,7 +401,7 @@ def in_order(trials: Iterable[Trial | None]) -> list[Trial]:
 
 def is_lost(trial: FrozenTrial) -> bool:
     """Return whether a trial ended without a result, as its process did."""
-    has_result = "outcome" in trial.user_attrs and STALE not in trial.system_attrs
+    has_result = RECORD in trial.user_attrs and STALE not in trial.system_attrs
     return trial.state.is_finished() and not has_result
 
 
@@ -419,12 +421,17 @@ def fail_if_lost_again(study: optuna.Study, lost: FrozenTrial) -> None:
     earlier = counted(times - 1, "earlier trial")
     message = f"its worker was lost, as in {earlier} of this setting"
     running = _running(lost)
-    fields = {"message": message, "worker": running.worker, "at_s": running.at_s}
+    fields = {
+        "outcome": "launch",
+        "message": message,
+        "worker": running.worker,
+        "at_s": running.at_s,
+    }
     failed = create_trial(
         state=TrialState.FAIL,
         params=lost.params,
         distributions=lost.distributions,
-        user_attrs={**lost.user_attrs, "outcome": "launch", RECORD: fields},
+        user_attrs={**lost.user_attrs, RECORD: fields},
     )
     study.add_trial(failed)
 
@@ -473,19 +480,25 @@ def _trial(trial: FrozenTrial) -> Trial:
     return parse_trial(trial.number, json.dumps(fields))
 
 
-def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:
-    """Return a trial's state in Optuna, and its value.
+def _value(trial: Trial, objective: str) -> float | None:
+    """Return the objective's value; ``None`` if the trial did not measure it.
 
-    Loss runs are FAIL, because samplers ignore those and the speed of such a run means
-    nothing.
+    The speed of a loss run means nothing.
+    """
+    value = getattr(trial.record, VALUE.get(objective, "tokens_per_second"))
+    timed = trial.record.ok and trial.stage != "stability"
+    return float(value) if timed and positive(value) else None
+
+
+def _state(trial: Trial, constraints: Mapping[str, float]) -> TrialState:
+    """Return the state in Optuna of a trial without a value; samplers ignore FAIL.
+
+    PRUNED: the setting fails again, or its losses may not be those of FP8.
     """
     record = trial.record
-    value = getattr(record, VALUE.get(objective, "tokens_per_second"))
-    if record.ok and trial.stage != "stability" and positive(value):
-        return TrialState.COMPLETE, float(value)
-    if record.outcome == "oom":
-        return TrialState.PRUNED, None
-    return TrialState.FAIL, None
+    fails = not (record.ok or record.meaning.retry_once or trial.cut_off)
+    violates = fails or constraints.get(LOSS_GAP, 0.0) > 0
+    return TrialState.PRUNED if violates else TrialState.FAIL
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:

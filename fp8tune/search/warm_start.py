@@ -236,8 +236,8 @@ def earlier_trials(
         card = record.capacity_gib or card_gib
         yield EarlierTrial(
             params=params,
-            outcome=record.outcome,
-            tokens_per_second=record.tokens_per_second,
+            failed=not (record.meaning.retry_once or record.outcome in ("ok", "oom")),
+            tokens_per_second=record.tokens_per_second if record.ok else 0.0,
             memory_share=record.peak_gib / (card * USABLE) if card else 0.0,
             expected_tokens_per_second=expect(record).tokens_per_second,
         )

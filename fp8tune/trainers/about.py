@@ -22,6 +22,12 @@ PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
 COMMAND = r"\.[a-z_]+$"
 """The command of a version, where a trainer has files of several: ``0.8.1.sft``."""
 
+BOOLEANS = {"true": True, "false": False}
+"""Values of knobs that are keys of a table, where TOML has only text."""
+
+USUAL = [{"role": role} for role in ("micro_batch", "ac", "compile", "precision")]
+"""The knobs of a trainer that says none: fields that a key of it may set."""
+
 ALONE = {"shared": ["dense"], "words": ["job", "memory", "gemms"]}
 """The modules of a trainer that is data alone, its words in ``described``."""
 
@@ -98,6 +104,35 @@ class CallAbout:
         return self.program[0].startswith("*")
 
 
+class KnobAbout:
+    """A knob of a trainer: what a search may vary, and with which values.
+
+    ``role`` names it in ``--allow`` and in reports; ``Traits`` say what a search may
+    assume of a role. It is a field of the job, or the config key ``key``. ``values``
+    are tried, none where they follow from the job or the key lists them; ``keys`` has
+    for each of them the config keys that it writes, and those that it removes with the
+    value ``[]``. ``needs`` is a condition on the job. ``since`` and ``until`` are
+    releases of the trainer.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.role: str = data["role"]
+        self.key: str = data.get("key", "")
+        self.keys: dict[Any, dict[str, Any]] = {
+            BOOLEANS.get(value, value): keys
+            for value, keys in data.get("keys", {}).items()
+        }
+        self.values: list[Any] = data.get("values", [*self.keys])
+        self.needs: str = data.get("needs", "")
+        self.since: str = data.get("since", "")
+        self.until: str = data.get("until", "")
+
+    def is_in(self, version: str) -> bool:
+        """Whether a release has the knob."""
+        after = not self.since or order(self.since) <= order(version)
+        return after and (not self.until or order(version) <= order(self.until))
+
+
 class About:
     """A trainer before its schema is read; the fields are explained in docs/guides.
 
@@ -144,7 +179,7 @@ class About:
         self.settings: list[str] = data.get("settings", [])
         self.harmless: list[str] = data.get("harmless", [])
         self._learned: list[str] | None = data.get("learned")
-        self.values: dict[str, list[Any]] = data.get("values", {})
+        self.knobs = [KnobAbout(knob) for knob in data.get("knob", USUAL)]
         self.earlier: dict[str, str] = data.get("earlier", {})
         self.others: dict[str, list[str]] = data.get("others", {})
         self.faults: dict[str, list[str]] = data.get("faults", {})

@@ -81,8 +81,8 @@ class Key(NamedTuple):
 
     def takes(self, value: Any) -> bool:
         """Whether a TOML value is of the key's own type, and one of those allowed."""
-        if self.allowed:
-            return value in self.allowed
+        if self.allowed or self.base == "Any":
+            return not self.allowed or value in self.allowed
         kinds = _KINDS.get(self.base.partition("[")[0], (dict,))
         return isinstance(value, kinds) and (bool in kinds) >= isinstance(value, bool)
 

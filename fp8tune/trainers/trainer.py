@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from fp8tune.job import (
     vocabulary,
 )
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import About, module_of, path_of, trainers
+from fp8tune.trainers.about import About, KnobAbout, module_of, path_of, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Loaded
@@ -63,7 +63,8 @@ class Trainer:
         if self.about.own:
             computed |= self.about.own.computed
         keys |= self.optional_sections
-        more = self._settings(), self.id
+        listed = frozenset(role for role, knob in self.knobs.items() if knob.keys)
+        more = self._settings(), self.id, listed
         return vocabulary(keys, self.schema.job, computed, *more)
 
     def _computed(self) -> dict[str, Source]:
@@ -81,21 +82,35 @@ class Trainer:
     def _settings(self) -> dict[str, Setting]:
         """How the fields are set that are no single key of the config."""
         names = self.about.settings
-        return {name: getattr(self._module("settings"), name) for name in names}
+        settings = {name: getattr(self._module("settings"), name) for name in names}
+        tables = {knob.role: knob.keys for knob in self.knobs.values() if knob.keys}
+        return settings | {
+            role: partial(_listed, role, t) for role, t in tables.items()
+        }
+
+    @cached_property
+    def knobs(self) -> dict[str, KnobAbout]:
+        """What a search may vary in this version, by role."""
+        every = self.about.knobs
+        return {knob.role: knob for knob in every if knob.is_in(self.version)}
 
     def key_of(self, field: str) -> str:
-        """The key that sets a field of the job; ``""`` if nothing does.
+        """The key that sets a field of the job or a knob; ``""`` if nothing does.
 
         A field that follows from several keys is set by its own name.
         """
+        knob = self.knobs.get(field)
+        if knob and (knob.key or knob.keys):
+            return knob.key or field
         return self.schema.job.get(field) or field * (field in self.about.settings)
 
     def values_of(self, field: str) -> list[Any]:
         """The values that may be tried for a field of the job."""
-        if field in self.about.values:
-            return self.about.values[field]
-        key = self.schema.job.get(field, "")
-        return dict(self.schema.dotted_keys())[key].allowed if key else []
+        knob, key = self.knobs.get(field), self.key_of(field)
+        if knob and knob.values:
+            return knob.values
+        keys = dict(self.schema.dotted_keys())
+        return keys[key].allowed if key in keys else []
 
     @cached_property
     def starter(self) -> str:
@@ -217,6 +232,18 @@ class Trainer:
         if not found:
             return job
         return self.job(loaded._replace(values=loaded.values | found), target)
+
+
+def _listed(
+    role: str, keys: dict[Any, dict[str, Any]], _job: Job, value: Any
+) -> dict[str, Any]:
+    """Return the keys that a value of a knob writes, ``None`` for those it removes.
+
+    Raises ``Unknown`` for a value that is not listed.
+    """
+    if value not in keys:
+        raise Unknown(role)
+    return {key: None if v == [] else v for key, v in keys[value].items()}
 
 
 @cache

@@ -50,6 +50,7 @@ def without_tolerated(loaded: Loaded, trainer: Trainer) -> Loaded:
 def _is_extra(path: Path, trainer: Trainer) -> bool:
     """Whether a pattern is of a key, or of a table that it stands in."""
     names = [as_typed(path[:end], trainer) for end in range(1, len(path) + 1)]
+    names.append(f"{names[-1]}.")  # `infra.*` is of the whole table
     return any(fnmatchcase(name, each) for name in names for each in trainer.extra_keys)
 
 

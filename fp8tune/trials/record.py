@@ -47,8 +47,7 @@ OUTCOMES: Mapping[str, TrialOutcome] = {
     ),
     "user": TrialOutcome("the config's own code failed", unfit=True),
 }
-"""How a trial can end. The sampler, which imports nothing of this, has the names of
-those that are tried once more (``search/sampler/past.py``)."""
+"""How a trial can end."""
 BEFORE_BUILD = ("start", "import", "ranks", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
@@ -213,6 +212,19 @@ class Record(NamedTuple):
         return 0.0
 
     @property
+    def memory_lack_gib(self) -> float:
+        """Reserved memory beyond ``FULL`` of the GPU [GiB]; negative: what is left.
+
+        Out of memory, it needed at least the whole GPU; if that is unknown, the lack is
+        1 GiB. It is 0 if nothing is known.
+        """
+        ran_out = self.outcome == "oom"
+        if not self.capacity_gib:
+            return float(ran_out)
+        needed = max(self.reserved_gib, self.capacity_gib * ran_out)
+        return needed - FULL * self.capacity_gib if needed else 0.0
+
+    @property
     def memory_shortage(self) -> str:
         """Why a trial that ran leaves too little memory for a long run; ``""`` if not.
 
@@ -221,7 +233,7 @@ class Record(NamedTuple):
         """
         if not self.ok:
             return ""
-        if self.capacity_gib and self.reserved_gib > FULL * self.capacity_gib:
+        if self.memory_lack_gib > 0:
             share = 100 * self.reserved_gib / self.capacity_gib
             return (
                 f"{share:.1f} % of the GPU's memory reserved, over {100 * FULL:.0f} %"

@@ -15,15 +15,23 @@ Numbers and not the values, because to Python 1, 1.0 and True are one value.
 """
 
 
+FP8 = "fp8"
+"""The name by which ``--allow`` frees all knobs of FP8."""
+
+
 class Traits(NamedTuple):
     """What the search may assume about the knobs of one role.
 
     A role that is not in ``TRAITS`` has the defaults, which assume nothing. ``label``
     names the knob in the report, else its key does. ``learns_alike``: its values do not
-    change what a run learns. ``always_accepted``: the trainer accepts its values in
-    every combination, so that a recorded one needs no lint. ``may_differ``: the configs
-    of similar studies may have other values of it. ``frozen_on``: the devices on which
-    a search keeps the config's value, unless ``--allow`` frees it.
+    change what a run learns, but for rounding. ``always_accepted``: the trainer accepts
+    its values in every combination, so that a recorded one needs no lint.
+    ``may_differ``: the configs of similar studies may have other values of it.
+    ``frozen_on``: the devices on which a search keeps the config's value, unless
+    ``--allow`` frees it, by its role, its key or its ``group``. ``of_fp8``: it means
+    nothing where the linears run in bf16; there it has its first value, the config's
+    own. ``builtin``: fp8tune's own trial runs its values. ``changes`` says what else
+    changes with it.
     """
 
     label: str = ""
@@ -31,6 +39,29 @@ class Traits(NamedTuple):
     always_accepted: bool = False
     may_differ: bool = False
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
+    group: str = ""
+    of_fp8: bool = False
+    builtin: bool = True
+    changes: str = ""
+
+    @property
+    def by_default(self) -> bool:
+        """Whether a search varies the role without being asked, on some device."""
+        return {"cuda", "cpu"} > set(self.frozen_on)
+
+
+def _of_fp8(label: str, changes: str) -> Traits:
+    return Traits(label, group=FP8, of_fp8=True, changes=changes)
+
+
+def _kernel(label: str, changes: str, *, builtin: bool = True) -> Traits:
+    traits = Traits(label, learns_alike=True, builtin=builtin)
+    return traits._replace(group="kernels", changes=changes)
+
+
+def _degree(label: str, changes: str) -> Traits:
+    traits = Traits(label, learns_alike=True, may_differ=True, builtin=False)
+    return traits._replace(group="parallel", changes=changes)
 
 
 TRAITS: Mapping[str, Traits] = {
@@ -40,6 +71,7 @@ TRAITS: Mapping[str, Traits] = {
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
+        changes="memory; gradient accumulation keeps the tokens of a step",
     ),
     "ac": Traits(
         "AC",
@@ -47,15 +79,42 @@ TRAITS: Mapping[str, Traits] = {
         always_accepted=True,
         may_differ=True,
         frozen_on=(),
+        changes="memory",
     ),
     "compile": Traits(
         learns_alike=True,
         always_accepted=True,
         may_differ=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
+        changes="rounding, and the time until the first step",
     ),
-    "precision": Traits(always_accepted=True),
+    "precision": Traits(
+        always_accepted=True, group=FP8, changes="numerics of the linears"
+    ),
     "grad_accum": Traits(may_differ=True),
+    "fp8_recipe": _of_fp8("recipe", "scales of FP8: one per tensor or one per row"),
+    "te_recipe": _of_fp8("recipe", "scales of FP8: by the steps before or by now"),
+    "fp8_all_gather": _of_fp8(
+        "FP8 all-gather", "communication of FSDP, and scales of weights"
+    ),
+    "fp8_parameters": _of_fp8("FP8 parameters", "memory and gather of the weights"),
+    "auto_filter": _of_fp8("small linears in bf16", "which linears run in FP8"),
+    "fp8_converts_head": _of_fp8("FP8 head", "whether the output head runs in FP8"),
+    "reshard": Traits(
+        "reshard",
+        learns_alike=True,
+        group="sharding",
+        changes="memory against communication of FSDP",
+    ),
+    "fused": _kernel("fused optimizer", "rounding of the optimizer's step"),
+    "optimizer_kernel": _kernel("optimizer", "rounding of the optimizer's step"),
+    "loss": _kernel("loss", "memory of the logits; rounding of the loss"),
+    "liger": _kernel("Liger", "memory; rounding of norms and loss", builtin=False),
+    "attention": _kernel("attention", "rounding of attention"),
+    "tp": _degree("TP", "communication, and the sizes of the GEMMs"),
+    "pp": _degree("PP", "communication, and idle stages"),
+    "cp": _degree("CP", "communication, and tokens per GPU"),
+    "dp_replicate": _degree("replicas", "memory against communication (HSDP)"),
 }
 """What the search may assume, by role; other roles have the defaults."""
 
@@ -108,10 +167,16 @@ class Space:
     def point(self, values: dict[str, Any]) -> Point:
         """Return the point with these values; keys that are not knobs are ignored.
 
-        Raises ``KeyError`` if a knob is missing or has a value outside the space.
+        Knobs of FP8 may be missing in bf16. Raises ``KeyError`` if another knob is, or
+        has a value outside the space.
         """
         found = []
+        precision = self.knob("precision")
+        in_bf16 = precision is not None and values.get(precision.key) != "fp8"
         for knob, index in zip(self.knobs, self._index, strict=True):
+            if in_bf16 and knob.traits.of_fp8 and knob.key not in values:
+                found.append(0)
+                continue
             value = values.get(knob.key)
             if (type(value), value) not in index:
                 raise KeyError(knob.key)
@@ -119,9 +184,17 @@ class Space:
         return tuple(found)
 
     def values(self, point: Point) -> dict[str, Any]:
-        """Return each knob's value at a point, by key, without unset keys."""
-        values = self.params(point)
-        return {key: value for key, value in values.items() if value is not None}
+        """Return each knob's value at a point, by key.
+
+        Without keys that are not set, and in bf16 without knobs of FP8.
+        """
+        in_bf16 = self.value(point, "precision") not in (None, "fp8")
+        pairs = zip(self.knobs, self.params(point).items(), strict=True)
+        return {
+            key: value
+            for knob, (key, value) in pairs
+            if value is not None and not (in_bf16 and knob.traits.of_fp8)
+        }
 
     def params(self, point: Point) -> dict[str, Any]:
         """Return each knob's value at a point, by key; ``None`` if it is not set."""
@@ -158,12 +231,23 @@ class Space:
         return None if place is None else self.knobs[place].values[point[place]]
 
     def in_precision(self, point: Point, precision: str) -> Point | None:
-        """Return the point in another precision, whether or not it can be tried."""
+        """Return the point in another precision, whether or not it can be tried.
+
+        Knobs of FP8 then have their first value, the config's own, in bf16.
+        """
         place = self.place("precision")
         if place is None or precision not in self.knobs[place].values:
             return None
         index = self.knobs[place].index_of(precision)
-        return (*point[:place], index, *point[place + 1 :])
+        return tuple(
+            index if i == place else 0 if self._rests(knob, precision) else kept
+            for i, (knob, kept) in enumerate(zip(self.knobs, point, strict=True))
+        )
+
+    @staticmethod
+    def _rests(knob: Knob, precision: str) -> bool:
+        """Return whether a knob means nothing in a precision."""
+        return knob.traits.of_fp8 and precision != "fp8"
 
     def with_precision(self, point: Point, precision: str) -> Point | None:
         """Return the point in another precision if it can be tried."""

@@ -32,7 +32,7 @@ MIN_SHARE = 0.98
 SHOWN_SCALES = 5
 
 
-class Finding(NamedTuple):
+class Statement(NamedTuple):
     """One statement of the answer: its code, its sentence, its numbers."""
 
     code: str
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     numbers: dict[str, Any] = {}
 
 
-def findings(result: Comparison) -> Iterator[Finding]:
+def findings(result: Comparison) -> Iterator[Statement]:
     """Yield every statement, the verdict first."""
     yield _verdict(result)
     yield from _settles(result)
@@ -53,7 +53,7 @@ def findings(result: Comparison) -> Iterator[Finding]:
         yield from _run(run)
     for run in result.bf16:
         if run.says_fp8:
-            yield Finding(
+            yield Statement(
                 "bf16-run-says-fp8",
                 f"{plain(run.path)}: compared as bf16, but its log says "
                 f"`{plain(run.says_fp8)}`.",
@@ -95,7 +95,7 @@ def relative(gap: Gap, interval: Interval) -> Interval:
     return Interval(*(value / gap.bf16 for value in interval))
 
 
-def _verdict(result: Comparison) -> Finding:
+def _verdict(result: Comparison) -> Statement:
     gap, verdict = result.gap, result.verdict
     if verdict == Verdict.DIVERGED:
         assert result.diverged_at is not None
@@ -105,7 +105,7 @@ def _verdict(result: Comparison) -> Finding:
             if result.reason == "nan"
             else f"FP8's loss leaves bf16's for good after {where}"
         )
-        return Finding(
+        return Statement(
             verdict,
             f"FP8 diverged: {how}. bf16 did not.",
             {"why": result.reason, "at": result.diverged_at},
@@ -114,13 +114,13 @@ def _verdict(result: Comparison) -> Finding:
         names = ", ".join(plain(run.path) for run in failed)
         rest = len(result.bf16) - len(failed)
         advice = f" Compare without {'it' if len(failed) == 1 else 'them'}."
-        return Finding(
+        return Statement(
             verdict,
             f"Inconclusive: bf16 diverged ({names}).{advice * bool(rest)}",
             {"why": result.reason, "paths": [run.path for run in failed]},
         )
     if gap is None:
-        return Finding(verdict, f"Inconclusive: {_WHY[result.reason]}.")
+        return Statement(verdict, f"Inconclusive: {_WHY[result.reason]}.")
     share = relative(gap, gap.total)
     numbers = {"why": result.reason, "gap": share.value}
     side = "above" if share.value > 0 else "below"
@@ -137,14 +137,16 @@ def _verdict(result: Comparison) -> Finding:
             else "the standard deviation between bf16's seeds"
         )
         within = f"within {100 * gap.margin / gap.bf16:.2f} %, {what}"
-        return Finding(verdict, f"The same: {size}, {within}.", numbers)
+        return Statement(verdict, f"The same: {size}, {within}.", numbers)
     if verdict == Verdict.INCONCLUSIVE:
-        return Finding(verdict, f"Inconclusive: {size}. {_why(result, gap)}.", numbers)
+        return Statement(
+            verdict, f"Inconclusive: {size}. {_why(result, gap)}.", numbers
+        )
     word = "worse" if verdict == Verdict.WORSE else "better"
     seeds = f"bf16's seeds differ by {100 * gap.spread / gap.bf16:.2f} %"
     if gap.assumed:
         seeds += " (assumed)"
-    return Finding(verdict, f"FP8 is {word}: {size}; {seeds}.", numbers)
+    return Statement(verdict, f"FP8 is {word}: {size}; {seeds}.", numbers)
 
 
 _WHY = {
@@ -170,11 +172,11 @@ def _why(result: Comparison, gap: Gap) -> str:
     return f"The last quarter has only {steps}; {FEWEST} are needed"
 
 
-def _equal(result: Comparison) -> Iterator[Finding]:
+def _equal(result: Comparison) -> Iterator[Statement]:
     equal = result.equal
     if equal is None:
         if result.verdict == Verdict.WORSE:
-            yield Finding(
+            yield Statement(
                 "equal-loss-unknown",
                 "Tokens to equal loss are not known: more than twice those of bf16, or "
                 "bf16's loss no longer falls.",
@@ -187,7 +189,7 @@ def _equal(result: Comparison) -> Iterator[Finding]:
         f"{'' if equal.with_seeds else '; another seed may differ more'})"
     )
     if equal.time is None or equal.speed is None:
-        yield Finding(
+        yield Statement(
             "tokens-to-equal-loss",
             f"{message}. Time to equal loss is not known: a run does not log "
             "its speed.",
@@ -202,7 +204,7 @@ def _equal(result: Comparison) -> Iterator[Finding]:
         else f"{speed} tokens/s became {_more(time.value)} time to equal loss "
         f"({_more(time.low)} to {_more(time.high)})"
     )
-    yield Finding(
+    yield Statement(
         "time-to-equal-loss",
         f"{became}. {message}.",
         {"tokens": tokens._asdict(), "time": time._asdict(), "speed": equal.speed},
@@ -214,12 +216,12 @@ def _more(ratio: float) -> str:
     return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
 
 
-def _norms(result: Comparison) -> Iterator[Finding]:
+def _norms(result: Comparison) -> Iterator[Statement]:
     norms = result.norms
     if norms is None and len(result.aligned):
-        yield Finding("no-gradient-norms", "Not all runs log gradient norms.")
+        yield Statement("no-gradient-norms", "Not all runs log gradient norms.")
     elif norms is not None and norms.chance <= SPIKES_UNLIKELY:
-        yield Finding(
+        yield Statement(
             "more-spikes",
             f"FP8's gradient norm spikes {norms.spikes[0]} times, bf16's "
             f"{norms.spikes[1]} times in {len(result.bf16)} run"
@@ -228,14 +230,14 @@ def _norms(result: Comparison) -> Iterator[Finding]:
         )
 
 
-def _support(result: Comparison) -> Iterator[Finding]:
+def _support(result: Comparison) -> Iterator[Statement]:
     """Say what the length of the runs can support."""
     gap = result.gap
     if result.verdict in (Verdict.DIVERGED, Verdict.WORSE) or result.reason in _WHY:
         return
     if gap is not None and math.isfinite(gap.visible):
         share = gap.visible / gap.bf16
-        yield Finding(
+        yield Statement(
             "visible-gap",
             f"A gap below {100 * share:.2f} % of the loss would often be missed here.",
             {"relative": share},
@@ -244,7 +246,7 @@ def _support(result: Comparison) -> Iterator[Finding]:
     if tokens is None or tokens < PROVEN_TOKENS:
         steps = min(run.curve.step[-1] for run in result.runs)
         length = f"{amount(tokens)} tokens" if tokens else f"{steps:,.0f} steps"
-        yield Finding(
+        yield Statement(
             "short-runs",
             f"Equal loss over {length} does not prove convergence: FP8 was seen to "
             "diverge after 200B tokens (arXiv 2409.12517).",
@@ -252,21 +254,21 @@ def _support(result: Comparison) -> Iterator[Finding]:
         )
 
 
-def _settles(result: Comparison) -> Iterator[Finding]:
+def _settles(result: Comparison) -> Iterator[Statement]:
     """Say what would settle an inconclusive comparison."""
     gap = result.gap
     if result.verdict != Verdict.INCONCLUSIVE:
         return
     if result.reason == "seeds":
         count = SEEDS - len(result.bf16)
-        yield Finding(
+        yield Statement(
             "run-more-seeds",
             f"{count} more bf16 run{'s' * (count > 1)} with other seeds would show how "
             "far seeds differ; `--seed-spread` gives it if you know it.",
             {"bf16_runs": count},
         )
     elif result.reason == "more-seeds":
-        yield Finding(
+        yield Statement(
             "run-more-seeds",
             "More runs with other seeds would settle it, of FP8 too "
             "(`--label fp8` for each).",
@@ -279,13 +281,13 @@ def _settles(result: Comparison) -> Iterator[Finding]:
             if result.aligned.same_data
             else " Runs on the same data in the same order differ less."
         )
-        yield Finding(
+        yield Statement(
             "run-longer",
             f"{_times_as_many(factor)} as many logged steps would settle it.{same}",
             {"times": factor},
         )
     elif result.reason in ("few-steps", "no-overlap"):
-        yield Finding(
+        yield Statement(
             "log-more-often",
             "Log the loss more often, or train both runs longer, over the same steps.",
         )
@@ -298,17 +300,17 @@ def _times_as_many(factor: float) -> str:
     return f"About {max(2, math.ceil(factor))} times"
 
 
-def _alignment(result: Comparison) -> Iterator[Finding]:
+def _alignment(result: Comparison) -> Iterator[Statement]:
     aligned = result.aligned
     if aligned.unit == "steps":
-        yield Finding(
+        yield Statement(
             "aligned-by-steps",
             "Not every run shows its tokens per step: aligned by steps, which is right "
             "only if all have the same batch.",
         )
     if (gap := result.gap) and gap.fp8_range > FP8_RANGE * max(gap.spread, gap.margin):
         share = gap.fp8_range / gap.bf16
-        yield Finding(
+        yield Statement(
             "fp8-runs-differ",
             f"The FP8 runs differ by {100 * share:.2f} %, which the interval does not "
             "count. Compare each with bf16 by itself.",
@@ -316,21 +318,21 @@ def _alignment(result: Comparison) -> Iterator[Finding]:
         )
     if aligned.other_batch:
         sizes = [run.tokens_per_step or 0.0 for run in result.runs]
-        yield Finding(
+        yield Statement(
             "other-batch",
             f"Tokens per step differ, from {min(sizes):,.0f} to {max(sizes):,.0f}: "
             "aligned by tokens, but another batch learns differently.",
             {"tokens_per_step": sizes},
         )
     if aligned.same_data is False:
-        yield Finding(
+        yield Statement(
             "other-data",
             "The losses do not go up and down together: FP8 and bf16 saw other data or "
             "another order of it.",
         )
     ends = [run.curve.step[-1] * (run.tokens_per_step or 1) for run in result.runs]
     if len(aligned) and aligned.unit == "tokens" and min(ends) < MIN_SHARE * max(ends):
-        yield Finding(
+        yield Statement(
             "other-length",
             f"Compared up to {amount(aligned.places[-1])} tokens; the longest run has "
             f"{amount(max(ends))}.",
@@ -338,41 +340,41 @@ def _alignment(result: Comparison) -> Iterator[Finding]:
         )
 
 
-def _run(run: Run) -> Iterator[Finding]:
+def _run(run: Run) -> Iterator[Statement]:
     """Say what is special of one run."""
     path = plain(run.path)
     if run.starts > 1:
-        yield Finding(
+        yield Statement(
             "restarts",
             f"{path}: {run.starts} starts; {run.repeated} logged steps were repeated, "
             "the later ones count.",
             {"path": run.path, "starts": run.starts, "repeated": run.repeated},
         )
     if bad := run.not_finite:
-        yield Finding(
+        yield Statement(
             "not-finite",
             f"{path}: {len(bad)} logged step{'s' * (len(bad) > 1)} with a loss of NaN "
             f"or infinity, the first at step {bad[0]:,.0f}.",
             {"path": run.path, "steps": len(bad), "first": bad[0]},
         )
     if run.ended is False:
-        yield Finding("not-ended", f"{path}: the run stopped before its end.")
+        yield Statement("not-ended", f"{path}: the run stopped before its end.")
     if run.cut:
-        yield Finding("cut", f"{path}: not read to its end: {plain(run.cut)}.")
+        yield Statement("cut", f"{path}: not read to its end: {plain(run.cut)}.")
 
 
-def _scales(result: Comparison) -> Iterator[Finding]:
+def _scales(result: Comparison) -> Iterator[Statement]:
     """Say what is known of values lost in FP8."""
     scales = [scale for run in result.fp8 for scale in run.scales]
     if not scales:
-        yield Finding(
+        yield Statement(
             "no-fp8-statistics",
             "No FP8 run here logs overflow or underflow: torchao logs none, "
             "Transformer Engine does with its debug tools.",
         )
     worst = sorted(scales, key=lambda scale: -scale.value)[:SHOWN_SCALES]
     for scale in worst:
-        yield Finding(
+        yield Statement(
             "fp8-statistics",
             f"{plain(scale.layer)}, {scale.tensor}: {scale.statistic} "
             f"{scale.value:.3g} (highest {scale.highest:.3g}).",

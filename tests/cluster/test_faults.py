@@ -248,7 +248,7 @@ def test_a_job_of_two_nodes_searches_on_both(rehearse, database):
     search.stdin.close()
     rehearsal.processes.append(search)
     rehearsal.ends_well(search, {})
-    assert len([*rehearsal.folder.glob(".fp8tune/*/srun-*.log")]) == 2
+    assert len([*rehearsal.folder.glob(".fp8tune/*/workers/worker-0.log")]) == 1
     assert len(rehearsal.workers) == 2
 
 

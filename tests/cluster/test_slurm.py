@@ -76,18 +76,21 @@ def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
 
 INSIDE = """
     import os, sys, time
-    from fp8tune.search.allocation import Steps, default_budget, this_allocation
+    from fp8tune.search.allocation import default_budget, this_allocation
+    from fp8tune.search.local_workers import LocalWorkers
+    from fp8tune.search.slurm import outside_this_job
 
     allocation = this_allocation(os.environ)
-    print(allocation[1:], round(default_budget(allocation, os.environ), -1))
-    show = 'echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE $FP8TUNE_STORAGE; sleep 3'
-    worker = ["sh", "-c", show]
-    steps = Steps(
-        allocation, allocation.workers(1), 1, worker, "URL", sys.argv[1]
+    print(allocation[1:], round(default_budget(allocation), -1))
+    show = 'echo $SLURMD_NODENAME $FP8TUNE_STORAGE; exit $((SLURM_PROCID == 1))'
+    command = [*allocation.srun(allocation.workers(1), 1), "sh", "-c", show]
+    workers = LocalWorkers(
+        command, "URL", sys.argv[1], [None], print, outside_this_job()
     )
-    steps.start()
-    print(steps.poll() or "all run", flush=True)
-    steps.stop()
+    workers.start()
+    while not (ended := workers.poll()):
+        time.sleep(0.1)
+    print(ended)
 """
 
 
@@ -103,10 +106,9 @@ def test_a_job_of_two_nodes_runs_workers_on_both(tmp_path):
         env={**os.environ, "PYTHONPATH": path},
         timeout=120,
     )
-    assert (tmp_path / "out").read_text().splitlines() == [
-        "(2, 4, 4, True) 480.0",
-        "all run",
-    ]
+    said = (tmp_path / "out").read_text()
+    assert said.startswith("(2, 4, True) 480.0\nall workers ended: srun: error: node1:")
     assert done.returncode == 0
-    logs = [path.read_text() for path in tmp_path.glob("srun-*.log")]
-    assert sorted(logs) == ["node1 1 URL\n"] * 2 + ["node2 1 URL\n"] * 2
+    log = (tmp_path / "workers" / "worker-0.log").read_text().splitlines()
+    ran = sorted(line for line in log if "URL" in line)
+    assert ran == ["0: node1 URL", "1: node1 URL", "2: node2 URL", "3: node2 URL"]

@@ -34,6 +34,13 @@ def test_the_project_says_what_the_file_does_not(project):
     assert target == Target("h200", 2, "the comment on line 1", "pyproject.toml")
 
 
+def test_overrides_that_are_not_followed_are_refused(fp8tune, project):
+    project({"a.yaml": "base_model: a/b\nmicro_batch_size: 2\n"})
+    said = fp8tune("estimate", "a.yaml", "--trainer", "axolotl", "--", "b")
+    reason = "a.yaml: fp8tune does not follow this argument: b"
+    assert (said.code, said.err) == (2, f"fp8tune: {reason}\n")
+
+
 @pytest.mark.parametrize(
     ("key", "line"),
     [

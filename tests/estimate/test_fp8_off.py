@@ -168,11 +168,12 @@ def test_batches_of_unknown_padding_are_not_checked(fp8tune, project):
     assert "the file does not say how batches are padded" in out
 
 
-def test_the_help_names_full_ac_that_several_keys_set(fp8tune, project):
+def test_the_help_names_the_key_of_full_ac(fp8tune, project):
     text = AUTOMODEL.replace(", activation_checkpointing: true", "")
     project({"a.yaml": text.replace("global_batch_size: 8", "global_batch_size: 64")})
     out = fp8tune("lint", "a.yaml", *H100).out
-    assert "= help: use full activation checkpointing: at most " in out
+    key = "distributed.activation_checkpointing"
+    assert f"= help: set `{key}: true`: at most " in out
 
 
 def test_why_fp8_does_not_pay_needs_no_sizes(fp8tune, project):

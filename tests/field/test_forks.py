@@ -262,6 +262,9 @@ def test_extra_keys_are_known(fp8tune, project, name, text, lacking, patterns):
     settings = f"[tool.fp8tune]\nextra-keys = [{patterns}, 'no.such']\n"
     files = {name: text, "pyproject.toml": settings}
     assert unknown(found(fp8tune, project, files)[0]) == []
+    for table in re.findall(r'"([a-z]\w*)"', patterns):
+        files["pyproject.toml"] = settings.replace(f'"{table}"', f'"{table}.*"')
+        assert unknown(found(fp8tune, project, files)[0]) == []
     as_list = f"[{patterns}]".replace(", ", ",")
     for comment in (as_list, as_list.strip("[]").replace('"', "")):
         files = {name: f"# fp8tune: extra-keys={comment}\n{text}"}

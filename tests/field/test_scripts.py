@@ -289,6 +289,30 @@ def test_a_script_is_its_own_config_for_both_commands(fp8tune, project):
     assert findings(fp8tune, project, files, "--script") == found
 
 
+def test_arguments_behind_a_script_are_its_own(fp8tune, project):
+    script = RUN.replace("-batch-size 1 ", "-batch-size $2 ")
+    project({"run.sh": f"{script} --bf16 --train-iters 100\n"})
+    alone = fp8tune("lint", "run.sh")
+    assert "`$2`, which is not known before the run: add the script's" in alone.out
+    for words in (["lint", "run.sh"], ["lint", "--script", "run.sh"]):
+        said = fp8tune(*words, "--", "8B", "3")
+        assert (said.code, "is no multiple of 3 x 8" in said.out) == (1, True)
+    fits = fp8tune("estimate", "run.sh", "--", "8B", "2")
+    assert (fits.code, "memory: unknown" in fits.out) == (0, False)
+
+
+def test_a_script_of_a_config_is_no_config_of_the_other_commands(fp8tune, project):
+    call = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file $1"
+    gpus = "#!/bin/bash\n#SBATCH --gpus-per-node=h100:8\n"
+    config = '[model]\nname = "llama3"\n'
+    project({"a.toml": config, "run.sbatch": f"{gpus}{call} --compile.enable\n"})
+    said = fp8tune("estimate", "run.sbatch", "--", "a.toml")
+    typed = "a.toml --gpu h100-sxm --world-size 8 -- --compile.enable"
+    assert said.err == (
+        f"fp8tune: run.sbatch: it runs a config: fp8tune estimate {typed}\n"
+    )
+
+
 @each(
     "command",
     [

@@ -198,10 +198,13 @@ def test_a_span_longer_than_the_window_is_cut():
     assert mark == f"  | {'^' * WIDTH} all"
 
 
-def test_every_mark_of_a_cut_line_stands_below_text():
-    source, *below = marks("x" * 500, (5, 8, "near"), (400, 403, "far"))
-    ends = [len(mark.rstrip("nearf ")) for mark in below]
-    assert max(ends) <= len(source)
+def test_spans_far_apart_on_a_long_line_have_each_their_part_of_it():
+    line = "near" + "x" * 400 + "far" + "y" * 400
+    found = finding((1, 1, 1, 5, "a"), (1, 405, 1, 408, "b"))
+    first, below, second, mark = rendered(found, {1: line}).split("\n")[3:7]
+    column = mark.index("---")
+    assert (first[4:8], below) == ("near", "  | ^^^^ a")
+    assert (second[column : column + 3], mark[column:]) == ("far", "--- b")
 
 
 def test_a_span_over_several_lines_is_marked_to_the_end_of_its_first():

@@ -85,6 +85,7 @@ def test_only_a_comment_above_all_keys_is_a_title():
             PROJECT,
             "the file says tp 3 = 3 GPUs, which does not divide it",
         ),
+        ("64 GPUs", f"{CONFIG}[distributed]\ntp = [4]\ncp = {10**12}\n", PROJECT, ""),
         ("fp8tune: world-size=16\n#\n# 16 GPUs", CONFIG, Target(), ""),
         (
             "fp8tune: world-size=8\n#\n# 16 GPUs",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.report.data import Report
+from fp8tune.report.data import StudyReport
 from tests.report.studies import report_of
 from tests.search.conftest import replay, without_plots
 
@@ -12,5 +12,5 @@ __all__ = ["replay", "whole", "without_plots"]
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Report:
+def whole(tmp_path: Path) -> StudyReport:
     return report_of(tmp_path / "s", output="a.tuned.toml")

@@ -3,7 +3,7 @@
 import io
 
 from fp8tune.job import Target
-from fp8tune.report.data import Report, read_report
+from fp8tune.report.data import StudyReport, read_report
 from fp8tune.search.answer.answer import Ending
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.stored import answer_of, as_json, to_store
@@ -99,10 +99,10 @@ def conclude(kept, output, ending):
     commands = next_commands(of, about, answer, output)
     data = as_json(answer, of, saved.folder, output, about, commands)
     stored = to_store(answer, of, data)
-    kept.note(output=output, answer=stored, tuned=written.text)
+    kept.note(output=output, answer=stored, tuned=dict(written.texts))
 
 
-def report_of(folder, *trials, **about) -> Report:
+def report_of(folder, *trials, **about) -> StudyReport:
     """The report of such a study."""
     return read_report(load_study(study(folder, *trials, **about)))
 

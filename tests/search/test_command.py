@@ -68,6 +68,7 @@ def test_the_whole_answer(replay, tmp_path):
         "oom_trials": 1,
         "seconds": 630.0,
         "output": "a.tuned.toml",
+        "other_outputs": [],
         "next": ["diff a.toml a.tuned.toml"],
         "extrapolated": None,
         "synthetic_data": None,

@@ -5,8 +5,9 @@ import pytest
 from fp8tune.config.settings import settings_for
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import keys_to_free
 from fp8tune.search.linting import aftermath, check_config, refusals
-from fp8tune.search.plan import keys_to_free, plan_for_trials, read_config
+from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.write.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import CONFIG as REPLAYED

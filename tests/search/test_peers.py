@@ -182,7 +182,7 @@ def test_a_result_that_came_too_late_is_dropped(place, capsys):
     study = opened(place)
     pool = Peer(study, TakenAway(RECORDS, space_of(RECORDS)), "w1")
     pool.begin()
-    number = pool.start(order(BEST, worker="w1"))
+    number = pool.idle().start(order(BEST, worker="w1"))
     study.optuna._storage._beat_s = 600.0  # it has slept since its last heartbeat
     assert pool.wait() == [(number, None)]
     pool.close()

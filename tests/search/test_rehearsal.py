@@ -69,9 +69,9 @@ def test_what_is_allowed_is_freed(plan, name):
     ("name", "device", "said"),
     [
         ("precison", "cpu", "did you mean `precision`?"),
-        ("seq_len", "cpu", "it can free compile, precision, warmup"),
-        ("grad_accum", "cuda", "it can free precision, warmup"),
-        ("train.seq_len", "cuda", "it can free precision, warmup"),
+        ("seq_len", "cpu", "it can free compile, fp8, kernels, warmup"),
+        ("grad_accum", "cuda", "it can free fp8, kernels, warmup"),
+        ("train.seq_len", "cuda", "it can free fp8, kernels, warmup"),
     ],
 )
 def test_a_knob_that_is_none(plan, name, device, said):

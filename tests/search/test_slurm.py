@@ -1,7 +1,6 @@
 """What ``--slurm`` asks for, and what a job of Slurm still has. Without Slurm."""
 
 import os
-import time
 
 import pytest
 
@@ -80,55 +79,60 @@ BATCH = {
     "SLURMD_NODENAME": "n1",
     "SLURM_GPUS_ON_NODE": "4",
     "SLURM_JOB_NUM_NODES": "3",
-    "SLURM_JOB_CPUS_PER_NODE": "72(x2),36",
 }
 
 
 @each(
-    ("environment", "allocation", "needs_steps"),
+    ("environment", "allocation", "needs_srun"),
     [
         ({}, None, None),
         ({"SLURM_JOB_ID": "7;rm"}, None, None),
-        ({"SLURM_JOB_ID": "7"}, Allocation("7", 1, 0, 0, on_a_node=False), True),
-        (SALLOC, Allocation("7", 2, 8, 0, on_a_node=False), True),
+        ({"SLURM_JOB_ID": "7"}, Allocation("7", 1, 0, on_a_node=False), True),
+        (SALLOC, Allocation("7", 2, 8, on_a_node=False), True),
         (
             {"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_NODE": "h100:4"},
-            Allocation("7", 1, 4, 0, on_a_node=False),
+            Allocation("7", 1, 4, on_a_node=False),
             True,
         ),
-        (BATCH, Allocation("7", 3, 12, 180, on_a_node=True), True),
+        (BATCH, Allocation("7", 3, 12, on_a_node=True), True),
         (
-            BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "72"},
-            Allocation("7", 1, 4, 72, on_a_node=True),
+            BATCH | {"SLURM_JOB_NUM_NODES": "1"},
+            Allocation("7", 1, 4, on_a_node=True),
             False,
         ),
     ],
 )
-def test_the_job_of_this_process(environment, allocation, needs_steps):
+def test_the_job_of_this_process(environment, allocation, needs_srun):
     read = this_allocation(environment)
     assert read == allocation
-    assert (read and read.needs_steps) == needs_steps
+    assert (read and read.needs_srun) == needs_srun
 
 
-@each(
-    ("answer", "gpus"),
-    [
+@pytest.fixture
+def squeue(tmp_path_factory, monkeypatch):
+    """Replaces squeue by a shell command."""
+    folder = tmp_path_factory.mktemp("programs")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def answers(command):
+        (folder / "squeue").write_text(f"#!/bin/sh\n{command}\n")
+        (folder / "squeue").chmod(0o755)
+
+    return answers
+
+
+def test_gpus_that_only_squeue_names(squeue):
+    allocation = Allocation("7", 2, 0, on_a_node=False)
+    for answer, gpus in (
         ("echo gres:gpu:4", 8),
         ("echo gres/gpu:h100-sxm:4,gres/nic:2", 8),
         ("echo 'gres:gpu:h100:2,gres:gpu:10(S:0-1)'", 24),
         ("echo N/A", 0),
         ("exit 1", 0),
-    ],
-)
-def test_gpus_that_only_squeue_names(tmp_path_factory, answer, gpus):
-    folder = tmp_path_factory.mktemp("programs")
-    (folder / "squeue").write_text(f"#!/bin/sh\n{answer}\n")
-    (folder / "squeue").chmod(0o755)
-    allocation = Allocation("7", 2, 0, 0, on_a_node=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    ):
+        squeue(answer)
         assert with_gpus(allocation) == allocation._replace(gpus=gpus)
-        assert with_gpus(allocation._replace(gpus=1)).gpus == 1
+    assert with_gpus(allocation._replace(gpus=1)).gpus == 1
 
 
 def test_one_search_for_each_task_of_srun_is_refused():
@@ -137,24 +141,31 @@ def test_one_search_for_each_task_of_srun_is_refused():
 
 
 def test_workers_of_an_allocation():
-    allocation = Allocation("7", 2, 8, 16, on_a_node=True)
+    allocation = Allocation("7", 2, 8, on_a_node=True)
     assert [allocation.workers(gpus) for gpus in (0, 1, 2, 8)] == [8, 8, 4, 1]
     with pytest.raises(CannotSearch, match="has 8 GPUs, and a worker needs 16"):
         allocation.workers(16)
     with pytest.raises(CannotSearch, match="no GPU that Slurm names"):
         allocation._replace(gpus=0).workers(1)
-    with pytest.raises(CannotSearch, match="has 4 CPUs for 8 workers"):
-        allocation._replace(cpus=4).workers(1)
+    assert allocation.srun(4, 2)[1:4] == [
+        "--jobid=7",
+        "--ntasks=4",
+        "--gpus-per-task=2",
+    ]
+    assert not any("gpu" in word for word in allocation.srun(4, 0))
 
 
-def test_the_budget_leaves_time_to_write_the_answer():
-    allocation = Allocation("7", 1, 1, 8, on_a_node=True)
-
-    def budget(left):
-        end = {"SLURM_JOB_END_TIME": str(round(time.time() + left))}
-        return default_budget(allocation, end)
-
-    assert budget(600) == pytest.approx(480, abs=2)
-    assert budget(36_000) == pytest.approx(36_000 - 1080, abs=2)
-    with pytest.raises(CannotSearch, match="too soon for a search; give --budget"):
-        budget(150)
+def test_the_budget_leaves_time_to_write_the_answer(squeue):
+    allocation = Allocation("7", 1, 1, on_a_node=True)
+    squeue("echo 10:00")
+    assert default_budget(allocation) == 480
+    squeue("echo 10:00:00")
+    assert default_budget(allocation) == 36_000 - 1080
+    for answer, why in (
+        ("echo 2:30", "ends in 150 s, too soon for a search; give --budget to try"),
+        ("echo UNLIMITED", "has no time limit: give --budget"),
+        ("exit 1", "squeue ended with exit code 1; give --budget"),
+    ):
+        squeue(answer)
+        with pytest.raises(CannotSearch, match=why):
+            default_budget(allocation)

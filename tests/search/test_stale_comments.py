@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.formats import parse
 from fp8tune.search.write.comments import ChangedKey, stale_comments
 
 BATCH = ChangedKey("train.batch_size", 2, 8)
@@ -21,7 +22,7 @@ activation_checkpointing = "none"
 
 def lines(header="", behind="", elsewhere=""):
     text = FILE.format(header=header, behind=behind, elsewhere=elsewhere)
-    return list(stale_comments("a.toml", text.encode(), CHANGES))
+    return list(stale_comments("a.toml", parse(text.encode(), "a.toml"), CHANGES))
 
 
 @pytest.mark.parametrize(

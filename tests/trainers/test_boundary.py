@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 import fp8tune.trainers
-from fp8tune.fields import FIELDS
+from fp8tune.conditions.expression import compile_expression
 from fp8tune.formats.toml.document import Document, parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
@@ -15,6 +15,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.explain import explain, keys
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.recorded import changes_learning
 from fp8tune.search.write.writeback import Choice, write_back
@@ -22,6 +23,7 @@ from fp8tune.trainers.about import misnamed, named, trainers
 from fp8tune.trainers.faults import kinds
 from fp8tune.trainers.recognise import Kind, chosen, recognise, version_of
 from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.space import TRAITS
 from tests.each import each
 
 NAME = re.compile(
@@ -103,7 +105,15 @@ def test_what_trainers_say_of_themselves_is_whole():
         assert learned | set(about.harmless) == tables
         assert learned.isdisjoint(about.harmless)
         assert {name for name in about.learned if "." in name} <= names
-        assert set(about.values) <= set(FIELDS)
+        assert {knob.role for knob in about.knobs} <= TRAITS.keys()
+        for known in map(trainer, about.ids):
+            keys, words = dict(known.schema.dotted_keys()), known.vocabulary
+            for role, knob in known.knobs.items():
+                written = {key for keys in knob.keys.values() for key in keys}
+                assert {*written, *filter(None, [knob.key])} <= keys.keys()
+                assert words.knows(role) or knob.key or not known.key_of(role)
+                if knob.needs:
+                    compile_expression(knob.needs, words.knows, ON_SCOPE, words.renamed)
         words = trainer(about.ids[0]).vocabulary
         assert all(words.knows(name) for name in about.settings)
         assert set(about.fragments) <= tables
@@ -265,8 +275,8 @@ NEW = '[run]\nbatch = 2\n[precision]\nconverters = ["x", "float8"]\n'
         ),
         (
             OLD,
-            {"grad_accum": 8, "micro_batch": 1},
-            {"run.batch": 1, "run.global_batch": 8},
+            {"grad_accum": 4, "micro_batch": 1},
+            {"run.batch": 1, "run.global_batch": 4},
         ),
     ],
 )

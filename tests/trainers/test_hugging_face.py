@@ -123,6 +123,7 @@ output_dir: o
             "logit_bytes.fused",
         ),
         ("axolotl==0.19.0", AXOLOTL + "deepspeed: d.json\n", "memory.parallel"),
+        ("axolotl==0.19.0", AXOLOTL.split("fsdp_version")[0], "weights.norms"),
         (
             "llamafactory==0.9.5",
             LLAMA_FACTORY.format(model="Qwen/Qwen3-8B", kind="lora"),

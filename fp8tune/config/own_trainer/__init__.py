@@ -12,7 +12,7 @@ import re
 from fp8tune.config.own_trainer.fields import Fields
 from fp8tune.config.own_trainer.file import BadTrainer, read_file
 from fp8tune.config.own_trainer.keys import read_schema, whole
-from fp8tune.trainers.about import About, Own, add, trainers
+from fp8tune.trainers.about import USUAL, About, Own, add, trainers
 from fp8tune.trainers.trainer import trainer
 
 __all__ = ["BadTrainer", "add_trainer"]
@@ -41,7 +41,9 @@ def add_trainer(path: str, folder: str = "") -> str:
     sections = [*schema.sections]
     head = {"title": file.values["title"], "tables": sections, "harmless": sections}
     head |= {k: file.values[k] for k in ("formats", "reads") if k in file.values}
-    about = About(name, {**head, "versions": [""], "values": fields.tried()})
+    tried = {knob["role"]: [] for knob in USUAL} | fields.tried()
+    knobs = [{"role": role, "values": values} for role, values in tried.items()]
+    about = About(name, {**head, "versions": [""], "knob": knobs})
     renamed, computed = fields.job(about)
     run = file.values.get("run", {})
     about.own = Own(place, whole(file, renamed), computed, run)

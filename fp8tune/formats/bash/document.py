@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.formats.bash import slurm
+from fp8tune.formats.bash.edit import code_of, value_edits
 from fp8tune.formats.bash.environment import environment
 from fp8tune.formats.bash.shell import Command, Shell
 from fp8tune.formats.bash.values import FLAG, Word
@@ -35,7 +36,8 @@ from fp8tune.formats.document import (
     Spans,
     Unreadable,
 )
-from fp8tune.formats.edits import CannotEdit, Edit
+from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.values import same
 
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
@@ -78,10 +80,13 @@ class Document:
 
     format = "bash"
 
-    def __init__(self, text: str, *, bom: bool = False) -> None:
+    def __init__(
+        self, text: str, arguments: tuple[str, ...] = (), *, bom: bool = False
+    ) -> None:
         self.text = text
+        self.arguments = arguments
         self.bom = bom
-        call = _call(text)
+        call = _call(text, arguments)
         self.values: dict[str, Any] = {"obstacle": call}
         self._lost: list[str] = []
         if isinstance(call, _Call):
@@ -113,11 +118,7 @@ class Document:
         run, else the last one.
         """
         spans = Spans({}, {}, {})
-        parts, done = [], 0
-        for start, end in self.comments():
-            parts += [self.text[done:start], " " * (end - start)]
-            done = end
-        text = "".join([*parts, self.text[done:]])
+        text = code_of(self.text)
         place = text.rfind(str(self.values.get("program", "")))
         if "program" in self.values and place >= 0:
             spans.values["program",] = (place, place + len(self.values["program"]))
@@ -155,7 +156,7 @@ class Document:
     def read(self, text: str) -> Document:
         """Another text, read as this one was; raises ``InvalidText``."""
         try:
-            return Document(text)
+            return Document(text, self.arguments)
         except Unreadable as error:
             raise InvalidText(str(error), Position(1, 1), text) from None
 
@@ -164,7 +165,10 @@ class Document:
         for path, value in values.items():
             if isinstance(value, (list, dict)):
                 raise CannotEdit("a flag with several values")
-            if value is False or value is None:
+            gone = value is False or value is None
+            if gone and path[0] not in self.values:
+                continue
+            if gone:
                 yield self.remove_key(path)
             elif path in self.spans.values and value is not True:
                 yield Edit(*self.spans.values[path], str(value))
@@ -173,8 +177,27 @@ class Document:
                 yield Edit(
                     end, end, f" {flag}" if value is True else f" {flag} {value}"
                 )
-            elif value is not True or self.values[str(path[0])] is not True:
+            elif value is not True:
+                yield from self._through_variable(path, value)
+            elif self.values[str(path[0])] is not True:
                 raise CannotEdit("the value is not written behind its flag")
+
+    def _through_variable(self, path: Path, value: Any) -> list[Edit]:
+        """Return the edits for a flag whose value is a variable's.
+
+        Exactly this flag has another value then. Raises ``CannotEdit``.
+        """
+        old, wanted = self.values[str(path[0])], {**self.values, str(path[0]): value}
+        flag = self.text[slice(*self.spans.keys[path])]
+        ways = value_edits(self.text, f"--{flag}", lambda w: _number(w) == old, value)
+        for edits in ways if old is not None and old is not True else ():
+            try:
+                after = self.read(apply(self.text, edits)).values
+            except InvalidText:
+                continue
+            if same(after, wanted):
+                return edits
+        raise CannotEdit("the value is not written behind its flag")
 
     def _last_end(self) -> int:
         """Return the end of the last flag that is written with its value."""
@@ -202,10 +225,19 @@ class Document:
             raise CannotEdit("the flag is not written once, with its value")
         start = self.spans.keys[path][0] - 2
         end = (self.spans.values.get(path) or self.spans.keys[path])[1]
+        if (
+            start
+            and self.text[start - 1] in "\"'"
+            and (self.text[start - 1] == self.text[end : end + 1])
+        ):
+            start, end = start - 1, end + 1
         line = self.lines.position(start).line
         begin = self.lines.offset(line)
         close = begin + len(self.lines.line(line))
         around = self.text[begin:start] + self.text[end:close]
+        before = self.text[:begin].rstrip(" \t")
+        if not around.strip() and before.endswith("\\\n"):  # the command ends there
+            return Edit(len(before[:-2].rstrip(" \t")), close, "")
         if around.strip() in ("", "\\"):
             return Edit(begin, min(close + 1, len(self.text)), "")
         while end < close and self.text[end] in " \t":
@@ -221,12 +253,12 @@ class Document:
         raise CannotEdit("flags have no tables")
 
 
-def parse(data: bytes) -> Document:
-    """Read the bytes of a script; raises ``Unreadable``."""
+def parse(data: bytes, arguments: tuple[str, ...] = ()) -> Document:
+    """Read the bytes of a script with its arguments; raises ``Unreadable``."""
     if len(data) > MAX_BYTES:
         raise Unreadable("a script of more than 64 KiB is not read")
     text = data.decode(errors="replace").replace("\r\n", "\n")
-    return Document(text.removeprefix(_BOM), bom=text.startswith(_BOM))
+    return Document(text.removeprefix(_BOM), arguments, bom=text.startswith(_BOM))
 
 
 def _key(flag: str) -> str:
@@ -238,7 +270,7 @@ def _flag(key: str) -> str:
     return key if key.startswith("--") else "--" + key.replace("_", "-")
 
 
-def _call(text: str) -> _Call | str:
+def _call(text: str, arguments: tuple[str, ...]) -> _Call | str:
     """Return the run that a script starts, or why none is read.
 
     Raises ``Unreadable`` for several.
@@ -247,7 +279,7 @@ def _call(text: str) -> _Call | str:
     obstacle = ""
     try:
         options = slurm.sbatch(text)
-        shell = Shell([], slurm.variables(options))
+        shell = Shell(arguments, slurm.variables(options))
         for command in shell.commands(text):
             for inner in shell.nested(command):
                 if call := _python_call(inner, options):

@@ -51,7 +51,7 @@ class Part(NamedTuple):
     state: str
 
 
-class Finding(NamedTuple):
+class FindingText(NamedTuple):
     """A finding in the config: its place and message."""
 
     line: int
@@ -67,7 +67,7 @@ class Verdict(NamedTuple):
 
     path: str
     state: str
-    findings: list[Finding]
+    findings: list[FindingText]
     parts: list[Part]
     values: list[Node]
 
@@ -190,7 +190,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
         path=config.path,
         state="fires" if fired else "ignored" if held else _quiet(parts),
         findings=[
-            Finding(found.region.line, found.message, _fix(found))
+            FindingText(found.region.line, found.message, _fix(found))
             for found in (*fired, *held)
         ],
         parts=parts,

@@ -58,13 +58,16 @@ class UserConfig(NamedTuple):
     def changed(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys that other knobs change, and their values."""
         before = self.trainer.job(self.loaded, self.target).given
-        after = self.job(knobs).given
+        after = self.job(knobs)
         return {
             key: value
-            for key, value in after.items()
-            if key not in before
-            or type(before[key]) is not type(value)
-            or before[key] != value
+            for key, value in after.given.items()
+            if key in after.words.keys
+            and (
+                key not in before
+                or type(before[key]) is not type(value)
+                or before[key] != value
+            )
         }
 
 

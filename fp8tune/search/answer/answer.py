@@ -233,7 +233,7 @@ class Answer(NamedTuple):
 
     @property
     def rejected(self) -> Mapping[Point, Stability]:
-        """The settings that were not chosen because FP8 diverges there."""
+        """The settings that were not chosen for what FP8 learns there."""
         return {point: f for point, f in self.stability.items() if f.rejects}
 
     @property

@@ -59,7 +59,7 @@ def choose(history: History) -> Chosen:
         known = whole and _none_is_better(history)
     else:
         learned = history.stability.get(point) if point else None
-        known = learned is None or not learned.may_diverge
+        known = not learned.may_diverge if learned else not history.is_unproven(point)
     verdict = likely if known else "inconclusive"
     return Chosen(point, verdict, _runner_up(history, point), whole)
 

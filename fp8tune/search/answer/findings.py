@@ -23,9 +23,10 @@ from fp8tune.search.answer.choice import (
 )
 from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.history import History
+from fp8tune.search.knobs import expected_of_fp8, warmup_key
 from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
-from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step, warmup_key
+from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step
 from fp8tune.search.statistics import SAME
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -87,7 +88,8 @@ def findings(case: Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     outcome = case.outcome
     if doubt := losses.warning(outcome.learns):
         yield Finding("fp8-may-diverge", {"text": doubt})
-    if outcome.rejected and outcome.chosen is not None:
+    chosen = outcome.chosen
+    if outcome.rejected and chosen and case.space.value(chosen, "precision") != "fp8":
         yield Finding("fp8-rejected")
     doubts = list(_doubts(case))
     fp8 = list(_fp8(case, names_budget=not doubts))
@@ -324,7 +326,16 @@ def config_findings(outcome: Answer, plan: Plan) -> Iterator[Finding]:
         if same and outcome.baseline_outcome == "nan":
             yield Finding("may-end-in-nan")
         yield from _other_tokens(plan, space.values(chosen))
+        yield from _kept_fp8(plan, chosen)
     yield from _learning(outcome, plan)
+
+
+def _kept_fp8(plan: Plan, chosen: Point) -> Iterator[Finding]:
+    """Yield what the estimate expects of the FP8 knobs that the search kept."""
+    values = plan.space.values(chosen)
+    expected = expected_of_fp8(plan.config, plan.offers, values)
+    if expected:
+        yield Finding("fp8-kept", {"expected": [each._asdict() for each in expected]})
 
 
 def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:

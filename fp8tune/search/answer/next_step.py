@@ -11,7 +11,7 @@ from fp8tune.search.answer.answer import SAME_COMMAND, Answer
 from fp8tune.search.answer.wording import clean
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
-from fp8tune.search.options import is_same
+from fp8tune.search.options import is_same, tuned
 from fp8tune.search.plan import Plan
 
 ON_CPU = ("device", "workers", "heartbeat")
@@ -55,7 +55,7 @@ class _Study(NamedTuple):
     @property
     def path(self) -> str:
         """The config as a command takes it."""
-        return quoted(self.plan.config.path)
+        return quoted(self.plan.config.typed_path)
 
     @property
     def fp8_loses(self) -> bool:
@@ -125,8 +125,10 @@ class _Study(NamedTuple):
         if self.on_cpu:
             workers = {"workers"} if "slurm" in _kept(self.about) else set()
             return f"{self.again('2h', but={*ON_CPU} - workers)}  # on a GPU"
-        if output and not is_same(output, self.plan.config.path):
-            return f"diff {self.path} {quoted(output)}"
+        if output and not is_same(output, self.plan.config.typed_path):
+            files = self.plan.config.bytes_by_path
+            of = next((path for path in files if is_same(tuned(path), output)), "")
+            return f"diff {quoted(of) if of else self.path} {quoted(output)}"
         if self.outcome.chosen != self.plan.baseline and not output:
             return f"{self.again()}  # writes it"
         return f"fp8tune lint {self.path}"

@@ -68,10 +68,12 @@ def as_json(
     output: str = "",
     about: Mapping[str, Any] | None = None,
     commands: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the answer as one JSON object.
 
-    ``about`` describes the study, ``commands`` are those to type next.
+    ``about`` describes the study, ``commands`` are those to type next. ``others`` are
+    the files that were written besides ``output``.
     ``docs/reference/json.md`` describes its fields.
     """
     space, measured, record = plan.space, answer.measured, answer.record
@@ -92,6 +94,7 @@ def as_json(
         "oom_trials": answer.oom_trials,
         "seconds": round(answer.seconds, 3),
         "output": output or None,
+        "other_outputs": list(others),
         "study": study,
         "findings": [
             {"code": each.code, "message": message(each), **each.data()}

@@ -50,6 +50,17 @@ OPTIONS = {
 Facts = Mapping[str, Any]
 
 
+def _expected(knob: Facts) -> str:
+    """Return a value that was not tried, and what the estimate expects of it."""
+    parts = []
+    if knob["speed"] is not None:
+        parts.append(f"{percent(knob['speed'])} tokens/s")
+    if knob["memory"] is not None:
+        parts.append(f"{knob['memory']:+.1f} GiB")
+    said = f"the estimate expects {', '.join(parts)}" if parts else "no estimate"
+    return f"{knob['key']} = {value_shown(knob['value'])} ({said})"
+
+
 def message(finding: Finding) -> str:
     """Return the finding as a sentence without its full stop."""
     sentence = MESSAGES[finding.code]
@@ -421,7 +432,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "fp8-may-diverge": _text,
     "fp8-rejected": (
-        "FP8 is rejected: it diverges where bf16 does not; the best other setting"
+        "FP8 is rejected: it does not learn as bf16 does; the best other setting"
     ),
     "setting-rejected": lambda facts: (
         f"rejected: {setting(facts['setting'])}: {facts['text']}"
@@ -439,6 +450,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{facts['why']}{_next(facts, 'is enough for it')}"
     ),
     "fp8-unties-embeddings": UNTIED,
+    "fp8-kept": lambda facts: (
+        f"not tried: {'; '.join(map(_expected, facts['expected']))}; --allow fp8 tries "
+        "them"
+    ),
     # how it was measured
     "several-workers": lambda facts: (
         f"up to {facts['trials']} trials ran at the same time"

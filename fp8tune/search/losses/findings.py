@@ -45,7 +45,8 @@ class Stability(NamedTuple):
     the latter case, if a run diverged, ``first_steps`` is over the config's own first
     steps. ``others`` are other warmups; ``proposed_warmup`` is the shortest of all that
     stays inside the spread, ``None`` if none does. ``tokens`` is the number of tokens
-    of one run.
+    of one run. ``is_of_search`` says that the search changed numerics: the setting is
+    not the config's own.
     """
 
     tested: Comparison
@@ -56,6 +57,7 @@ class Stability(NamedTuple):
     proposed_warmup: int | None = None
     tokens: int = 0
     synthetic_data: bool = False
+    is_of_search: bool = False
 
     @property
     def verdict(self) -> LossVerdict:
@@ -90,8 +92,24 @@ class Stability(NamedTuple):
 
     @property
     def rejects(self) -> bool:
-        """Whether the setting must not be chosen because FP8 diverges."""
+        """Whether the setting must not be chosen: FP8 diverges.
+
+        Numerics that the search changed must not leave the spread either.
+        """
+        if self.verdict == LossVerdict.OUTSIDE:
+            return self.is_of_search
         return self.verdict == LossVerdict.DIVERGED and self.warmup_to_write is None
+
+    @property
+    def loss_gap(self) -> float:
+        """FP8's loss beyond the spread of bf16 seeds, relative; 1 if it diverged.
+
+        At most 0 if the runs do not show that FP8 is outside the spread.
+        """
+        gap = self.decisive.gap - self.decisive.spread
+        if self.verdict == LossVerdict.DIVERGED:
+            return 1.0
+        return gap if self.verdict == LossVerdict.OUTSIDE else min(gap, 0.0)
 
     @property
     def warmup_to_write(self) -> int | None:
@@ -101,37 +119,57 @@ class Stability(NamedTuple):
 
 
 def stability_by_setting(
-    space: Space, trials: Sequence[Trial]
+    space: Space, trials: Sequence[Trial], baseline: Point = ()
 ) -> dict[Point, Stability]:
     """Return the comparison at each FP8 setting, in the order of the first runs."""
-    last = {fp8_setting(space, t): t.record for t in trials if t.stage == "stability"}
     results = {}
     for point, curves in curves_by_setting(space, trials).items():
         if result := assess(curves):
-            tokens = last[point].tokens_per_step * curves[0].loss_run.steps
-            synthetic = last[point].synthetic_data is True
-            results[point] = result._replace(tokens=tokens, synthetic_data=synthetic)
+            last = loss_trials(space, trials, point)[-1].record
+            results[point] = result._replace(
+                tokens=last.tokens_per_step * curves[0].loss_run.steps,
+                synthetic_data=last.synthetic_data is True,
+                is_of_search=bool(baseline)
+                and loss_key(space, point) != loss_key(space, baseline),
+            )
     return results
 
 
 def curves_by_setting(
     space: Space, trials: Sequence[Trial]
 ) -> dict[Point, list[LossCurve]]:
-    """Return the complete loss runs, by the FP8 setting that they compare."""
-    curves: dict[Point, list[LossCurve]] = {}
-    for trial in trials:
-        point = fp8_setting(space, trial) if trial.stage == "stability" else None
-        if point is None:
-            continue
+    """Return the complete loss runs, by the FP8 setting that they compare.
+
+    Runs in bf16 belong to every FP8 setting that differs from them in FP8 alone.
+    """
+    found = {
+        point: curves_at(space, trials, point) for point in compared(space, trials)
+    }
+    return {point: curves for point, curves in found.items() if curves}
+
+
+def compared(space: Space, trials: Sequence[Trial]) -> list[Point]:
+    """Return the FP8 settings of loss runs, in the order of their first runs."""
+    ran = [space.point(t.record.knobs) for t in trials if t.stage == "stability"]
+    in_fp8 = (point for point in ran if space.value(point, "precision") == "fp8")
+    return [*dict.fromkeys(in_fp8)]
+
+
+def loss_trials(space: Space, trials: Sequence[Trial], point: Point) -> list[Trial]:
+    """Return the loss runs at an FP8 setting, and those of its bf16 counterpart."""
+    both = point, space.in_precision(point, "bf16")
+    every = (trial for trial in trials if trial.stage == "stability")
+    return [trial for trial in every if space.point(trial.record.knobs) in both]
+
+
+def curves_at(space: Space, trials: Sequence[Trial], point: Point) -> list[LossCurve]:
+    """Return the complete loss runs that compare an FP8 setting with bf16."""
+    found = []
+    for trial in loss_trials(space, trials, point):
         precision = str(space.value(space.point(trial.record.knobs), "precision"))
         if curve := loss_curve(trial.record, precision):
-            curves.setdefault(point, []).append(curve)
-    return curves
-
-
-def fp8_setting(space: Space, trial: Trial) -> Point | None:
-    """Return the FP8 setting that a loss run, in FP8 or bf16, belongs to."""
-    return space.in_precision(space.point(trial.record.knobs), "fp8")
+            found.append(curve)
+    return found
 
 
 def loss_key(space: Space, point: Point) -> Point:

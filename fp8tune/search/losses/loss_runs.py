@@ -21,6 +21,7 @@ from fp8tune.config.reader import Config
 from fp8tune.job import Unknown
 from fp8tune.search.budget import Budget, whole_budget
 from fp8tune.search.history import History
+from fp8tune.search.knobs import warmup_names
 from fp8tune.search.losses.compare import (
     MAX_SEEDS,
     SEEDS,
@@ -33,10 +34,10 @@ from fp8tune.search.losses.findings import (
     WARMUP_PAIRS,
     Stability,
     assess,
-    curves_by_setting,
-    fp8_setting,
+    compared,
+    curves_at,
+    loss_trials,
 )
-from fp8tune.search.plan import warmup_names
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.space import Point, Space
@@ -129,7 +130,7 @@ def next_run(
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             config = conditions.warmup_steps, conditions.may_change_warmup
             run = LossRun(seed, warmup, steps, *config)
-            for precision in ("bf16", "fp8"):
+            for precision in ("fp8", "bf16"):
                 if (precision, run) in done:
                     continue
                 setting = space.in_precision(point, precision)
@@ -275,8 +276,8 @@ class Stage(NamedTuple):
     ) -> PlannedTrial | None:
         """Return the next run of an unfinished comparison, beside those running."""
         space = history.space
-        settings = [*curves_by_setting(space, history.trials)]
-        settings += filter(None, (space.in_precision(r.point, "fp8") for r in running))
+        settings = compared(space, history.trials)
+        settings += [p.point for p in running if _is_fp8(p.point, history)]
         runs = (self.next(history, point, running) for point in dict.fromkeys(settings))
         return next((run for run in runs if run), None)
 
@@ -400,18 +401,16 @@ def _running_at(
     return [
         (str(space.value(planned.point, "precision")), planned.loss_run)
         for planned in running
-        if planned.loss_run and space.in_precision(planned.point, "fp8") == point
+        if planned.loss_run
+        and planned.point in (point, space.in_precision(point, "bf16"))
     ]
 
 
 def _curves(history: History, point: Point) -> list[LossCurve]:
-    return curves_by_setting(history.space, history.trials).get(point, [])
+    return curves_at(history.space, history.trials, point)
 
 
 def _records(history: History, point: Point) -> list[Record]:
     """Return the records of all loss runs of an FP8 setting."""
-    return [
-        trial.record
-        for trial in history.trials
-        if trial.stage == "stability" and fp8_setting(history.space, trial) == point
-    ]
+    trials = loss_trials(history.space, history.trials, point)
+    return [trial.record for trial in trials]

@@ -15,8 +15,8 @@ only Optuna and NumPy::
     def objective(trial):
         setting = sampler.suggest(trial)
         gib = 20 + setting["batch"] * (12 if setting["ac"] == "none" else 4)
+        trial.set_constraint("memory_gib", gib - 76)
         if gib > 76:
-            trial.set_user_attr("outcome", "oom")
             raise optuna.TrialPruned
         trial.set_user_attr("peak_gib", gib)
         speed = 9000 * setting["batch"] / (setting["batch"] + 1)
@@ -27,11 +27,12 @@ only Optuna and NumPy::
     study.enqueue_trial({"batch": 1, "ac": "full", "compile": True})
     study.optimize(objective, n_trials=30, callbacks=[sampler.stop_when_done])
 
-An objective returns tokens/s. User attributes of a trial give the rest, all optional:
-``outcome`` (``ok``, ``oom``, ``compile``, ``hang``, ...), ``peak_gib`` and
-``reserved_gib`` (allocated and reserved memory of the fullest GPU), ``capacity_gib``
-(the GPU's memory) and ``alloc_retries``. Without ``outcome`` a pruned trial or a broken
-constraint counts as out of memory.
+An objective returns tokens/s. The rest is optional. The user attributes ``peak_gib``
+and ``capacity_gib`` are the peak of the fullest GPU, and that GPU's memory. A trial
+that runs and violates the constraint ``memory_gib`` leaves too little memory; if it
+violates another one, its setting is not the best. A pruned trial ran out of memory, or
+its setting failed otherwise if it violates the constraint ``failed``. The setting of a
+failed trial is tried once more.
 
 ``ThroughputSampler`` models memory and speed. ``FeasibleSampler`` restricts any other
 Optuna sampler to settings that probably fit. Both are stateless: a proposal follows

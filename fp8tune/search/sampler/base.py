@@ -30,7 +30,7 @@ from fp8tune.search.sampler.candidates import (
     settings,
 )
 from fp8tune.search.sampler.memory import Expected, MemoryModel
-from fp8tune.search.sampler.past import PASSING, Run, is_timed, run_of
+from fp8tune.search.sampler.past import Run, is_timed, run_of
 from fp8tune.search.sampler.speed import Features, features
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
@@ -104,7 +104,7 @@ class Known:
 
         def remains(point: Point) -> bool:
             own = tried[point]
-            retry = len(own) == 1 and own[0].outcome in PASSING
+            retry = len(own) == 1 and own[0].outcome == "passing"
             if (own and not retry) or point in self.running:
                 return False
             return space.batch(point) < limits[space.cell(point)]
@@ -129,7 +129,7 @@ def chance_to_run(
         near = FARTHER ** (cells != np.array(space.cell(run.point), int)).sum(axis=1)
         if run.ok:
             ran += near
-        elif run.outcome not in ("oom", *PASSING):
+        elif run.outcome == "failed":
             failed += near
     return np.asarray((ran + 2) / (ran + 2 + 3 * failed))
 

@@ -14,6 +14,7 @@ from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from fp8tune.search.sampler.base import FEASIBLE, Known, Proposal, ProposingSampler
 from fp8tune.search.sampler.candidates import Array, CandidateSpace, Grid, Point
+from fp8tune.search.sampler.past import FAILED
 from fp8tune.search.sampler.speed import prior_log_speed
 
 WARM_STARTS = 6
@@ -120,7 +121,7 @@ class FeasibleSampler(ProposingSampler):
                 if run.point in allowed:
                     study.enqueue_trial(known.space.params(run.point))
                     trial = study.ask(knobs)
-                    trial.set_constraint("runs", 0.0 if run.ok else 1.0)
+                    trial.set_constraint(FAILED, float(not run.ok))
                     study.tell(trial, run.tokens_per_second or lowest)
             return study.ask(knobs).params
 

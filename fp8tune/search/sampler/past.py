@@ -9,26 +9,26 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fp8tune.search.sampler.candidates import Point
 
-MAX_RESERVED = 0.92
-"""Share of the GPU's memory that a setting may reserve to be chosen: beyond it
-fragmentation, another batch or an evaluation ends a long run."""
-PASSING = ("throttled", "shared", "launch")
-"""Outcomes of chance: a second trial of the setting may well end otherwise."""
+MEMORY, FAILED = "memory_gib", "failed"
+"""Constraints: memory that the setting lacks [GiB], and that it failed otherwise."""
 
 
 class Run(NamedTuple):
     """A finished trial of a setting; memory in GiB, 0 if unknown.
 
-    ``outcome`` is ``ok``, ``oom`` or another failure.
+    ``outcome`` is ``ok``, ``oom``, ``failed``, or ``passing``: a failure of chance,
+    after which a second trial of the setting may well end otherwise.
+    ``lacks_memory``: it ran, and leaves too little memory for a long run.
+    ``is_feasible``: it violates no constraint.
     """
 
     point: Point
     outcome: str
     tokens_per_second: float = 0.0
     peak_gib: float = 0.0
-    reserved_gib: float = 0.0
     capacity_gib: float = 0.0
-    alloc_retries: float = 0.0
+    lacks_memory: bool = False
+    is_feasible: bool = True
 
     @property
     def ok(self) -> bool:
@@ -37,13 +37,8 @@ class Run(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether it ran and did not reserve more than ``MAX_RESERVED`` of the GPU."""
-        return self.ok and not 0 < MAX_RESERVED * self.capacity_gib < self.reserved_gib
-
-    @property
-    def may_be_chosen(self) -> bool:
-        """Whether it fits and its allocator never had to free memory and retry."""
-        return self.fits and not self.alloc_retries
+        """Whether it ran and leaves enough memory."""
+        return self.ok and not self.lacks_memory
 
 
 def is_timed(trial: FrozenTrial) -> bool:
@@ -53,21 +48,26 @@ def is_timed(trial: FrozenTrial) -> bool:
 
 def run_of(trial: FrozenTrial, point: Point) -> Run:
     """Return the run of a finished trial."""
-    outcome = str(trial.user_attrs.get("outcome") or _outcome(trial))
     speed = _number(trial.values[0]) if trial.values else 0.0
-    if outcome == "ok" and not speed:
-        outcome = "failed"
-    names = ("peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
-    memory = (_number(trial.user_attrs.get(name)) for name in names)
-    return Run(point, outcome, speed if outcome == "ok" else 0.0, *memory)
+    constraints = trial.constraints
+    return Run(
+        point,
+        _outcome(trial, speed),
+        tokens_per_second=speed,
+        peak_gib=_number(trial.user_attrs.get("peak_gib")),
+        capacity_gib=_number(trial.user_attrs.get("capacity_gib")),
+        lacks_memory=constraints.get(MEMORY, 0.0) > 0,
+        is_feasible=all(value <= 0 for value in constraints.values()),
+    )
 
 
-def _outcome(trial: FrozenTrial) -> str:
-    """Return how a trial ended: a violated constraint means out of memory."""
-    broken = any(value > 0 for value in trial.constraints.values())
-    if broken or trial.state == TrialState.PRUNED:
-        return "oom"
-    return "ok" if trial.state == TrialState.COMPLETE else "failed"
+def _outcome(trial: FrozenTrial, speed: float) -> str:
+    """Return how a trial ended, by its state: a pruned one usually lacked memory."""
+    if trial.state == TrialState.FAIL:
+        return "passing"
+    if trial.state == TrialState.COMPLETE:
+        return "ok" if speed else "failed"
+    return "failed" if trial.constraints.get(FAILED, 0.0) > 0 else "oom"
 
 
 def _number(value: Any) -> float:

@@ -233,7 +233,7 @@ def _models(
 
 def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -> float:
     """Return log tokens/s of the best setting that may be chosen; low if none may."""
-    rejected = {run.point for run in known.runs if not run.may_be_chosen}
+    rejected = {run.point for run in known.runs if not (run.ok and run.is_feasible)}
     allowed = set(known.space.candidates) - rejected
     points = [point for point in [*seen, *known.running] if point in allowed]
     if not points:

@@ -32,11 +32,12 @@ class EarlierTrial:
 
     ``params`` are its values; its batch counts sequences of this study's length,
     possibly a fraction. ``memory_share`` is its peak over its GPU's usable memory,
-    ``expected_tokens_per_second`` its estimated speed; 0 if unknown.
+    ``expected_tokens_per_second`` its estimated speed; 0 if unknown. ``failed``: its
+    setting fails, for another reason than memory.
     """
 
     params: Params
-    outcome: str
+    failed: bool = False
     tokens_per_second: float = 0.0
     memory_share: float = 0.0
     expected_tokens_per_second: float = 0.0
@@ -66,8 +67,8 @@ class Earlier:
     @property
     def failures(self) -> list[Run]:
         """The failures there, repeated by their weight here."""
-        failed = [one for one in self._placed if one.trial.outcome != "ok"]
-        return [Run(one.point, one.trial.outcome) for one in failed] * FAILURES_COUNT
+        failed = [one.point for one in self._placed if one.trial.failed]
+        return [Run(point, "failed") for point in failed] * FAILURES_COUNT
 
     def measured(self, *, has_estimate: bool) -> tuple[Features, Array]:
         """Return the features of its settings, and their mean log tokens/s."""
@@ -75,7 +76,7 @@ class Earlier:
         runs: dict[tuple[Point, float], list[EarlierTrial]] = defaultdict(list)
         for point, batch, trial in self._placed:
             known = trial.expected_tokens_per_second > 0 or not has_estimate
-            if trial.outcome == "ok" and trial.tokens_per_second > 0 and known:
+            if trial.tokens_per_second > 0 and known:
                 runs[point, batch].append(trial)
         logs = [
             np.log([t.tokens_per_second for t in own]).mean() for own in runs.values()

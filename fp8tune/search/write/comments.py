@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.formats import parse
+from fp8tune.formats.document import ConfigDocument
 from fp8tune.search.answer.answer import Answer, is_untied
 from fp8tune.search.answer.wording import (
     FAILURES,
@@ -18,8 +18,9 @@ from fp8tune.search.answer.wording import (
     percent,
     unit,
 )
+from fp8tune.search.knobs import warmup_key
 from fp8tune.search.losses import findings as stability
-from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.plan import Plan
 from fp8tune.search.write.writeback import LONGEST, MARK, Choice
 from fp8tune.trials.space import shown
 from fp8tune.words import counted
@@ -183,17 +184,21 @@ class ChangedKey(NamedTuple):
         One that stands elsewhere names the key before the value.
         """
         name = (
-            "" if is_beside else rf"\b{re.escape(self.key.rpartition('.')[2])}\s*=\s*"
+            ""
+            if is_beside
+            else rf"\b{re.escape(self.key.rpartition('.')[2])}\s*[=:]\s*"
         )
         value = rf"(?<![\w.,]){re.escape(shown(self.was))}(?!\w|[.,]\d)"
         return bool(re.search(name + value, comment))
 
 
 def stale_comments(
-    path: str, after: bytes, changes: Sequence[ChangedKey]
+    path: str, document: ConfigDocument, changes: Sequence[ChangedKey]
 ) -> Iterator[str]:
-    """Yield a line for each comment of the tuned config that may no longer be true."""
-    document = parse(after, path)
+    """Yield a line for each comment of a tuned file that may no longer be true.
+
+    ``path`` is where the file is written.
+    """
     position, keys = document.lines.position, document.spans.keys
     places = {change: keys.get(tuple(change.key.split("."))) for change in changes}
     lines = {change: position(at[0])[0] for change, at in places.items() if at}

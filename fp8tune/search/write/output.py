@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
@@ -131,7 +131,7 @@ def trial_result(trial: Trial) -> str:
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
-def closing(outcome: Answer, plan: Plan, output: str) -> Iterator[str]:
+def closing(outcome: Answer, plan: Plan, outputs: Sequence[str]) -> Iterator[str]:
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
@@ -143,5 +143,5 @@ def closing(outcome: Answer, plan: Plan, output: str) -> Iterator[str]:
             assert outcome.chosen is not None
             yield f"chosen: {describe(plan, outcome.chosen)}"
     yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
-    if output:
+    for output in outputs:
         yield f"wrote {output}"

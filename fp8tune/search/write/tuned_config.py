@@ -1,26 +1,28 @@
-"""Write the tuned config and the exported trials, and check their paths."""
+"""Write the tuned files of a job and the exported trials, and check their paths."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.config.reader import Config
+from fp8tune.formats import TITLES, format_of, parse
 from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.linting import aftermath, with_measured
-from fp8tune.search.options import SearchOptions, is_same, tuned
+from fp8tune.search.linting import aftermath, aftermath_of_job, with_measured
+from fp8tune.search.options import SearchOptions, is_same, notes_path, tuned
 from fp8tune.search.plan import Plan
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
-from fp8tune.search.write.writeback import MARK, Choice, write_back
+from fp8tune.search.write.job_files import Name, Tuned, changing, write_job
+from fp8tune.search.write.writeback import MARK, Choice
 from fp8tune.studies import JOURNAL
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -35,6 +37,10 @@ def check_outputs(options: SearchOptions) -> None:
     This is checked before the search, so that no result is lost.
     """
     path, other = options.tuned_path, tuned(options.config)
+    form = format_of(options.config)
+    if options.output and format_of(path) != form and not atomic.is_stream(path):
+        what = f"{options.config} is {TITLES[form]}, and so is its tuned version"
+        raise CannotSearch(f"--output {path}: {what}")
     if options.overrides and is_same(path, options.config):
         meant = f"overrides are not written into the config itself: {other} gets them"
         raise CannotSearch(f"{path}: {meant} without --in-place and --output")
@@ -43,12 +49,29 @@ def check_outputs(options: SearchOptions) -> None:
         check_place(path)
         if not (options.in_place or options.output):
             _check_own(path)
+        _check_notes(path)
         check_apart(path, read, tuned(other) if is_same(path, other) else other)
     if options.export:
         read |= {options.config: "the config", path: "the tuned config"}
         check_place(options.export)
-        beside = f"{options.config.removesuffix('.toml')}.jsonl"
+        beside = f"{os.path.splitext(options.config)[0]}.jsonl"
         check_apart(options.export, read, beside)
+
+
+def check_files(options: SearchOptions, plan: Plan) -> None:
+    """Raise ``CannotSearch`` if another file of the job could not be written.
+
+    These are the files that some value of a knob would change.
+    """
+    if options.diff:
+        return
+    names = _names(options.tuned_path, plan.config)
+    for path in changing(plan.config, plan.free_keys, names):
+        if not is_same(path, options.config):
+            check_place(names(path))
+            if names(path) != path:
+                _check_own(names(path))
+            _check_notes(names(path))
 
 
 def check_place(path: str) -> None:
@@ -68,11 +91,24 @@ def check_place(path: str) -> None:
 def _check_own(path: str) -> None:
     """Raise ``CannotSearch`` if the default path has a file that no search wrote."""
     with suppress(OSError), open(path, "rb") as file:
-        if MARK.encode() not in file.read(MOST):
+        if MARK.encode() not in file.read(MOST) and not _has_own_notes(path):
             raise CannotSearch(
                 f"{path} exists and no search wrote it: move it, or name another "
                 "path with --output"
             )
+
+
+def _check_notes(path: str) -> None:
+    """Raise ``CannotSearch`` if notes would replace a file that no search wrote."""
+    if format_of(path) == "json" and not atomic.is_stream(path):
+        _check_own(notes_path(path))
+
+
+def _has_own_notes(path: str) -> bool:
+    """Return whether a search wrote the notes beside a file without comments."""
+    with suppress(OSError), open(notes_path(path), "rb") as file:
+        return format_of(path) == "json" and MARK.encode() in file.read(MOST)
+    return False
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
@@ -96,11 +132,21 @@ def _is_evidence(path: str) -> bool:
 
 
 class Written(NamedTuple):
-    """The path of the tuned config, ``""`` if none was written, notes, and its text."""
+    """The path of the tuned config, ``""`` if none was written, notes, and its text.
+
+    ``others`` are the paths of the other files, and ``texts`` the texts of all by the
+    files that they are versions of.
+    """
 
     path: str
     notes: tuple[str, ...] = ()
-    text: str = ""
+    texts: Mapping[str, str] = {}
+    others: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all files that were written, the config first."""
+        return (*filter(None, (self.path,)), *self.others)
 
 
 def write_tuned(
@@ -116,34 +162,72 @@ def write_tuned(
     With ``diff_to`` only the diff is written, there. Raises ``CannotSearch``.
     """
     config, chosen = plan.config, choices(plan, outcome)
+    typed = config.typed_path
     if not chosen:
-        if diff_to or is_same(path, config.path) or not os.path.isfile(path):
+        if diff_to or is_same(path, typed) or not os.path.isfile(path):
             return Written("")
         left = f"{path} is from an earlier run; this run wrote no config"
         return Written("", (left,))
-    notes = []
-    own = is_same(path, config.path) and not diff_to
-    if own and _was_edited(config):
-        path = tuned(path)
-        left = f"{config.path} was changed during the search, so it was not overwritten"
-        notes.append(f"{left}: see {path}")
+    messages = []
+    own = is_same(path, typed) and not diff_to
+    if own and (edited := _edited(config)):
+        path = tuned(typed)
+        left = f"{edited} was changed during the search, so it was not overwritten"
+        messages.append(f"{left}: see {path}")
     source = f"{'replay' if 'records' in about else 'study'} {name}"
-    commands = next_commands(plan, about, outcome, "" if diff_to else path)
-    after = write_back(config.data, chosen, summary(plan, outcome, source, commands))
-    after = with_measured(path, after, outcome.record, config.job.target)
+    names = _names(path, config)
+    renamed = (lambda each: each) if diff_to else names
+    files, _ = write_job(config, chosen, (), renamed)
+    output = "" if diff_to or not files else names(files[0].path)
+    commands = next_commands(plan, about, outcome, output)
+    block = summary(plan, outcome, source, commands)
+    files, after = write_job(config, chosen, block, renamed)
+    if not (config.script or config.files):
+        record, target = outcome.record, config.job.target
+        files = [
+            each._replace(
+                after=with_measured(names(each.path), each.after, record, target)
+            )
+            for each in files
+        ]
+    texts = {file.path: file.after.decode() for file in files}
+    messages += _messages(config, after, files, names, chosen)
     if diff_to:
-        diff_to.write(unified_diff(config.path, _before(config), after))
-    else:
-        _put(path, after, config.path)
-    notes += _notes(path, config, after, chosen)
-    return Written("" if diff_to else path, tuple(notes), after.decode())
+        for file in files:
+            diff_to.write(unified_diff(file.path, _before(config, file), file.after))
+        return Written("", tuple(messages), texts)
+    written: list[str] = []
+    for file in reversed(files):  # the one that names the others comes last
+        written = [*_put_all(file, names(file.path)), *written]
+    return Written(written[0], tuple(messages), texts, tuple(written[1:]))
 
 
-def _notes(
-    path: str, config: Config, after: bytes, choices: Iterable[Choice]
+def _names(path: str, config: Config) -> Name:
+    """Return where each file is written if the one that is typed goes to ``path``."""
+    in_place = is_same(path, config.typed_path)
+
+    def name(other: str) -> str:
+        if is_same(other, config.typed_path):
+            return path
+        return other if in_place else tuned(other)
+
+    return name
+
+
+def _messages(
+    config: Config,
+    after: Config,
+    files: Sequence[Tuned],
+    names: Name,
+    choices: Iterable[Choice],
 ) -> Iterator[str]:
-    """Yield what a user should check in a tuned config, lint's findings first."""
-    found = list(aftermath(path, config.data, after, config.job.target))
+    """Yield what a user should check in the tuned files, lint's findings first."""
+    alone = files[0] if not (config.script or config.files) else None
+    target = config.job.target
+    if alone:
+        found = [*aftermath(names(alone.path), config.data, alone.after, target)]
+    else:
+        found = [*aftermath_of_job(config, after, names)]
     yield from found
     places = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
@@ -152,26 +236,41 @@ def _notes(
         for key, value, _ in choices
         if before.get(key) != value
     ]
-    for line in stale_comments(path, after, changes):
-        if line.split(": ", 1)[0] not in places:
-            yield line
+    for file in files:
+        document = parse(file.after, file.path)
+        for line in stale_comments(names(file.path), document, changes):
+            if line.split(": ", 1)[0] not in places:
+                yield line
 
 
-def _before(config: Config) -> bytes:
-    """Return the config's bytes, without the overrides of the command line."""
+def _before(config: Config, file: Tuned) -> bytes:
+    """Return a file's bytes, without the overrides of the command line."""
     if not config.written:
-        return config.data
-    with open(config.path, "rb") as file:
-        return file.read(MOST)
+        return file.before
+    with open(file.path, "rb") as opened:
+        return opened.read(MOST)
 
 
-def _was_edited(config: Config) -> bool:
-    """Return whether the config's file was changed since it was read."""
-    try:
-        with open(config.path, "rb") as file:
-            return file.read(len(config.data) + 1) != config.data
-    except OSError:
-        return True
+def _edited(config: Config) -> str:
+    """Return a file of the job that was changed since it was read, ``""`` if none."""
+    for path, data in config.bytes_by_path.items():
+        try:
+            with open(path, "rb") as file:
+                if file.read(len(data) + 1) != data:
+                    return path
+        except OSError:
+            return path
+    return ""
+
+
+def _put_all(file: Tuned, path: str) -> Iterator[str]:
+    """Write a tuned file and its notes; yield their paths."""
+    others = []
+    if file.notes and not atomic.is_stream(path):
+        others = [notes_path(path)]
+        _put(others[0], file.notes, file.path)
+    _put(path, file.after, file.path)
+    yield from (path, *others)
 
 
 def _put(path: str, data: bytes, config: str) -> None:

@@ -17,7 +17,7 @@ trainer.py; deepspeed 0.19.8, runtime/zero.
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown, known
+from fp8tune.job import Job, Unknown, known
 
 BF16, FP32 = 2, 4
 
@@ -68,11 +68,7 @@ def fsdp_upcasts() -> bool:
 
 
 def weight_bytes(
-    covered: bool,
-    sharded: bool,
-    zero_stage: int,
-    fsdp_upcasts: bool,
-    loaded_bytes: int | None = None,
+    job: Job, covered: bool, sharded: bool, zero_stage: int, fsdp_upcasts: bool
 ) -> int:
     """Bytes per parameter of the weights: FSDP casts them to fp32, ZeRO to bf16."""
     if not covered:
@@ -80,7 +76,7 @@ def weight_bytes(
     if zero_stage:
         return BF16
     upcast = sharded and fsdp_upcasts
-    return FP32 if upcast else known("weights.dtype", loaded_bytes)
+    return FP32 if upcast else int(job["loaded_bytes"])
 
 
 def optimizer_bytes(

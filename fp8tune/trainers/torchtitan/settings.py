@@ -53,6 +53,19 @@ def compile(job: Job, value: bool) -> dict[str, Any]:  # noqa: A001
     return {"compile.enable": value, "compile.components": components}
 
 
+def fp8_recipe(job: Job, value: str) -> dict[str, Any]:
+    """The name of the recipe; none for tensorwise, with which alone weights gather."""
+    if value == (job["recipe_given"] or "tensorwise"):
+        return {}
+    name = None if value == "tensorwise" else value
+    return {f"{_float8(job)}.recipe_name": name}
+
+
+def fp8_all_gather(job: Job, value: bool) -> dict[str, Any]:
+    """FSDP's all-gather in FP8, with the scales of all weights at once."""
+    return all_gather_asked(job, value) | precompute_asked(job, value)
+
+
 def all_gather_asked(job: Job, value: bool) -> dict[str, Any]:
     """One key of the table of FP8 linears."""
     return {f"{_float8(job)}.enable_fsdp_float8_all_gather": value}

@@ -141,6 +141,7 @@ def test_no_run_and_several_runs():
         ({"fp8_format": "e4m3"}, '    FP8+=("--fp8-format e4m3" "--fp8-margin 0")'),
         ({"bf16": True}, '    FP8+=("--fp8-format hybrid" "--fp8-margin 0 --bf16")'),
         ({"swiglu": False}, "    --tensor-model-parallel-size $TP"),
+        ({"tensor_model_parallel_size": 4}, "TP=4"),
     ],
 )
 def test_edits(values, line):
@@ -154,11 +155,34 @@ def test_edits(values, line):
     assert {k: v for k, v in expected.items() if v is not False} == after
 
 
-@each("values", [{"tensor_model_parallel_size": 4}, {"data_path": ["c"]}])
+@each("values", [{"save": "out"}, {"data_path": ["c"]}])
 def test_what_is_not_edited(values):
     document = Document(SCRIPT)
     with pytest.raises(CannotEdit):
         list(document.set_values({(key,): v for key, v in values.items()}))
+
+
+@each(
+    ("before", "values", "after"),
+    [
+        ("N=2\n{} --x ${{N}} --y 1\n", {"x": 4}, "N=4\n{} --x ${{N}} --y 1\n"),
+        ("N=${{N:-2}}\n{} --x $N\n", {"x": 4}, "N=${{N:-4}}\n{} --x $N\n"),
+        ("N=2\n{} --x $N --y $N\n", {"x": 4}, "N=2\n{} --x 4 --y $N\n"),
+        ("N=2\n{} --x $N --y $((N * 4))\n", {"x": 4}, "N=2\n{} --x 4 --y $((N * 4))\n"),
+        ("{} --y 1 \\\n  --x\necho done\n", {"x": False}, "{} --y 1\necho done\n"),
+        ("{} --y 1\n", {"x": False}, "{} --y 1\n"),
+        (
+            "A=(\n  '--x 1'\n  --y 1\n)\n{} ${{A[@]}}\n",
+            {"x": None},
+            "A=(\n  --y 1\n)\n{} ${{A[@]}}\n",
+        ),
+        ("N=1\n{} --x $N\n", {"x": 2}, "N=2\n{} --x $N\n"),
+    ],
+)
+def test_only_the_value_of_one_flag_changes(before, values, after):
+    document = Document(before.format("python a.py"))
+    edits = document.set_values({(key,): v for key, v in values.items()})
+    assert apply(document.text, edits) == after.format("python a.py")
 
 
 def test_a_flag_twice_with_another_value():

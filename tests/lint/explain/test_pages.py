@@ -10,7 +10,7 @@ from fp8tune.lint.explain.fact import fact_page
 from fp8tune.lint.explain.formula import Formula
 from fp8tune.lint.explain.key import default, key_page, kind, takes
 from fp8tune.lint.explain.myths import about
-from fp8tune.lint.explain.rule import Finding, FixText, Part, Verdict, rule_page
+from fp8tune.lint.explain.rule import FindingText, FixText, Part, Verdict, rule_page
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import trainer
@@ -108,7 +108,7 @@ def test_a_verdict_that_fires(config):
         "which every FP8 GEMM needs for K and N"
     )
     assert verdict("fp8-hidden-size-not-16", config()) == Verdict(
-        "a.toml", "fires", [Finding(3, message, None)], FP8_AND_WIDTH, VALUES
+        "a.toml", "fires", [FindingText(3, message, None)], FP8_AND_WIDTH, VALUES
     )
 
 

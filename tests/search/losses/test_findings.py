@@ -19,7 +19,7 @@ def both(by=0.0, **how):
 
 
 def found(*curves):
-    return stability_by_setting(SPACE, study(*curves))[BEST]
+    return stability_by_setting(SPACE, study(*curves), GIVEN)[BEST]
 
 
 def test_a_record_is_read_as_it_was_made():
@@ -43,9 +43,8 @@ def test_a_record_is_read_as_it_was_made():
 )
 def test_an_odd_course_is_none(more):
     assert ran(BEST, more=more).loss_run is None
-    assert (
-        stability_by_setting(SPACE, trials(("stability", ran(BEST, more=more)))) == {}
-    )
+    study = trials(("stability", ran(BEST, more=more)))
+    assert stability_by_setting(SPACE, study, GIVEN) == {}
 
 
 @pytest.mark.parametrize("losses", [None, "x", [1.0, "y"], [1.0, float("nan")], [1.0]])
@@ -67,8 +66,8 @@ def test_the_config_s_warmup_and_no_other():
 
 
 def test_nothing_without_a_pair():
-    assert stability_by_setting(SPACE, study(*seeds())) == {}
-    assert stability_by_setting(SPACE, trials(("search", ran(BEST)))) == {}
+    assert stability_by_setting(SPACE, study(*seeds()), GIVEN) == {}
+    assert stability_by_setting(SPACE, trials(("search", ran(BEST))), GIVEN) == {}
 
 
 def test_the_shortest_warmup_that_stays_inside_is_proposed():

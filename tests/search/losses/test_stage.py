@@ -111,7 +111,7 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     assert stages(study) == (8, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
     first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
-    assert first[:2] == [(BEST_BF16, FIRST_SEED), (BEST, FIRST_SEED)]
+    assert first[:2] == [(BEST, FIRST_SEED), (BEST_BF16, FIRST_SEED)]
 
 
 def space_point(trial):

@@ -19,7 +19,6 @@ from fp8tune.search.sampler import (
     ThroughputSampler,
     library_sampler,
 )
-from fp8tune.trials.record import OUTCOMES
 
 FOLDER = Path(package.__file__).parent
 HAS_SCIPY = importlib.util.find_spec("scipy") is not None
@@ -51,13 +50,19 @@ def run(study, sampler, outcome=None):
     params = trial.params
     told = (outcome and outcome(params)) or "ok"
     told = "oom" if peak_gib(params) > USABLE else told
-    trial.set_user_attr("outcome", told)
-    if told == "ok":
-        trial.set_user_attr("peak_gib", peak_gib(params))
-        study.tell(trial, speed(params))
-    else:
-        study.tell(trial, state=TrialState.PRUNED if told == "oom" else TrialState.FAIL)
+    tell(study, trial, told)
     return params
+
+
+def tell(study, trial, outcome):
+    if outcome == "ok":
+        trial.set_user_attr("peak_gib", peak_gib(trial.params))
+        study.tell(trial, speed(trial.params))
+    elif outcome == "passing":
+        study.tell(trial, state=TrialState.FAIL)
+    else:
+        trial.set_constraint("failed", float(outcome == "failed"))
+        study.tell(trial, state=TrialState.PRUNED)
 
 
 def create(sampler, *enqueued):
@@ -173,37 +178,29 @@ def test_a_search_that_was_killed_goes_on_as_if_it_had_not_been(make):
 @pytest.mark.parametrize(
     ("outcomes", "again"),
     [
-        (["launch"], True),
-        (["throttled"], True),
-        (["shared"], True),
-        (["launch", "throttled"], False),
-        (["nan"], False),
+        (["passing"], True),
+        (["passing", "passing"], False),
+        (["failed"], False),
         (["oom"], False),
         (["ok"], False),
     ],
 )
 def test_a_setting_is_tried_again_only_after_a_failure_that_may_pass(outcomes, again):
-    sampler = ThroughputSampler({"batch": [2]}, batch="batch")
-    study = optuna.create_study(sampler=sampler, direction="maximize")
+    sampler = ThroughputSampler({key: [value] for key, value in BASELINE.items()})
+    study = create(sampler, *[BASELINE] * len(outcomes))
     for outcome in outcomes:
-        study.enqueue_trial({"batch": 2})
-        trial = study.ask(sampler.distributions)
-        trial.set_user_attr("outcome", outcome)
-        if outcome == "ok":
-            study.tell(trial, 100.0)
-        else:
-            study.tell(trial, state=TrialState.FAIL)
+        tell(study, study.ask(sampler.distributions), outcome)
     assert (sampler.proposal(study) is not None) == again
 
 
 def test_what_does_not_compile_is_left_after_two_trials_of_a_cell():
     def outcome(params):
-        return "compile" if params["fast"] == 1 and params["ac"] == "none" else "ok"
+        return "failed" if params["fast"] == 1 and params["ac"] == "none" else "ok"
 
     sampler = ours(capacity_gib=79.1)
     study = create(sampler)
     tried = search(study, sampler, outcome=outcome)
-    assert sum(outcome(params) == "compile" for params in tried) <= 2
+    assert sum(outcome(params) == "failed" for params in tried) <= 2
     assert study.best_params == {"batch": 4, "ac": "none", "fast": 0} or (
         study.best_value > speed({"batch": 4, "ac": "none", "fast": 0})
     )
@@ -212,7 +209,7 @@ def test_what_does_not_compile_is_left_after_two_trials_of_a_cell():
 def test_where_nothing_runs_it_ends():
     sampler = ours()
     study = create(sampler)
-    tried = search(study, sampler, outcome=lambda _: "compile")
+    tried = search(study, sampler, outcome=lambda _: "failed")
     assert len(tried) <= 12
     assert sampler.proposal(study) is None
 
@@ -277,7 +274,6 @@ def past(change=lambda params: speed(params)):
     return [
         EarlierTrial(
             params={"batch": batch, "ac": ac, "fast": fast},
-            outcome="ok",
             tokens_per_second=0.5 * change({"batch": batch, "ac": ac, "fast": fast}),
         )
         for batch in (1, 2, 4)
@@ -388,9 +384,3 @@ def test_warm_starts_take_the_best_of_each_cell_by_the_estimate():
 def test_gp_without_scipy_says_what_to_install():
     with pytest.raises(ImportError, match="pip install scipy"):
         library_sampler("gp")
-
-
-def test_the_sampler_retries_what_a_search_retries():
-    """It imports nothing of the search, so the outcomes are written twice."""
-    passing = {name for name, outcome in OUTCOMES.items() if outcome.retry_once}
-    assert set(package.past.PASSING) == passing

@@ -1,0 +1,299 @@
+"""What a search would do, without a GPU and without torch: ``--dry-run``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fp8tune.config.directive import asked as named_gpu
+from fp8tune.config.reader import Config
+from fp8tune.estimate.predict import Prediction, predict
+from fp8tune.estimate.whole import why_unknown
+from fp8tune.facts.calibration import Band
+from fp8tune.formats.joined import Joined
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
+from fp8tune.search.budget import show_duration
+from fp8tune.search.knobs import Offer, warmup_key
+from fp8tune.search.linting import without_refused
+from fp8tune.search.options import SearchOptions
+from fp8tune.search.overrides import config_asked, one_line_errors
+from fp8tune.search.plan import Plan, plan_of_knobs, world_size_note
+from fp8tune.trials.space import Knob, Point, shown
+from fp8tune.words import counted, wrapped
+
+WIDTH = 80
+MOST_VALUES = 8
+"""Values of a knob that are shown."""
+BUILTIN = ("python", "-m", "fp8tune.runners.builtin.worker", "{spec}")
+"""The command of fp8tune's own trial; {spec} describes the model and its setting."""
+START = (
+    "what a trial takes before its steps (start, compile) is not predicted: the first "
+    "trial measures it"
+)
+
+
+class Corner(NamedTuple):
+    """A setting at the edge of a search, and what the estimate expects of it."""
+
+    name: str
+    knobs: dict[str, Any]
+    expected: Prediction
+
+
+class DryRun(NamedTuple):
+    """What a search would do.
+
+    ``command`` is a trial's, with placeholders where the search fills in its files.
+    ``trials`` is how many can fit the budget by their steps alone, 0 if unknown.
+    """
+
+    plan: Plan
+    command: tuple[str, ...]
+    budget_s: float
+    trials: int
+    corners: tuple[Corner, ...]
+    notes: tuple[str, ...]
+
+
+def dry_run(options: SearchOptions) -> int:
+    """Print what a search would do; raises ``CannotSearch``."""
+    with one_line_errors(options.config):
+        found = look_ahead(options)
+    if options.as_json:
+        print(json.dumps(as_json(found), indent=2))
+    else:
+        for line in text(found):
+            print(line)
+    return 0
+
+
+def look_ahead(options: SearchOptions) -> DryRun:
+    """Return what a search with these options would do; raises ``CannotSearch``."""
+    gpu = named_gpu(options.gpu, None).gpu
+    config = config_asked(options, gpu, "--gpu" if gpu else "", options.ranks)
+    builtin = options.runner == "builtin"
+    plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
+    plan = without_refused(plan)
+    command, notes = _command(options, config)
+    corners = tuple(_corners(plan))
+    trials = _trials(options, corners[0].expected.speed, config)
+    if config.job.target.world_size:
+        notes = [*notes, world_size_note(config)]
+    notes = [*plan.notes, *notes, *_unknown(config)]
+    return DryRun(
+        plan,
+        tuple(command),
+        options.budget_s,
+        trials,
+        corners,
+        (*notes, START),
+    )
+
+
+def _command(
+    options: SearchOptions, config: Config
+) -> tuple[Sequence[str], Iterator[str] | list[str]]:
+    """Return the command of a trial, and why there is none."""
+    if options.runner == "builtin":
+        refusal = config.job.find("trial_refusal")
+        if config.job.words.knows("trial_refusal") and refusal == "":
+            return BUILTIN, []
+        why = f": it cannot represent {refusal}" if refusal else ""
+        title = config.trainer.about.title
+        return (), [f"fp8tune's own trial does not run this config of {title}{why}"]
+    try:
+        recipe = recipe_of(config.trainer.about)
+    except BadRecipe as error:
+        return (), [str(error)]
+    if recipe.refused:
+        return (), [f"no trial runs {config.trainer.about.title}: {recipe.refused}"]
+    several = (config.job.target.world_size or 1) > 1
+    given = {"dir": options.trainer_dir, "python": sys.executable}
+    given |= {"ranks": str(config.job.target.world_size or 1)}
+    values = {name: value for name, value in given.items() if value}
+    words = recipe.ranks if several and recipe.ranks else recipe.command
+    return [filled(word, values) for word in words], []
+
+
+def _corners(plan: Plan) -> Iterator[Corner]:
+    """Yield the config, and the settings that need least and most memory."""
+    yield _corner(plan, "your config", plan.baseline)
+    for name, size, choose in (("least memory", 0, min), ("most memory", -1, max)):
+        every = [_corner(plan, name, point) for point in _of_size(plan, size)]
+        sized = [corner for corner in every if _peak(corner)]
+        if sized and (edge := choose(sized, key=_peak)).knobs:
+            yield edge
+
+
+def _of_size(plan: Plan, size: int) -> Iterator[Point]:
+    """Yield the config at its smallest (0) or largest (-1) batch, with each AC."""
+    space, point = plan.space, list(plan.baseline)
+    batch, ac = space.place("micro_batch"), space.place("ac")
+    if batch is not None:
+        point[batch] = size % len(space.knobs[batch].values)
+    if ac is None:
+        yield tuple(point)
+        return
+    for mode in range(len(space.knobs[ac].values)):
+        setting = (*point[:ac], mode, *point[ac + 1 :])
+        if space.has(setting):
+            yield setting
+
+
+def _peak(corner: Corner) -> float:
+    """Return the predicted peak or its lower bound [GiB]; 0 if neither is known."""
+    memory = corner.expected.memory
+    return memory.value if memory else corner.expected.least_gib or 0.0
+
+
+def _corner(plan: Plan, name: str, point: Point) -> Corner:
+    pairs = zip(plan.space.knobs, point, plan.baseline, strict=True)
+    changed = {k.key: k.values[i] for k, i, own in pairs if i != own}
+    job = plan.config.job.keep_tokens(plan.space.values(point))
+    return Corner(name, changed, predict(job))
+
+
+def _trials(options: SearchOptions, speed: Band | None, config: Config) -> int:
+    """Return how many trials' fewest steps fit the budget; 0 if that is unknown."""
+    tokens = config.job.find("step.tokens")
+    if speed is None or not tokens or not speed.value:
+        return 0
+    sampling = Sampling()
+    steps = sampling.warm_steps + sampling.min_steps
+    return int(options.budget_s / (steps * tokens / speed.value))
+
+
+def _unknown(config: Config) -> Iterator[str]:
+    """Yield why the estimate has no memory or speed of the config."""
+    for fact, what in (("peak_gib", "memory"), ("tokens_per_second", "speed")):
+        if text := why_unknown(f"{what}.{fact}", config):
+            yield f"no estimate of {what}: {text}"
+
+
+def _file_of(config: Config, key: str) -> str:
+    """Return the file of the job in which a key stands, or would."""
+    if not isinstance(config.files, Joined):
+        return config.path
+    for part in sorted(config.files.parts, key=lambda part: -len(part.section)):
+        if not part.section or key.startswith(f"{part.section}."):
+            return part.path
+    return config.path
+
+
+def as_json(found: DryRun) -> dict[str, Any]:
+    """Return it as JSON."""
+    return {
+        "version": 1,
+        "knobs": [_knob(found.plan.config, offer) for offer in found.plan.offers],
+        "trial": {"command": list(found.command)},
+        "budget_s": found.budget_s,
+        "trials": found.trials or None,
+        "settings": sum(1 for _ in found.plan.space.points(found.plan.baseline)),
+        "corners": [
+            {
+                "name": corner.name,
+                "knobs": corner.knobs,
+                "memory": _band(corner.expected.memory, "gib"),
+                "fit": corner.expected.fit,
+                "speed": _band(corner.expected.speed, "tokens_per_second"),
+            }
+            for corner in found.corners
+        ],
+        "notes": list(found.notes),
+    }
+
+
+def _knob(config: Config, offer: Offer) -> dict[str, Any]:
+    return {
+        "key": offer.knob.key,
+        "file": _file_of(config, offer.knob.key),
+        "role": offer.knob.role,
+        "values": list(offer.knob.values),
+        "frozen": bool(offer.why),
+        "why": (why_unknown(offer.knob.role, config) if not offer.knob.values else "")
+        or offer.why
+        or f"it changes {offer.traits.changes}",
+        "changes": "speed" if offer.traits.learns_alike else "numerics",
+    }
+
+
+def _band(band: Band | None, unit: str) -> dict[str, float] | None:
+    return band and {unit: band.value, "low": band.low, "high": band.high}
+
+
+def text(found: DryRun) -> Iterator[str]:
+    """Yield the lines for people, of at most 80 columns."""
+    plan = found.plan
+    count = sum(1 for _ in plan.space.points(plan.baseline))
+    free = [o for o in plan.offers if not o.why and len(o.knob.values) > 1]
+    yield f"varied: {counted(len(free), 'knob')}, {counted(count, 'setting')}"
+    for offer in free:
+        yield from _folded(f"{offer.knob.key}: {_values(offer.knob)}")
+    yield "kept:"
+    for why, group in _kept(plan):
+        yield from _folded(f"{', '.join(group)}: {why}")
+    if warmup := warmup_key(plan.config.trainer):
+        yield from _folded(f"{warmup}: a shorter one is proposed; --allow warmup")
+    if found.command:
+        yield from _folded(f"a trial: {shlex.join(found.command)}", "")
+    yield "expected:"
+    for corner in found.corners:
+        yield from _folded(_expected(corner))
+    budget = f"budget: {show_duration(found.budget_s)}"
+    most = f", at most {counted(found.trials, 'trial')} by their steps alone"
+    yield f"{budget}{most if found.trials else ''}"
+    for note in found.notes:
+        yield from _folded(f"note: {note}", "")
+
+
+def _folded(line: str, indent: str = "  ") -> Iterator[str]:
+    first, *rest = wrapped(line, WIDTH - len(indent) - 2)
+    yield f"{indent}{first}"
+    yield from (f"{indent}  {more}" for more in rest)
+
+
+def _values(knob: Knob) -> str:
+    values = [shown(value) for value in knob.values]
+    more = f", ... {values[-1]}" if len(values) > MOST_VALUES else ""
+    return ", ".join(values[:MOST_VALUES]) + more
+
+
+def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Yield why knobs are kept, and all that are kept for this reason."""
+    groups: dict[str, list[str]] = {}
+    for offer in plan.offers:
+        role, why = offer.knob.role, offer.why
+        if why.startswith("it changes"):
+            why += f"; --allow {offer.traits.group or role}"
+        elif not why and len(offer.knob.values) < 2:
+            why = "no other value keeps the tokens of a step"
+        if why:
+            values = f" ({_values(offer.knob)})" if offer.knob.values else ""
+            if not values:
+                why = why_unknown(role, plan.config) or why
+            groups.setdefault(why, []).append(f"{role}{values}")
+    yield from groups.items()
+
+
+def _expected(corner: Corner) -> str:
+    """Return one corner's expected peak and speed in words."""
+    knobs = ", ".join(f"{key} = {shown(v)}" for key, v in corner.knobs.items())
+    memory, speed = corner.expected.memory, corner.expected.speed
+    parts = []
+    if memory:
+        parts.append(
+            f"peak {memory.value:.1f} GiB ({memory.low:.1f} to {memory.high:.1f}), "
+            f"{corner.expected.fit.replace('-', ' ')}"
+        )
+    elif corner.expected.least_gib:
+        parts.append(f"peak above {corner.expected.least_gib:.1f} GiB")
+    if speed:
+        parts.append(
+            f"{speed.value:,.0f} tokens/s ({speed.low:,.0f} to {speed.high:,.0f})"
+        )
+    said = ", ".join(parts) or "not predicted"
+    return f"{corner.name}{f' with {knobs}' if knobs else ''}: {said}"

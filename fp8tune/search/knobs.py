@@ -1,0 +1,367 @@
+"""The knobs that a search may turn: what the trainer has, what is tried, and why not.
+
+A trainer's ``[[knob]]`` name roles, values and what a value needs; ``TRAITS`` say what
+the search may assume of a role. Here both meet a config: a knob is offered if the
+trainer has it for this config, and it is free unless its role is frozen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import sub, truediv
+from typing import Any, NamedTuple
+
+from fp8tune.conditions.expression import Expression, compile_expression
+from fp8tune.config.reader import Config
+from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.job import DEGREES, Job, Unknown
+from fp8tune.lint.scope import ON_SCOPE
+from fp8tune.search import CannotSearch
+from fp8tune.suggest import closest
+from fp8tune.trainers.trainer import Trainer
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, Traits, traits_of
+
+MAX_BATCH = 256
+NODE = 8
+"""GPUs that NVLink connects in a DGX H100 or H200, where nothing else is said."""
+OF_TRAINERS = "fp8tune's own trial cannot run it; --runner trainer can"
+"""Why a knob is kept that only the trainer itself has."""
+MOST_POINTS = 20_000
+"""Settings that a search may span: the estimate predicts each of them."""
+
+
+class Offer(NamedTuple):
+    """A knob that a config's trainer has, and the values that could be tried.
+
+    ``why`` says why the search keeps the config's value, ``""`` if it varies the knob.
+    ``needs`` is a condition on the job, without which it has its first value.
+    """
+
+    knob: Knob
+    why: str = ""
+    needs: str = ""
+
+    @property
+    def traits(self) -> Traits:
+        """What the search may assume of it."""
+        return self.knob.traits
+
+
+def offers(
+    config: Config,
+    allow: Sequence[str],
+    device: str,
+    gpu: str = "",
+    *,
+    builtin: bool = True,
+) -> list[Offer]:
+    """Return the knobs of a config's trainer, in the trainer's order.
+
+    ``gpu`` is the driver's name of the GPU that runs the trials, ``builtin`` says that
+    fp8tune's own trial runs them. Raises ``CannotSearch`` where ``allow`` has an
+    unknown name, or a knob that no trial here runs.
+    """
+    job = config.job
+    if _is_freed(config.trainer, "precision", allow):
+        job = _in_fp8(job)
+    every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
+    roles = [role for role in every if _is_fp8(job) or not traits_of(role).of_fp8]
+    offered = [_offer(config, job, role, allow, device, gpu, builtin) for role in roles]
+    frozen = (o for o in offered if o.why and o.why != OF_TRAINERS)
+    free = {offer.traits.group or offer.knob.role for offer in frozen}
+    check_allowed(_names(config.trainer), allow, [*sorted(free), "warmup"])
+    for offer in offered:
+        role, key = offer.knob.role, offer.knob.key
+        if offer.why == OF_TRAINERS and (named := {role, key}.intersection(allow)):
+            raise CannotSearch(f"--allow {named.pop()}: {offer.why}")
+    return offered
+
+
+def _offer(
+    config: Config,
+    job: Job,
+    role: str,
+    allow: Sequence[str],
+    device: str,
+    gpu: str,
+    builtin: bool,
+) -> Offer:
+    """Return a knob of a config; ``job`` is in FP8 if the search may be."""
+    traits, freed = traits_of(role), _is_freed(config.trainer, role, allow)
+    values, why = (), ""
+    try:
+        values = _values(config, job, role, gpu, freed=freed)
+    except Unknown as missing:
+        why = f"{missing} is not known"
+        if str(missing) == "world_size":
+            why = "the number of GPUs is not known: --world-size N"
+    if not why and builtin and not traits.builtin:
+        why = OF_TRAINERS
+    elif not why and not freed and device in traits.frozen_on:
+        why = f"it changes {traits.changes}" if traits.changes else "not asked for"
+    elif not why and len(values) < 2 and not _is_usual(role):
+        why = "it has no other value here"
+    knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
+    return Offer(knob, why, config.trainer.knobs[role].needs)
+
+
+def _names(trainer: Trainer) -> list[str]:
+    """Return what ``--allow`` may name: roles, keys, groups, and the warmup."""
+    roles = [*trainer.knobs]
+    names = [*roles, *map(trainer.key_of, roles), *(traits_of(r).group for r in roles)]
+    return [*dict.fromkeys([*filter(None, names), *warmup_names(trainer)])]
+
+
+def _is_freed(trainer: Trainer, role: str, allow: Sequence[str]) -> bool:
+    names = {role, trainer.key_of(role), traits_of(role).group} - {""}
+    return not names.isdisjoint(allow)
+
+
+def _is_usual(role: str) -> bool:
+    """Return whether every search has the knob: varied by default, or compared."""
+    return role == "precision" or traits_of(role).by_default
+
+
+def _is_fp8(job: Job) -> bool:
+    return bool(job.find("precision") == "fp8")
+
+
+def _in_fp8(job: Job) -> Job:
+    """Return the job in FP8, as it is where the trainer has no such value."""
+    with suppress(Unknown):
+        return job if _is_fp8(job) else job.with_values({"precision": "fp8"})
+    return job
+
+
+def _values(
+    config: Config, job: Job, role: str, gpu: str, *, freed: bool
+) -> tuple[Any, ...]:
+    """Return the values to try, the config's own among them; raises ``Unknown``.
+
+    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
+    their number. AC modes begin with the one that keeps most and end with the one that
+    keeps least. Precisions are the config's, bf16, and FP8 if it is freed.
+    """
+    listed = config.trainer.values_of(role)
+    if role == "micro_batch":
+        rows = config.job["micro_batch"] * config.job["grad_accum"]
+        batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
+        return tuple(dict.fromkeys([*batches, config.job["micro_batch"]]))
+    if role == "ac":
+        mine = str(config.job["ac"])
+        own = [] if mine in listed else [mine]
+        return (*listed[:-1], *own, *listed[-1:])
+    if role in DEGREES:
+        return _degrees(config.job, role)
+    value = _plain(job[config.trainer.knobs[role].key or role])
+    if role == "precision":
+        value = _plain(config.job["precision"])
+        fp8 = ["fp8"] * (freed and "fp8" in listed and _may_be_fp8(config, gpu))
+        return tuple(dict.fromkeys([value, "bf16", *fp8]))
+    every = listed or ([False, True] if isinstance(value, bool) else [])
+    if traits_of(role).of_fp8:
+        return value, *(each for each in every if not _same(each, value))
+    present = any(_same(each, value) for each in every)
+    return tuple(every) if present else (value, *every)
+
+
+def _degrees(job: Job, role: str) -> tuple[int, ...]:
+    """Return powers of two that divide the number of GPUs, and the config's own degree.
+
+    Tensor parallelism stays in a node, whose GPUs NVLink connects.
+    """
+    gpus, own = job["world_size"], int(job[role])
+    most = min(gpus, job.target.gpus_per_node or NODE) if role == "tp" else gpus
+    powers = (2**power for power in range(int(math.log2(most)) + 1))
+    return tuple(sorted({own, *(n for n in powers if gpus % n == 0)}))
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _may_be_fp8(config: Config, gpu: str) -> bool:
+    """Return whether both GPUs have FP8; an unknown GPU may have it.
+
+    No trial combines FP8 with tensor parallelism, and most trainers do not either.
+    """
+    if config.job.find("tp") not in (None, 1):
+        return False
+    has_fp8 = [config.job.find("gpu.fp8_matmul")]
+    with suppress(UnknownGpu):
+        has_fp8.append(find(resolve(gpu)).fp8_matmul if gpu else None)
+    return False not in has_fp8
+
+
+def check_allowed(
+    names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
+) -> None:
+    """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
+    for name in allow:
+        if name not in names:
+            similar = closest(name, names)
+            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
+            hint = f"; did you mean `{similar}`?" if similar else hint
+            raise CannotSearch(f"--allow {name}: no such knob{hint}")
+
+
+def warmup_key(trainer: Trainer) -> str:
+    """Return the trainer's key of the warmup: only the stability stage changes it."""
+    return trainer.key_of("warmup_steps")
+
+
+def warmup_names(trainer: Trainer) -> tuple[str, ...]:
+    """Return the names that ``--allow`` accepts for the warmup."""
+    return tuple(filter(None, ("warmup", "warmup_steps", warmup_key(trainer))))
+
+
+def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
+    """Return the keys that such a search may change, accumulation among them."""
+    trainer = config.trainer
+    roles = (
+        role
+        for role, traits in TRAITS.items()
+        if device not in traits.frozen_on or _is_freed(trainer, role, allow)
+    )
+    names = (*roles, "grad_accum", *allow)
+    return {trainer.key_of(name) or name for name in names}
+
+
+def space_of(
+    config: Config, offered: Sequence[Offer]
+) -> tuple[Space, tuple[Offer, ...]]:
+    """Return the space of the knobs that are varied, and what is said of all of them.
+
+    Those that a search varies by default are in it even if they are frozen here, and so
+    is the precision: FP8 is compared with bf16. Points exist only where the needs of
+    each knob are met, and a knob whose needs no point meets is not varied.
+    """
+    kept = [o for o in offered if not o.why or _is_usual(o.knob.role)]
+    kept = [offer for offer in kept if offer.knob.values]
+    knobs = [offer.knob for offer in kept]
+    if all(_is_usual(knob.role) for knob in knobs):
+        return Space(knobs), tuple(offered)
+    count = math.prod(len(knob.values) for knob in knobs)
+    if count > MOST_POINTS:
+        raise CannotSearch(
+            f"the knobs span {count:,} settings, and a search compares at most "
+            f"{MOST_POINTS:,}: free fewer with --allow"
+        )
+    points = list(_points(config, kept))
+    moves = {
+        knob.role
+        for place, knob in enumerate(knobs)
+        if _is_usual(knob.role) or len({point[place] for point in points}) > 1
+    }
+    places = [place for place, knob in enumerate(knobs) if knob.role in moves]
+    space = Space(
+        [knobs[place] for place in places],
+        {tuple(point[place] for place in places) for point in points},
+    )
+    return space, tuple(
+        o if o.why or o.knob.role in moves else _idle(o) for o in offered
+    )
+
+
+def _idle(offer: Offer) -> Offer:
+    """Return the offer of a knob whose other values are possible in no setting."""
+    why = f"it needs {offer.needs}" if offer.needs else "no other value is possible"
+    return offer._replace(why=why, knob=offer.knob._replace(frozen=True))
+
+
+def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
+    """Yield the points at which every knob that is not at the config's value may be so.
+
+    Knobs of FP8 need FP8, degrees a number of GPUs that they divide, and others what
+    they say. That is asked at one micro-batch, for all of them.
+    """
+    knobs = [offer.knob for offer in kept]
+    plain, place = Space(knobs), Space(knobs).place("micro_batch")
+    needs = {offer.knob.key: _condition(config, offer.needs) for offer in kept}
+    start = [knob.index_of(own_value(config, knob)) for knob in knobs]
+    sizes = [range(1 if i == place else len(k.values)) for i, k in enumerate(knobs)]
+    for point in itertools.product(*sizes):
+        moved = [k for k, i, own in zip(knobs, point, start, strict=True) if i != own]
+        in_bf16 = plain.value(point, "precision") not in (None, "fp8")
+        if in_bf16 and any(knob.traits.of_fp8 for knob in moved):
+            continue
+        asked = [need for knob in moved if (need := needs[knob.key])]
+        with suppress(Unknown):
+            job = config.job.with_values(plain.values(point))
+            if any(knob.role in DEGREES for knob in moved):
+                _ = job["shards"]
+            if not all(need.evaluate(job) for need in asked):
+                continue
+            if place is None:
+                yield point
+            else:
+                count = range(len(knobs[place].values))
+                yield from ((*point[:place], i, *point[place + 1 :]) for i in count)
+
+
+def own_value(config: Config, knob: Knob) -> Any:
+    """Return the config's value of a knob; that of FP8 knobs is their first."""
+    return knob.values[0] if knob.traits.of_fp8 else config.own(knob.key)
+
+
+def _condition(config: Config, needs: str) -> Expression | None:
+    words = config.job.words
+    if not needs:
+        return None
+    return compile_expression(needs, words.knows, ON_SCOPE, words.renamed)
+
+
+class Expected(NamedTuple):
+    """What the estimate expects of another value of a knob, against a setting's own.
+
+    ``speed`` is a ratio of tokens/s, ``memory`` a difference of peaks [GiB]; both are
+    ``None`` where the estimate covers no such value.
+    """
+
+    key: str
+    value: Any
+    speed: float | None
+    memory: float | None
+
+
+def expected_of_fp8(
+    config: Config, offered: Sequence[Offer], values: Mapping[str, Any]
+) -> list[Expected]:
+    """Return what to expect of the FP8 knobs that a search kept, at a setting in FP8.
+
+    ``values`` are the setting's, by key.
+    """
+    job = config.job.keep_tokens(dict(values))
+    found = []
+    for offer in offered:
+        if not (offer.why and offer.traits.of_fp8 and _is_fp8(job)):
+            continue
+        for value in offer.knob.values[1:]:
+            need = _condition(config, offer.needs)
+            with suppress(Unknown):
+                if need and not need.evaluate(job):
+                    continue
+                other = job.with_values({offer.knob.key: value})
+                found.append(
+                    Expected(
+                        offer.knob.key,
+                        value,
+                        _compared(job, other, "speed.tokens_per_second", truediv),
+                        _compared(job, other, "memory.peak_gib", sub),
+                    )
+                )
+    return found
+
+
+def _compared(
+    job: Job, other: Job, fact: str, how: Callable[[float, float], float]
+) -> float | None:
+    before, after = job.find(fact), other.find(fact)
+    return how(after, before) if before and after else None

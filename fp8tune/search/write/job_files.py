@@ -1,0 +1,257 @@
+"""Write the chosen values into the files of a job, each where it belongs.
+
+A value is written into the file that holds it: the launch script that types it as a
+flag, else the config or the file of its section. A tuned file that is no longer named
+as before is named in the files that name it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fp8tune.config.reader import Config, LaunchScript
+from fp8tune.formats import parse
+from fp8tune.formats.document import InvalidText, Unreadable
+from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.joined import Joined, Part
+from fp8tune.search.write.script import Script, flag_of, replaced, typed, value_of
+from fp8tune.search.write.writeback import (
+    CannotWrite,
+    Choice,
+    commented,
+    moved,
+    notes,
+    without_own,
+    write_back,
+)
+
+NAMES = "names the tuned file"
+"""Reason of a value that is the name of another tuned file."""
+_BOM = "\ufeff"
+
+Name = Callable[[str], str]
+"""Returns where the tuned version of a file is written."""
+
+
+class Tuned(NamedTuple):
+    """A file of a job before and after a search, and the arguments that it then has.
+
+    ``notes`` is Markdown beside a file whose format has no comments.
+    """
+
+    path: str
+    before: bytes
+    after: bytes
+    notes: bytes = b""
+
+
+def changing(config: Config, keys: Iterable[str], name: Name) -> Iterator[str]:
+    """Yield the files that change where other values of keys are written."""
+    writer = _Writer(config, [Choice(key, None) for key in keys], name)
+    if config.script and (writer.typed or any(map(writer.is_renamed, writer.names))):
+        yield config.script.path
+    yield from writer.names
+
+
+def write_job(
+    config: Config,
+    choices: Sequence[Choice],
+    summary: Sequence[str] = (),
+    name: Name = lambda path: path,
+) -> tuple[list[Tuned], Config]:
+    """Return the files that change, the one that is run first, and the tuned config.
+
+    ``name`` says where a changed file is written. The trainer reads exactly the chosen
+    values, and all others as before. Raises ``CannotWrite``.
+    """
+    return _Writer(config, choices, name).written(summary)
+
+
+class _Writer:
+    """One job with its choices by file: the script's, and those of each part."""
+
+    def __init__(self, config: Config, choices: Sequence[Choice], name: Name) -> None:
+        self.config, self.parts = config, config.parts
+        self.typed: list[Choice] = []
+        self.of_part: list[list[Choice]] = [[] for _ in self.parts]
+        self.names: dict[str, str] = {}
+        """The new name of each part that changes, by its path."""
+        self.wanted = {choice.key: choice.value for choice in choices}
+        for choice in choices:
+            self._take(choice)
+        for index in reversed(range(len(self.parts))):  # files before what names them
+            path = self.parts[index].path
+            if self.of_part[index] or (index == 0 and self._named_in_comment()):
+                self.names[path] = os.path.basename(name(path))
+                self._name_by_keys(self.parts[index])
+
+    def is_renamed(self, path: str) -> bool:
+        """Return whether a part that changes gets another name."""
+        return self.names[path] != os.path.basename(path)
+
+    def _take(self, choice: Choice) -> None:
+        """Put a choice into the file that holds its key."""
+        config, path = self.config, choice.path
+        sections = [part.section for part in self.parts]
+        arguments = config.loaded.arguments if config.script else {}
+        about = config.trainer.about.parts.get(path[0])
+        if path in arguments:
+            self.typed.append(choice)
+        elif path[0] in sections and len(path) > 1:
+            local = choice._replace(key=".".join(path[1:]))
+            self.of_part[sections.index(path[0])].append(local)
+        elif about and any(each[0] == path[0] for each in arguments):
+            self.typed.append(choice)
+        elif about or "" not in sections:
+            what = about.title if about else "the launch file"
+            raise CannotWrite(f"{choice.key}: no file of the job has {what}")
+        else:
+            self.of_part[sections.index("")].append(choice)
+
+    def _name_by_keys(self, part: Part) -> None:
+        """Put the new name of a part's file into the keys that name it."""
+        old, new = os.path.basename(part.path), self.names[part.path]
+        about = self.config.trainer.about.parts.get(part.section)
+        for key in about.named_by if about and self.is_renamed(part.path) else ():
+            value = _value(self.config.document.values, key)
+            if isinstance(value, str) and os.path.basename(value) == old:
+                named = f"{value.removesuffix(old)}{new}"
+                self._take(Choice(key, named, NAMES))
+                self.wanted[key] = named
+
+    def _named_in_comment(self) -> dict[str, str]:
+        """Return what the header comment says of other files, and will say."""
+        folder = os.path.dirname(self.parts[0].path)
+        beside = {
+            os.path.normpath(os.path.join(folder, name)): name
+            for name in self.config.directive.beside
+        }
+        words = {}
+        for path, new in self.names.items():
+            old = beside.get(os.path.normpath(path), "")
+            if old and os.path.basename(old) != new:
+                named = f"{old.removesuffix(os.path.basename(old))}{new}"
+                words[f"with={old}"] = f"with={named}"
+        return words
+
+    def written(self, summary: Sequence[str]) -> tuple[list[Tuned], Config]:
+        """Return the changed files, and the config that they are."""
+        config, block = self.config, summary
+        files: list[Tuned] = []
+        if config.script:
+            script, overrides = self._script(config.script, block)
+            files += [script] if script.before != script.after else []
+            config = config.having(
+                script=LaunchScript(script.path, script.after), overrides=overrides
+            )
+        every = []
+        for index in range(len(self.parts)):
+            every.append(self._part(index, () if files else block))
+            files += [every[-1]] if every[-1].before != every[-1].after else []
+        texts = (tuned.after.decode().removeprefix(_BOM) for tuned in every)
+        pairs = zip(self.parts, texts, strict=True)
+        parts = [p._replace(document=p.document.read(text)) for p, text in pairs]
+        joined = Joined(parts) if config.files else None
+        alone = parts[0].document
+        config = config.having(
+            data=every[0].after, alone=alone, document=joined or alone, files=joined
+        )
+        self._prove(config)
+        return files, config
+
+    def _part(self, index: int, summary: Sequence[str]) -> Tuned:
+        """Return a file that is read, before and after."""
+        part, choices = self.parts[index], self.of_part[index]
+        document = part.document
+        before = self.config.bytes_by_path[part.path]
+        about = self.config.trainer.about
+        reads = about.parts[part.section].reads if part.section in about.parts else ""
+        after, path = before, part.path
+        if choices:
+            reads = reads or about.reads
+            after = write_back(before, choices, summary, path=path, reads=reads)
+        words = self._named_in_comment() if index == 0 else {}
+        if words:
+            text = after.decode()
+            for old, new in words.items():
+                text = text.replace(old, new, 1)
+            if not choices:
+                changed = parse(text.encode(), path)
+                place = changed.text.index(next(iter(words.values())))
+                text = commented(changed, [(place, Choice("with", "", NAMES))], summary)
+                text = f"{_BOM * document.bom}{text}"
+            after = text.encode()
+        named = self.names.get(path, os.path.basename(path))
+        is_silent = document.format == "json" and before != after
+        said = notes(named, choices, summary) if is_silent else b""
+        return Tuned(path, before, after, said)
+
+    def _script(
+        self, script: LaunchScript, summary: Sequence[str]
+    ) -> tuple[Tuned, tuple[str, ...]]:
+        """Return the launch script before and after, and its arguments then."""
+        path, data = script
+        words = [*self.config.overrides]
+        arguments = self.config.loaded.arguments
+        try:
+            text = data.decode()
+            now = Script(without_own(text, Script(text).comments()))
+            places: list[tuple[int, Choice]] = []
+            for choice in self.typed:
+                argument = arguments.get(choice.path)
+                if argument and value_of(argument) == typed(argument, choice.value):
+                    continue
+                if argument:
+                    edits = now.set_argument(argument, choice.value)
+                    words = replaced(words, argument, choice.value)
+                else:
+                    new = [f"--{choice.path[-1]}", str(choice.value)]
+                    behind = map(flag_of, arguments.values())
+                    edits = now.add(new, behind)
+                    words += new
+                now, places = _after(now, edits, choice, places)
+            for old, new_name in self.names.items():
+                if self.is_renamed(old) and now.names(old):
+                    named = Choice(
+                        os.path.basename(old), new_name, f"{NAMES} {new_name}"
+                    )
+                    now, places = _after(now, now.rename(old, new_name), named, places)
+            text = commented(now, places, summary) if places else text
+        except (CannotEdit, InvalidText, Unreadable, UnicodeDecodeError) as error:
+            raise CannotWrite(str(error)) from None
+        return Tuned(path, data, text.encode()), tuple(words)
+
+    def _prove(self, tuned: Config) -> None:
+        """Raise ``CannotWrite`` if the trainer does not read what is wanted."""
+        known = dict(self.config.trainer.schema.dotted_keys())
+        before, after = self.config.loaded, tuned.loaded
+        refused = {".".join(map(str, fault.path)) for fault in after.faults}
+        as_before = {k: before.values[k] for k in before.written if k in before.values}
+        for key, value in {**as_before, **self.wanted}.items():
+            changed = any(each.startswith(f"{key}.") for each in self.wanted)
+            if changed or key in refused or key not in known:
+                continue
+            gone = value is None and key in self.wanted
+            right = key not in after.written if gone else after.values.get(key) == value
+            if not right:
+                raise CannotWrite(f"`{key}` cannot be set in this layout")
+
+
+def _after(
+    script: Script,
+    edits: Sequence[Edit],
+    choice: Choice,
+    places: Sequence[tuple[int, Choice]],
+) -> tuple[Script, list[tuple[int, Choice]]]:
+    """Return a script after edits, and the places of all choices in it."""
+    before = [(moved(place, edits), each) for place, each in places]
+    first = min(edit.start for edit in edits)
+    return script.read(apply(script.text, edits)), [*before, (first, choice)]
+
+
+def _value(values: Any, key: str) -> Any:
+    for name in key.split("."):
+        values = values.get(name) if isinstance(values, dict) else None
+    return values

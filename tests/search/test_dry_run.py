@@ -1,0 +1,89 @@
+"""What a search would do, said without running anything."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.search.test_knobs import FORGE, TITAN
+
+TARGET = ("--gpu", "h100", "--world-size", "8")
+
+
+@pytest.fixture
+def titan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.toml").write_text(TITAN)
+    return "train.toml"
+
+
+def test_what_is_varied_and_kept_is_said(titan, fp8tune):
+    ran = fp8tune("search", titan, "--dry-run", *TARGET)
+    lines = ran.out.splitlines()
+    assert ran.code == 0
+    assert lines[:5] == [
+        "varied: 3 knobs, 16 settings",
+        "  training.local_batch_size: 1, 2",
+        "  ac: none, op, every-2, full",
+        "  compile: false, true",
+        "kept:",
+    ]
+    assert any("--allow fp8" in line for line in lines)
+    assert "  your config: peak" in ran.out
+    assert max(map(len, lines)) <= 80
+
+
+def test_it_is_json_too(titan, fp8tune):
+    ran = fp8tune("search", titan, "--dry-run", *TARGET, "--output-format", "json")
+    said = json.loads(ran.out)
+    by_role = {knob["role"]: knob for knob in said["knobs"]}
+    assert by_role["micro_batch"] == {
+        "key": "training.local_batch_size",
+        "file": "train.toml",
+        "role": "micro_batch",
+        "values": [1, 2],
+        "frozen": False,
+        "why": "it changes memory; gradient accumulation keeps the tokens of a step",
+        "changes": "speed",
+    }
+    recipe = by_role["fp8_recipe"]
+    assert (recipe["frozen"], recipe["changes"]) == (True, "numerics")
+    assert said["trial"]["command"][-1] == "{spec}"
+    assert said["budget_s"] == 7200
+    assert said["trials"] > 0
+    config, least, most = said["corners"]
+    assert least["memory"]["gib"] < config["memory"]["gib"]
+    assert most["knobs"] == {"ac": "none"}
+
+
+def test_a_trainer_s_own_command_is_shown(titan, fp8tune):
+    words = ("--dry-run", *TARGET, "--runner", "trainer", "--output-format", "json")
+    command = json.loads(fp8tune("search", titan, *words).out)["trial"]["command"]
+    assert command[1:] == [
+        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "8"),
+        *("-m", "torchtitan.train", "--job.config_file", "{config}"),
+    ]
+
+
+def test_a_config_that_cannot_be_searched_is_refused(titan, fp8tune):
+    ran = fp8tune("search", titan, "--dry-run", *TARGET, "--allow", "precison")
+    assert (ran.code, ran.out) == (2, "")
+    assert "did you mean `precision`?" in ran.err
+
+
+def test_it_needs_neither_torch_nor_optuna(tmp_path):
+    (tmp_path / "a.toml").write_text(FORGE)
+    program = (
+        "import sys\n"
+        "for name in ('torch', 'torchao', 'optuna', 'numpy'):\n"
+        "    sys.modules[name] = None\n"
+        "from fp8tune.program import main\n"
+        "main(['search', 'a.toml', '--dry-run', '--gpu', 'h100'])\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("varied: ")

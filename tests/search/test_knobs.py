@@ -1,0 +1,200 @@
+"""What a search may vary: the trainer's knobs, met by a config."""
+
+import pytest
+import torch
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+from fp8tune.job import Target
+from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import expected_of_fp8, offers
+from fp8tune.search.linting import without_refused
+from fp8tune.search.plan import plan_for_trials, read_config
+from tests.each import each
+
+TITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+local_batch_size = 2
+seq_len = 8192
+steps = 100
+[compile]
+enable = true
+"""
+FORGE = """\
+[model]
+dim = 4096
+n_layers = 32
+[train]
+batch_size = 2
+seq_len = 4096
+mixed_precision = "fp8"
+compile_model = true
+"""
+
+
+def titan(text=TITAN, world_size=8):
+    target = Target("h100", world_size, "--gpu", "--world-size")
+    return read_config("a.toml", text.encode(), target, "torchtitan==0.2.2")
+
+
+def forge(text=FORGE, world_size=16):
+    target = Target("h100", world_size, "--gpu", "--world-size")
+    return read_config("a.toml", text.encode(), target)
+
+
+def varied(plan):
+    return {k.role: k.values for k in plan.space.knobs if not k.frozen}
+
+
+RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
+USUAL = {
+    "micro_batch": (1, 2),
+    "ac": ("none", "op", "every-2", "full"),
+    "compile": (False, True),
+}
+
+
+@each(
+    ("allow", "more"),
+    [
+        ((), {}),
+        (
+            ("fp8",),
+            {
+                "precision": ("fp8", "bf16"),
+                "fp8_recipe": RECIPES,
+                "fp8_all_gather": (False, True),
+                "auto_filter": (False, True),
+                "fp8_converts_head": (True, False),
+            },
+        ),
+        (("fp8_recipe",), {"fp8_recipe": RECIPES}),
+        (("sharding",), {"reshard": ("default", "never")}),
+        (
+            ("parallelism.fsdp_reshard_after_forward",),
+            {"reshard": ("default", "never")},
+        ),
+    ],
+)
+def test_knobs_are_kept_until_they_are_allowed(allow, more):
+    assert varied(plan_for_trials(titan(), allow, "cuda")) == USUAL | more
+
+
+def test_settings_exist_where_needs_are_met():
+    plan = plan_for_trials(titan(), ("fp8",), "cuda")
+    space = plan.space
+    every = [space.params(point) for point in space.points(plan.baseline)]
+    gathered = {p["fp8_recipe"] for p in every if p["fp8_all_gather"]}
+    in_bf16 = [p for p in every if p["precision"] == "bf16"]
+    roles = ("fp8_recipe", "fp8_all_gather", "auto_filter", "fp8_converts_head")
+    assert gathered == {"tensorwise"}
+    kept = {tuple(p[role] for role in roles) for p in in_bf16}
+    assert kept == {("tensorwise", False, False, True)}
+    assert not any(
+        role in space.values(space.point(params))
+        for params in in_bf16
+        for role in roles
+    )
+    recipes = {
+        space.value(point, "fp8_recipe")
+        for point in plan_for_trials(titan(world_size=1), ("fp8",), "cuda").space.only
+    }
+    assert recipes == {"tensorwise", "rowwise"}
+
+
+def test_what_the_trainer_refuses_is_left_out_before_a_trial():
+    plan = without_refused(plan_for_trials(titan(), ("fp8",), "cuda"))
+    params = map(plan.space.params, plan.space.only)
+    filtered = {p["fp8_recipe"] for p in params if p["auto_filter"]}
+    assert filtered == {"tensorwise", "rowwise"}
+    (note,) = plan.notes
+    assert note.endswith("[auto-filter-with-recipe]")
+    plan = plan_for_trials(forge(), ("parallel",), "cuda", builtin=False)
+    plan = without_refused(plan)
+    params = map(plan.space.params, plan.space.only)
+    with_fp8 = {
+        p["distributed.tp"] for p in params if p["train.mixed_precision"] == "fp8"
+    }
+    assert with_fp8 == {1}
+
+
+def test_bf16_is_the_counterpart_of_every_recipe():
+    space = plan_for_trials(titan(), ("fp8",), "cuda").space
+    places = {knob.role: place for place, knob in enumerate(space.knobs)}
+    rowwise = [0] * len(places)
+    rowwise[places["fp8_recipe"]] = 1
+    bf16 = [0] * len(places)
+    bf16[places["precision"]] = 1
+    assert space.in_bf16(tuple(rowwise)) == tuple(bf16)
+    assert space.in_precision(tuple(bf16), "fp8") == (0,) * len(places)
+
+
+def test_a_recipe_of_the_file_is_the_first_value_and_can_be_left():
+    text = f'{TITAN}[quantize.linear.float8]\nrecipe_name = "rowwise"\n'
+    config = titan(text)
+    plan = plan_for_trials(config, ("fp8_recipe",), "cuda")
+    knob = plan.space.knob("fp8_recipe")
+    assert knob.values == ("rowwise", "tensorwise", "rowwise_with_gw_hp")
+    written = [config.job.keys_for({"fp8_recipe": value}) for value in knob.values]
+    key = "quantize.linear.float8.recipe_name"
+    assert written == [{}, {key: None}, {key: "rowwise_with_gw_hp"}]
+
+
+def test_parallel_degrees_keep_the_tokens_of_a_step():
+    config = forge(world_size=8)
+    before = config.job["step.tokens"]
+    after = config.job.keep_tokens({"tp": 2})
+    assert (after["step.tokens"], after["grad_accum"]) == (before, 2)
+
+
+@each(
+    ("allow", "builtin", "said"),
+    [
+        (("tp",), True, "--allow tp: fp8tune's own trial cannot run it"),
+        (("precison",), True, "did you mean `precision`?"),
+        (("data",), False, "it can free compile, fp8, kernels, parallel, warmup"),
+    ],
+)
+def test_what_cannot_be_allowed(allow, builtin, said):
+    with pytest.raises(CannotSearch) as error:
+        plan_for_trials(forge(), allow, "cpu", builtin=builtin)
+    assert said in str(error.value)
+
+
+def test_too_many_settings_are_refused():
+    every = ("fp8", "kernels", "sharding", "parallel")
+    with pytest.raises(CannotSearch, match="settings, and a search compares at most"):
+        plan_for_trials(titan(world_size=64), every, "cuda", builtin=False)
+
+
+def test_the_answer_says_what_is_expected_of_recipes_that_were_kept():
+    config = titan()
+    kept = offers(config, (), "cuda")
+    found = expected_of_fp8(config, kept, {})
+    said = {(each.key, each.value): (each.speed, each.memory) for each in found}
+    job = config.job
+    speeds = [
+        job.with_values(changes)["speed.tokens_per_second"]
+        for changes in ({"fp8_recipe": "rowwise"}, {})
+    ]
+    assert said["fp8_recipe", "rowwise"] == (speeds[0] / speeds[1], 0.0)
+    assert said["fp8_recipe", "rowwise_with_gw_hp"] == (None, 0.0)
+    assert expected_of_fp8(config, kept, {"precision": "bf16"}) == []
+
+
+@pytest.mark.parametrize("recipe", ["rowwise", "rowwise_with_gw_hp"])
+def test_torchao_cannot_autocast_one_recipe(recipe):
+    """A knob of torchtitan needs this: on one GPU it autocasts fp32 weights."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False))
+    config = Float8LinearConfig.from_recipe_name(recipe)
+    convert_to_float8_training(model, config=config)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(torch.ones(32, 64, requires_grad=True)).sum()
+    if recipe == "rowwise":
+        loss.backward()
+    else:
+        with pytest.raises(RuntimeError, match="same dtype"):
+            loss.backward()

@@ -1,0 +1,342 @@
+"""What a search writes into YAML, JSON, launch scripts and jobs of several files."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fp8tune.search.saved_study import load_study
+from fp8tune.search.write.writeback import MARK
+from tests.each import each
+
+AXOLOTL = """\
+# fp8tune: world-size=8
+base_model: meta-llama/Llama-3.2-1B
+micro_batch_size: 2  # per GPU
+gradient_accumulation_steps: 8
+sequence_len: 4096
+datasets:
+  - path: x
+    type: alpaca
+fp8: true
+"""
+MEGATRON = """\
+#!/bin/bash
+#SBATCH --nodes=1 --gpus-per-node=h100:8
+MBS=2
+MODEL=(--num-layers 16 --hidden-size 2048 --num-attention-heads 16)
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+    "${MODEL[@]}" --seq-length 2048 --max-position-embeddings 2048 \\
+    --micro-batch-size $MBS \\
+    --global-batch-size 128 --vocab-size 32000 --train-iters 10 --lr 1e-4 --bf16
+"""
+DEEPSPEED = """\
+{
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 8, "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2}
+}
+"""
+LAUNCH = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED  # ZeRO
+deepspeed_config:
+  deepspeed_config_file: ds/zero.json
+  zero3_init_flag: true
+num_machines: 1
+num_processes: 8
+"""
+ZERO = """\
+{
+  "bf16": {"enabled": true},
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto",
+  "zero_optimization": {"stage": 3, "overlap_comm": false}
+}
+"""
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --nodes=1 --gpus-per-node=h100:8
+CONFIG=conf/launch.yaml  # of this cluster
+accelerate launch --config_file $CONFIG \\
+    train.py --model_name_or_path meta-llama/Llama-3.2-1B \\
+    --per_device_train_batch_size 2 \\
+    --gradient_accumulation_steps 8 --bf16 True --output_dir out
+echo done
+"""
+TRAINING = """\
+model_name_or_path: meta-llama/Llama-3.2-1B
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+bf16: true
+output_dir: out
+"""
+OVERLAP = "deepspeed.zero_optimization.overlap_comm"
+BATCH = "training.per_device_train_batch_size"
+JOB = {
+    "train.sbatch": SCRIPT,
+    "conf/launch.yaml": LAUNCH,
+    "ds/zero.json": ZERO,
+    "train.py": "",
+}
+
+
+def records(key, **more):
+    """Trials of a micro-batch of 1, 2, 4 and 8, of which the last does not fit."""
+    speeds = {1: 70.0, 2: 100.0, 4: 150.0}
+    ran = [
+        {
+            "knobs": {key: batch, **more},
+            "outcome": "ok",
+            "tokens_per_second": speed,
+            "peak_gib": 10.0 * batch,
+            "cost_s": 60.0,
+        }
+        for batch, speed in speeds.items()
+    ]
+    every = [*ran, {"knobs": {key: 8, **more}, "outcome": "oom", "cost_s": 30.0}]
+    return "".join(f"{json.dumps(each)}\n" for each in every)
+
+
+@pytest.fixture
+def replay(project, fp8tune, without_plots):
+    """Search a job of some files; the outcome."""
+
+    def run(files, key, *arguments, **more):
+        project({**files, "r.jsonl": records(key, **more)})
+        options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
+        return fp8tune("search", next(iter(files)), *options, *arguments)
+
+    return run
+
+
+def tuned(folder):
+    """The files that a search wrote; dots stand for the block on the search."""
+    texts = {
+        str(path.relative_to(folder)): path.read_text()
+        for path in Path(folder).rglob("*.tuned.*")
+    }
+    own = f"^(?:{re.escape(MARK)}|- )"
+    block = rf"(?ms){own}(?:faster|your config).*?{own}from [^\n]*\n"
+    return {name: re.sub(block, "...\n", text) for name, text in texts.items()}
+
+
+REASON = "2 -> 4: +50.0 % tokens/s"
+KEPT = "2 x 8 -> 4 x 4 sequences per rank and step"
+
+
+def test_yaml(replay, tmp_path):
+    assert replay({"a.yaml": AXOLOTL}, "micro_batch_size").code == 0
+    changed = AXOLOTL.replace(
+        "micro_batch_size: 2",
+        f"...\n{MARK}{REASON}\nmicro_batch_size: 4",
+    ).replace(
+        "gradient_accumulation_steps: 8",
+        f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
+    )
+    assert tuned(tmp_path) == {"a.tuned.yaml": changed}
+    again = replay({"a.yaml": AXOLOTL}, "micro_batch_size")
+    assert (again.code, tuned(tmp_path)) == (0, {"a.tuned.yaml": changed})
+
+
+def test_json_has_its_reasons_beside_it(replay, tmp_path):
+    for _ in range(2):
+        done = replay({"a.json": DEEPSPEED}, "train_micro_batch_size_per_gpu")
+        assert done.code == 0
+    assert "wrote a.tuned.json\nwrote a.tuned.md\n" in done.out
+    written = tuned(tmp_path)
+    assert written == {
+        "a.tuned.json": DEEPSPEED.replace('gpu": 2', 'gpu": 4'),
+        "a.tuned.md": f"{MARK}a.tuned.json\n\n...\n"
+        f"- `train_micro_batch_size_per_gpu`: {REASON}\n",
+    }
+
+
+def test_flags_of_a_script_and_their_variables(replay, tmp_path):
+    assert replay({"a.sh": MEGATRON}, "micro_batch_size").code == 0
+    changed = MEGATRON.replace("MBS=2", f"...\n{MARK}micro_batch_size: {REASON}\nMBS=4")
+    assert tuned(tmp_path) == {"a.tuned.sh": changed}
+    literal = MEGATRON.replace("$MBS", "2")
+    assert replay({"a.sh": literal}, "micro_batch_size").code == 0
+    changed = literal.replace(
+        "torchrun", f"...\n{MARK}micro_batch_size: {REASON}\ntorchrun"
+    )
+    changed = changed.replace("batch-size 2", "batch-size 4")
+    assert tuned(tmp_path) == {"a.tuned.sh": changed}
+
+
+FLAGS = SCRIPT.replace("size 2 ", "size 4 ").replace("steps 8 ", "steps 4 ")
+WHY = f"{MARK}{BATCH}: {REASON}\n{MARK}training.gradient_accumulation_steps: {KEPT}\n"
+
+
+def test_flags_of_a_launch_script(replay, tmp_path):
+    assert replay(JOB, BATCH).code == 0
+    changed = FLAGS.replace("accelerate launch", f"...\n{WHY}accelerate launch")
+    assert tuned(tmp_path) == {"train.tuned.sbatch": changed}
+
+
+def test_a_tuned_file_is_named_by_those_that_name_it(replay, tmp_path, fp8tune):
+    done = replay(JOB, BATCH, "--allow", OVERLAP, **{OVERLAP: True})
+    assert done.code == 0
+    paths = ("train.tuned.sbatch", "conf/launch.tuned.yaml", "ds/zero.tuned.json")
+    wrote = [*paths, "ds/zero.tuned.md"]
+    assert [line[6:] for line in done.out.splitlines() if line[:6] == "wrote "] == wrote
+    one = "one of 2 changes measured together"
+    reasons = WHY.replace("+50.0 % tokens/s", "").replace("2 -> 4: ", f"2 -> 4: {one}")
+    tuned_name = f"...\n{MARK}names the tuned file launch.tuned.yaml\n"
+    changed = FLAGS.replace(
+        "CONFIG=conf/launch.yaml", f"{tuned_name}CONFIG=conf/launch.tuned.yaml"
+    ).replace("accelerate launch", f"{reasons}accelerate launch")
+    assert tuned(tmp_path) == {
+        "train.tuned.sbatch": changed,
+        "conf/launch.tuned.yaml": LAUNCH.replace(
+            "  deepspeed_config_file: ds/zero.json",
+            f"  {MARK}names the tuned file\n"
+            "  deepspeed_config_file: ds/zero.tuned.json",
+        ),
+        "ds/zero.tuned.json": ZERO.replace('comm": false', 'comm": true'),
+        "ds/zero.tuned.md": f"{MARK}zero.tuned.json\n\n"
+        f"- `zero_optimization.overlap_comm`: not set -> true: {one}\n",
+    }
+    linted = fp8tune("lint", "--script", "train.tuned.sbatch")
+    assert (linted.code, "no findings in 2 files" in linted.out) == (0, True)
+
+
+def test_a_file_that_the_header_comment_names(replay, tmp_path):
+    comment = "# fp8tune: with=args/t.yaml world-size=8\n"
+    files = {"launch.yaml": f"{comment}{LAUNCH}", "args/t.yaml": TRAINING}
+    assert replay({**files, "ds/zero.json": ZERO}, BATCH).code == 0
+    named = comment.replace("t.yaml", "t.tuned.yaml")
+    assert tuned(tmp_path) == {
+        "launch.tuned.yaml": f"...\n{MARK}names the tuned file\n{named}{LAUNCH}",
+        "args/t.tuned.yaml": TRAINING.replace(
+            "per_device_train_batch_size: 2",
+            f"{MARK}{REASON}\nper_device_train_batch_size: 4",
+        ).replace(
+            "gradient_accumulation_steps: 8",
+            f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
+        ),
+    }
+
+
+def test_in_place_each_file_keeps_its_name(replay, tmp_path):
+    arguments = ("--in-place", "--allow", OVERLAP)
+    done = replay(JOB, BATCH, *arguments, **{OVERLAP: True})
+    assert done.code == 0
+    assert [*tuned(tmp_path)] == ["ds/zero.tuned.md"]
+    written = {name: (tmp_path / name).read_text() for name in JOB}
+    own = re.sub(f"{re.escape(MARK)}.*\n", "", written["train.sbatch"])
+    assert (own, written["conf/launch.yaml"]) == (FLAGS, LAUNCH)
+    assert '"overlap_comm": true' in written["ds/zero.json"]
+
+
+@each(("files", "key"), [({"a.yaml": AXOLOTL}, "micro_batch_size"), (JOB, BATCH)])
+def test_diff_is_a_patch_and_writes_nothing(replay, tmp_path, files, key):
+    done = replay(files, key, "--diff")
+    assert done.code == 0
+    names = [line for line in done.out.splitlines() if line[:3] == "+++"]
+    assert names == [f"+++ {next(iter(files))}"]
+    assert tuned(tmp_path) == {}
+
+
+def test_overrides_are_typed_in_the_tuned_script(replay, tmp_path):
+    more = ("--gradient_accumulation_steps", "16", "--learning_rate", "1e-05")
+    assert replay(JOB, BATCH, "--", *more).code == 0
+    [text] = tuned(tmp_path).values()
+    assert "gradient_accumulation_steps: 2 x 16 -> 4 x 8 sequences" in text
+    changed = FLAGS.replace("steps 4 --bf16", "steps 8 --bf16")
+    changed = changed.replace("_dir out", "_dir out --learning_rate 1e-05")
+    command = changed.partition("\naccelerate")[2]
+    assert text.partition("\naccelerate")[2] == command
+    assert (tmp_path / "train.sbatch").read_text() == SCRIPT
+
+
+def test_overrides_are_written_into_the_tuned_file(replay, tmp_path):
+    key = "micro_batch_size"
+    done = replay({"a.yaml": AXOLOTL}, key, "--", "--sequence_len", "512")
+    assert done.code == 0
+    [text] = tuned(tmp_path).values()
+    assert "\nsequence_len: 512\n" in text
+
+
+FLAG = "deepspeed_config.zero3_init_flag"
+
+
+@each(
+    ("files", "options", "said"),
+    [
+        (
+            {**JOB, "conf/launch.tuned.yaml": "mine\n"},
+            ("--allow", FLAG),
+            "conf/launch.tuned.yaml exists and no search wrote it",
+        ),
+        (
+            {**JOB, "train.sbatch": SCRIPT.replace("size 2", "size $((1 + 1))")},
+            (),
+            "train.sbatch: a search could not write its result: "
+            "`--per_device_train_batch_size` is not written so that it can be changed",
+        ),
+        (
+            {"launch.yaml": LAUNCH},
+            (),
+            "launch.yaml: a search could not write its result: "
+            f"{BATCH}: no file of the job has the training arguments",
+        ),
+        (
+            JOB,
+            ("--output", "a.toml"),
+            "--output a.toml: train.sbatch is bash, and so is its tuned version",
+        ),
+        (
+            {"a.sh": MEGATRON.replace("\n", "\r\n")},
+            (),
+            "a.sh: a search could not write its result: its lines end as on Windows",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_search(
+    replay, tmp_path, files, options, said
+):
+    key = BATCH if "a.sh" not in files else "micro_batch_size"
+    done = replay(files, key, *options, **({} if "a.sh" in files else {FLAG: False}))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert not (tmp_path / ".fp8tune").exists()
+    for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
+        path.unlink()
+
+
+def test_a_study_keeps_every_file_of_its_job(replay, tmp_path, fp8tune):
+    replay(JOB, BATCH)
+    folder = next(tmp_path.glob(".fp8tune/*/study.journal")).parent
+    before = load_study(str(folder)).plan.config
+    for name in JOB:
+        (tmp_path / name).unlink()
+    after = load_study(str(folder)).plan.config
+    assert after.bytes_by_path == before.bytes_by_path
+    assert after.loaded.values == before.loaded.values
+    assert fp8tune("report", folder.name).code == 0
+    assert "--per_device_train_batch_size 4" in (folder / "report.html").read_text()
+
+
+def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_path):
+    shared = {f"shared/{name}": text for name, text in JOB.items()}
+    before = {name: text for name, text in shared.items() if "train" not in name}
+    (tmp_path / "conf").symlink_to("shared/conf")
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "ds" / "zero.json").symlink_to("../shared/ds/zero.json")
+    done = replay(
+        {"train.sbatch": SCRIPT, **before, "train.py": ""},
+        BATCH,
+        *("--allow", OVERLAP),
+        **{OVERLAP: True},
+    )
+    assert done.code == 0
+    assert sorted(tuned(tmp_path)) == [
+        "ds/zero.tuned.json",
+        "ds/zero.tuned.md",
+        "shared/conf/launch.tuned.yaml",
+        "train.tuned.sbatch",
+    ]
+    assert {name: (tmp_path / name).read_text() for name in before} == before
