@@ -76,6 +76,7 @@ EVIDENCE = {
         "stand_in",
         "torchtitan_trial",
         "real_trainers",
+        "real_trainers_yaml",
         "verdicts_aa",
         "scale_simulated",
     ),

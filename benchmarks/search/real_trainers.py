@@ -2,11 +2,14 @@
 
 ``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
 where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
-one with torchtitan's requirements. ``--record`` writes the results.
+one with torchtitan's requirements. ``--axolotl PYTHON`` and ``--llamafactory PYTHON``
+name a Python that has the trainer. ``--record`` writes the results.
 
-On the CPU the programs are behind ``benchmarks/verify/on_cpu.py``, which gives the CPU
-to the calls that insist on CUDA. Speeds say nothing about a GPU then; what counts is
-that every trial gets the outcome that it had. ``--device cuda`` runs them as they are.
+On the CPU KempnerForge and torchtitan are behind ``benchmarks/verify/on_cpu.py``, which
+gives the CPU to the calls that insist on CUDA; the others run as they are, on the model
+and data of ``benchmarks/hugging_face/tiny.py``. Speeds say nothing about a GPU then;
+what counts is that every trial gets the outcome that it had. ``--device cuda`` runs
+all as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -26,6 +30,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.hugging_face.tiny import CONFIGS
 from benchmarks.machine import table
 from benchmarks.paths import ROOT, python_path
 from benchmarks.rows import Rows, end_by_sigterm
@@ -35,6 +40,7 @@ from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer.launch import Launch, find_launch
+from fp8tune.runners.trainer.recipe import Keys
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
@@ -60,12 +66,14 @@ class Case(NamedTuple):
     python: str = ""
 
 
-def main() -> int:
-    """Run the cases and print what came of each trial."""
+def _options() -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kempnerforge", type=Path)
     parser.add_argument("--torchtitan", type=Path)
     parser.add_argument("--python", default=sys.executable)
+    for name in CONFIGS:
+        parser.add_argument(f"--{name}", default="", metavar="PYTHON")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--record", action="store_true", help="write the results")
@@ -74,7 +82,12 @@ def main() -> int:
         type=Path,
         help="add each trial to this file (JSON lines); cases that it has are not run",
     )
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the cases and print what came of each trial."""
+    options = _options()
     os.environ["OMP_NUM_THREADS"] = "1"
     where = {n: version(n) for n in ("torch", "torchao")}
     where |= {"python": platform.python_version(), "device": options.device}
@@ -99,7 +112,8 @@ def main() -> int:
     if options.record and not kept.failed:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
-        kind = "_gpu" * (options.device == "cuda")
+        kind = "" if options.kempnerforge or options.torchtitan else "_yaml"
+        kind += "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
         )
@@ -114,10 +128,10 @@ def measured(case: Case, kept: Rows) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            data(Path(folder))
+            run = of_yaml if case.trainer in CONFIGS else trials
             rows.extend(
                 kept.add(f"{case.name}: {row['trial']}", row)
-                for row in trials(case, Path(folder))
+                for row in run(case, Path(folder))
             )
         kept.add(whole, {"rows": rows})
     except Exception as error:
@@ -143,6 +157,12 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
             named = f"torchtitan=={place.name}"
             text = torchtitan(place.name)
             yield Case(name, named, place, text, ranks, device, options.python)
+    for name, text in CONFIGS.items():
+        python = getattr(options, name)
+        for ranks in (1, 2) if python else ():
+            title = f"{trainer(name).about.title}, {ranks} rank{'s' * (ranks > 1)}"
+            python = os.path.abspath(python)
+            yield Case(title, name, Path(), text, ranks, device, python)
 
 
 def kempnerforge(device: str) -> str:
@@ -195,7 +215,7 @@ def on_cpu(launch: Launch) -> Launch:
         command=behind(recipe.command),
         ranks=behind(recipe.ranks),
         environment=more,
-        cpu=True,
+        cpu=Keys(),
     )
     return launch._replace(recipe=recipe, device="cpu")
 
@@ -203,24 +223,58 @@ def on_cpu(launch: Launch) -> Launch:
 def runner_of(case: Case, folder: Path) -> TrainerRunner:
     """Return the runner of a case, whose data are in a folder."""
     known = trainer(case.trainer)
-    device = case.device if case.device == "cuda" else ""  # which it does not refuse
+    runs_there = case.trainer in CONFIGS
+    device = case.device if runs_there or case.device == "cuda" else ""  # not refused
+    place = str(case.place) if case.place != Path() else ""
     found = find_launch(
-        known.about, str(case.place), case.ranks, device, own=False, python=case.python
+        known.about, place, case.ranks, device, own=False, python=case.python
     )
-    found = on_cpu(found) if case.device == "cpu" else found
+    found = found if device else on_cpu(found)
     guard = Guard(current()) if case.device == "cuda" else None
     text = case.text.replace("{folder}", str(folder))
-    values = tomllib.loads(text)
-    target = Target("", case.ranks)
-    missing = known.job(known.load(values), target).find("data_missing") or ""
+    target, missing = Target("", case.ranks), ""
+    if not runs_there:
+        loaded = known.load(tomllib.loads(text))
+        missing = known.job(loaded, target).find("data_missing") or ""
     made = trainer_runner(
-        found, known, text.encode(), target, device=case.device, data_missing=missing
+        found,
+        known,
+        text.encode(),
+        target,
+        path="config.yaml" if runs_there else "config.toml",
+        device=case.device,
+        data_missing=missing,
     )
     return made.ready(FEW, str(folder), guard)
 
 
+def of_yaml(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each trial of a trainer that reads YAML."""
+    made = [case.python, "-m", "benchmarks.hugging_face.tiny", str(folder)]
+    subprocess.run(made, check=True, cwd=ROOT, capture_output=True)  # noqa: S603
+    os.chdir(folder)
+    (folder / "kept").mkdir()
+    batch = trainer(case.trainer).key_of("micro_batch")
+    limits, runner = TrialLimits(LIMIT_S), runner_of(case, folder)
+    yield row(case, "as it is", runner.run({}, limits), folder)
+    if case.ranks > 1:
+        return
+    yield row(case, f"{batch} = 1", runner.run({batch: 1}, limits), folder)
+    yield row(case, "losses", runner.train_for_losses({}, LOSSES, LIMIT_S), folder)
+    for what, change in (
+        ("fp8: true", ("", "fp8: true\n")),
+        ("a learning rate of 1e30", ("1.0e-3", "1.0e+30")),
+        ("a model that is not here", ("{folder}/model", "no-such-user/no-such-model")),
+    ):
+        before, after = change
+        text = case.text.replace(before, after) if before else case.text + after
+        other = runner_of(case._replace(text=text), folder)
+        yield row(case, what, other.run({}, limits), folder)
+
+
 def trials(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield a row for each trial of a case."""
+    data(folder)
     os.chdir(case.place if case.trainer == "kempnerforge" else folder)
     (folder / "kept").mkdir(exist_ok=True)
     runner = runner_of(case, folder)

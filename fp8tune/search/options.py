@@ -34,6 +34,7 @@ class SearchOptions(NamedTuple):
     trainer: str = ""
     runner: str = "builtin"
     trainer_dir: str = ""
+    python: str = ""
     device: str = "cuda"
     records: str = ""
     allow: tuple[str, ...] = ()

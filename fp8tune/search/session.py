@@ -55,10 +55,12 @@ from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
     RealRunner,
     RealTrials,
+    read_as_installed,
     real_trials,
     runs_on_cpu,
     this_machine,
     versions_of_trials,
+    with_runner,
 )
 from fp8tune.search.recorded import plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
@@ -161,7 +163,9 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
+    options = with_runner(options)
     check_outputs(options)
+    held.enter_context(read_as_installed(options))
     if options.study:
         return _join(options, stop, held)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials

@@ -14,7 +14,7 @@ from fp8tune.trainers.trainer import Trainer
 def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
     """Return the text with other values of keys; ``None`` removes a key.
 
-    Raises ``CannotEdit`` for a layout that edits do not cover.
+    Raises ``CannotEdit`` for a layout that edits do not cover, and ``InvalidText``.
     """
     values: dict[Path, Any] = {}
     removed: list[Path] = []
@@ -24,13 +24,10 @@ def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
             values[place] = value
         elif place in document.spans.values:
             removed.append(place)
-    return apply(
-        document.text,
-        [
-            *document.set_values(values),
-            *(document.remove_key(place) for place in removed),
-        ],
-    )
+    if removed:  # before others are added, which may be where one of these stands
+        edits = [document.remove_key(place) for place in removed]
+        document = document.read(apply(document.text, edits))
+    return apply(document.text, document.set_values(values))
 
 
 def with_keys(known: Trainer, path: str, data: bytes, keys: Mapping[str, Any]) -> bytes:

@@ -14,14 +14,16 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.runners.orphan import COMMAND as DIES_WITH_PARENT
 from fp8tune.runners.process import without_storage
+from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.recipe import (
+    INSIDE,
     BadRecipe,
     Recipe,
     filled,
@@ -43,6 +45,8 @@ DEFAULTS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TORCH_LOGS": "recompiles"}
 """Variables that a user may have set: the order of NVML, and a line per recompile."""
 IDLE = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Variables of a rehearsal: threads that wait leave the cores to others."""
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""Variables of a rehearsal, whatever the user's: it trains on the CPU."""
 ASK_S = 120.0
 """How long the trainer's Python may take to name its packages [s]."""
 PORTS = range(20_000, 30_000)
@@ -57,9 +61,9 @@ import importlib.metadata as metadata, importlib.util as util, json, sys
 def version(name):
     try: return metadata.version(name)
     except metadata.PackageNotFoundError: return ""
-names = [name for name in sys.argv[1:] if name]
-found = {name: bool(util.find_spec(name)) for name in names}
-versions = {name: version(name) for name in ("torch", "torchao", *names)}
+package, *others = sys.argv[1:]
+found = not package or bool(util.find_spec(package))
+versions = {name: version(name) for name in (package, *others) if name}
 print(json.dumps({"found": found, "versions": versions}))
 """
 
@@ -86,6 +90,11 @@ class Launch(NamedTuple):
     versions: Mapping[str, str]
 
     @property
+    def prints(self) -> str:
+        """The name of the lines in which steps are read."""
+        return INSIDE if self.recipe.inside else self.name
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What distinguishes its trials from those of another trainer or version."""
         words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
@@ -103,6 +112,7 @@ class Launch(NamedTuple):
         words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
         known = {
             "python": self.python,
+            "inside": inside.__file__,
             "dir": self.folder,
             "ranks": str(self.ranks),
             **values,
@@ -118,8 +128,12 @@ class Launch(NamedTuple):
             name: filled(text, {"dir": self.folder, **values})
             for name, text in self.recipe.environment.items()
         }
-        idle = IDLE if self.device == "cpu" else {}
-        return {**idle, **variables(self.folder, self.ranks), **own}
+        if self.recipe.inside:
+            own[inside.TRACES] = values["traces"]
+        found = variables(self.folder, self.ranks)
+        if self.device == "cpu":
+            found = {**IDLE, **found, **NO_GPU}
+        return {**found, **own}
 
 
 def find_launch(
@@ -191,7 +205,7 @@ def _recipe(about: About, *, own: bool) -> Recipe:
 
 
 def _check_device(about: About, recipe: Recipe, device: str) -> None:
-    if device == "cpu" and not recipe.cpu:
+    if device == "cpu" and recipe.cpu is None:
         other = "rehearse with the built-in trial: --runner builtin --device cpu"
         raise CannotLaunch(f"{about.title} trains on GPUs only; {other}")
 
@@ -237,10 +251,36 @@ def _python(folder: str) -> str:
 
 
 def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[str, str]:
-    """Return the versions of torch, torchao and the trainer."""
+    """Return the versions of torch, torchao, what the trainer names, and itself."""
     if "{python}" not in recipe.command:
         return {about.name: _revision(folder)} if folder else {}
-    command = [python, "-c", _ASK, recipe.package]
+    asked = dict.fromkeys(("torch", "torchao", *about.packages))
+    found, versions = _ask(python, folder, recipe.package, asked)
+    if not found:
+        hint = "--trainer-dir PATH names its checkout, or --python PATH one that has it"
+        hint = "" if folder else f"; {hint}"
+        raise CannotLaunch(f"{python} finds no package {recipe.package}{hint}")
+    if "torch" not in versions:
+        raise CannotLaunch(f"{python} has no torch: install what {about.title} needs")
+    own = versions.pop(recipe.package, "")
+    versions[about.name] = _revision(folder) if folder else own
+    return {name: version for name, version in versions.items() if version}
+
+
+def releases_in(python: str, directory: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the releases of packages in the Python that runs a trainer.
+
+    ``python`` and ``directory`` are those of ``find_launch``. Raises ``CannotLaunch``.
+    """
+    folder = os.path.abspath(directory) if directory else ""
+    return _ask(python or _python(folder), folder, "", names)[1]
+
+
+def _ask(
+    python: str, folder: str, package: str, names: Iterable[str]
+) -> tuple[bool, dict[str, str]]:
+    """Return whether a Python finds a package, and the releases that it has of all."""
+    command = [python, "-c", _ASK, package, *names]
     try:
         asked = subprocess.run(  # noqa: S603, no shell: a list of arguments
             command,
@@ -253,15 +293,8 @@ def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[st
         answer = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise CannotLaunch(f"{python} does not run: {error}") from None
-    if not all(answer["found"].values()):
-        named = "; --trainer-dir PATH names its checkout" * (not folder)
-        raise CannotLaunch(f"{python} finds no package {recipe.package}{named}")
-    versions: dict[str, str] = answer["versions"]
-    if not versions["torch"]:
-        raise CannotLaunch(f"{python} has no torch: install what {about.title} needs")
-    own = versions.pop(recipe.package, "")
-    versions[about.name] = _revision(folder) if folder else own
-    return {name: version for name, version in versions.items() if version}
+    versions = {name: each for name, each in answer["versions"].items() if each}
+    return bool(answer["found"]), versions
 
 
 def _revision(folder: str) -> str:

@@ -11,12 +11,15 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from fp8tune.runners.trainer.inside import PROFILED
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import About, path_of
 from fp8tune.verify import patterns
 
-PLACEHOLDERS = ("python", "dir", "config", "ranks", "scratch", "traces")
+PLACEHOLDERS = ("python", "inside", "dir", "config", "ranks", "scratch", "traces")
 """What stands in braces in commands and values."""
+INSIDE = "inside"
+"""The placeholder of ``inside.py``, and the name of the lines that it prints."""
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -56,19 +59,28 @@ class Profile(NamedTuple):
         return step > self.last
 
 
+INSIDE_PROFILE = Profile(Keys(), PROFILED, PROFILED)
+"""The profile that ``inside.py`` writes."""
+
+
 class Losses(NamedTuple):
-    """The keys of a run's seeds: of weights, and of the data's order if it has one."""
+    """The keys of a run's seeds: of weights, and of the data's order if it has one.
+
+    ``unset`` are keys that would change its warmup.
+    """
 
     seed: tuple[str, ...]
     data_seed: str = ""
+    unset: tuple[str, ...] = ()
 
 
 class Recipe(NamedTuple):
     """How a trainer is run.
 
     ``command`` is for one rank, ``ranks`` for several. ``needs`` are files of its
-    folder, ``package`` is what it imports as. ``cpu``: it trains on a CPU too. The keys
-    of ``trial`` are for every trial, those of ``speed`` for trials that measure speed.
+    folder, ``package`` is what it imports as. The keys of ``trial`` are for every
+    trial, those of ``speed`` for trials that measure speed, those of ``cpu`` for trials
+    on a CPU, if it trains there too.
     ``lines`` are what the trainer prints, where fp8tune does not know it.
     """
 
@@ -77,7 +89,7 @@ class Recipe(NamedTuple):
     ranks: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     package: str = ""
-    cpu: bool = False
+    cpu: Keys | None = None
     peak: str = ""
     environment: Mapping[str, str] = {}
     trial: Keys = Keys()
@@ -87,6 +99,11 @@ class Recipe(NamedTuple):
     losses: Losses | None = None
     lines: tuple[Mapping[str, Any], ...] = ()
     refused: str = ""
+
+    @property
+    def inside(self) -> bool:
+        """Whether ``inside.py`` runs the trainer's program, and prints its steps."""
+        return any(f"{{{INSIDE}}}" in word for word in self.command)
 
 
 def recipe_of(about: About) -> Recipe:
@@ -101,7 +118,8 @@ def recipe_of(about: About) -> Recipe:
         return read(about.own.run, origin)
     path = path_of(about.name, "run.toml")
     if not os.path.isfile(path):
-        raise BadRecipe(f"no trial can run {about.title}: it has no run.toml")
+        predicts = "`fp8tune estimate` predicts its settings"
+        raise BadRecipe(f"no trial of fp8tune runs {about.title} yet; {predicts}")
     with open(path, "rb") as file:
         return read(tomllib.load(file), path)
 
@@ -119,12 +137,12 @@ def read(data: Mapping[str, Any], origin: str) -> Recipe:
     for words in (recipe.command, recipe.ranks):
         if words and not any("{config}" in word for word in words):
             raise BadRecipe(f"{origin}: the command has no {{config}}")
-    return recipe
+    return recipe._replace(profile=INSIDE_PROFILE) if recipe.inside else recipe
 
 
 def with_lines(name: str, about: About, recipe: Recipe) -> None:
     """Let the reader of logs know the lines of a trainer of the user's own."""
-    if about.own is None:
+    if about.own is None or recipe.inside:
         return
     data = {"title": about.title, "line": list(recipe.lines), "peak": recipe.peak}
     taken = patterns.known().get(name)
@@ -175,12 +193,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise BadRecipe("must be true or false")
-    return value
-
-
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise BadRecipe("must be an array of strings")
@@ -218,6 +230,12 @@ def _keys(value: Any) -> Keys:
     return Keys(**_table(_dict(value), {"set": _dict, "unset": _texts}))
 
 
+def _cpu(value: Any) -> Keys | None:
+    if isinstance(value, bool):
+        return Keys() if value else None
+    return _keys(value)
+
+
 def _profile(value: Any) -> Profile:
     own = {"steps": _steps, "period": _count, "set": _dict, "unset": _texts}
     found = _table(_dict(value), own)
@@ -242,7 +260,7 @@ def _steps(value: Any) -> tuple[int, int]:
 
 
 def _losses(value: Any) -> Losses:
-    found = _table(_dict(value), {"seed": _names, "data_seed": _text})
+    found = _table(_dict(value), {"seed": _names, "data_seed": _text, "unset": _texts})
     if "seed" not in found:
         raise BadRecipe("needs the key of the seed: seed = ...")
     return Losses(**found)
@@ -265,7 +283,7 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "ranks": _words,
     "needs": _texts,
     "package": _text,
-    "cpu": _flag,
+    "cpu": _cpu,
     "peak": _peak,
     "environment": _environment,
     "trial": _keys,

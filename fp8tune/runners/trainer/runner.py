@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -125,7 +124,7 @@ class TrainerRunner:
 
     def _wanted(self, job: Job, limits: TrialLimits, sampling: Sampling) -> Wanted:
         return Wanted(
-            self.launch.name,
+            self.launch.prints,
             self.launch.ranks,
             tokens_of(job),
             sampling,
@@ -157,8 +156,7 @@ class TrainerRunner:
                 str(place / "traces"),
             )
             wanted.is_written = lambda: any(profiles(files.traces))
-            if self.setup.synthetic:
-                added = [*added, self.launch.recipe.synthetic]
+            added = [*added, *_of_setup(self.launch, self.setup)]
             try:
                 data = self.config.for_trial(knobs, added, files._asdict())
             except CannotWrite as error:
@@ -178,7 +176,8 @@ class TrainerRunner:
         files: Folders,
         limits: TrialLimits,
     ) -> Record:
-        values = files._asdict()
+        traced = files.traces if output.wanted.profile else ""
+        values = files._replace(traces=traced)._asdict()
         ended = supervise(
             self.launch.command(values),
             output,
@@ -255,15 +254,18 @@ def trainer_runner(
     document = parse(data, path)
     document.read_as(trainer.about.reads)
     loaded = trainer.load(document.values)
+    for name in trainer.about.packages:
+        if release := launch.versions.get(name):
+            loaded.values[f"{name}_release"] = release
     config = UserConfig(trainer, data, loaded, target, path)
     recipe, synthetic = launch.recipe, ""
     if recipe.synthetic != Keys():
         synthetic = data_missing
         if not synthetic and _is_synthetic(launch, config):
             synthetic = "the config names no training data"
-    added = [recipe.trial, recipe.speed]
+    setup = Setup(device, synthetic)
+    added = [recipe.trial, recipe.speed, *_of_setup(launch, setup)]
     added += [recipe.profile.keys] if recipe.profile else []
-    added += [recipe.synthetic] if synthetic else []
     try:
         config.for_trial({}, added, {})
         tokens_of(config.job({}))
@@ -271,7 +273,14 @@ def trainer_runner(
         raise CannotLaunch(f"a trial {error}") from None
     except Unknown as missing:
         raise CannotLaunch(f"{missing} is not known from the config") from None
-    return TrainerRunner(launch, config, Setup(device, synthetic))
+    return TrainerRunner(launch, config, setup)
+
+
+def _of_setup(launch: Launch, setup: Setup) -> list[Keys]:
+    """Return the keys of every trial on a device, and without data."""
+    recipe = launch.recipe
+    keys = [recipe.cpu] if setup.device == "cpu" and recipe.cpu else []
+    return [*keys, recipe.synthetic] if setup.synthetic else keys
 
 
 def _is_synthetic(launch: Launch, config: UserConfig) -> bool:
@@ -310,9 +319,10 @@ def loss_keys(launch: Launch, config: UserConfig, run: LossRun) -> Keys:
         keys[losses.data_seed] = first if own is None else own
     keys[config.trainer.key_of("warmup_steps")] = run.warmup_steps
     length = config.trainer.key_of("max_steps")
-    if length and math.isfinite(values.get(length) or math.inf):
-        keys[length] = max(values[length], run.steps)
-    return Keys({key: value for key, value in keys.items() if value is not None})
+    if length and 0 < (values.get(length) or 0) < run.steps:
+        keys[length] = run.steps
+    given = {key: value for key, value in keys.items() if value is not None}
+    return Keys(given, losses.unset)
 
 
 def _not_started(knobs: dict[str, Any], message: str) -> Record:

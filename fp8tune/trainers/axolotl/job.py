@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known, ranks_left
 
 OWN_PLUGINS = "axolotl.integrations."
 """What the names of the plugins that Axolotl ships begin with."""
@@ -225,6 +225,16 @@ def shards(
     if not dp_shard_size:
         return int(known("world_size", world_size)) // (dp_replicate_size or 1)
     return int(dp_shard_size) * (context_parallel_size or 1)
+
+
+def step_ranks(
+    world_size: int,
+    context_parallel_size: Any = None,
+    tensor_parallel_size: Any = None,
+) -> int:
+    """Data-parallel ranks: all GPUs that share no sequence, with DeepSpeed too."""
+    degrees = context_parallel_size or 1, tensor_parallel_size or 1
+    return ranks_left(world_size, *degrees)
 
 
 def fsdp2(job: Job) -> bool:

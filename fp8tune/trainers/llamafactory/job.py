@@ -280,6 +280,18 @@ def covered(job: Job, whole_model: bool) -> bool:
     return whole_model
 
 
+def step_ranks(
+    world_size: int,
+    parallelism_config: Any = None,
+    use_mca: Any = None,
+    use_hyper_parallel: Any = None,
+) -> int:
+    """Data-parallel ranks: all GPUs, whatever they share of the weights."""
+    if parallelism_config or use_mca or use_hyper_parallel:
+        raise Unknown("step.ranks")
+    return world_size
+
+
 def parallel(world_size: int, fsdp: Any = None, fsdp_config: Any = None) -> str:
     """What holds the weights: FSDP as the file says it, or one GPU alone.
 

@@ -171,3 +171,52 @@ def test_keys_that_are_not_there_need_not_be_removed():
     made = config.for_trial({}, [Keys({}, ("checkpoint.load_path", "train.seed"))], {})
     assert b"load_path" not in made
     assert b"never touched" in made
+
+
+AXOLOTL = """\
+# mine
+base_model: a/model  # tiny
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+sequence_len: 256
+save_steps: 2
+output_dir: kept
+wandb_project: numbers
+"""
+AXOLOTL_TRIAL = """\
+# mine
+base_model: a/model  # tiny
+micro_batch_size: 4
+gradient_accumulation_steps: 2
+sequence_len: 256
+output_dir: /s/output
+auto_find_batch_size: false
+auto_resume_from_checkpoints: false
+do_bench_eval: false
+do_causal_lm_eval: false
+eval_strategy: "no"
+generate_samples: false
+load_best_model_at_end: false
+max_steps: 1000000
+save_first_step: false
+save_strategy: "no"
+use_comet: false
+use_mlflow: false
+use_otel_metrics: false
+use_tensorboard: false
+use_trackio: false
+use_wandb: false
+"""
+
+
+def test_a_trial_of_a_yaml_file_neither_saves_evaluates_nor_logs():
+    """Also where the last key of the file is one that a trial removes."""
+    known = trainer("axolotl")
+    data = AXOLOTL.encode()
+    loaded = known.load(parse(data, "a.yaml").values)
+    config = UserConfig(known, data, loaded, Target("", 1), "a.yaml")
+    recipe = recipe_of(known.about)
+    written = config.for_trial(
+        {"micro_batch_size": 4}, [recipe.trial, recipe.speed], {"scratch": "/s"}
+    )
+    assert written.decode() == AXOLOTL_TRIAL

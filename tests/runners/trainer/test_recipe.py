@@ -5,6 +5,8 @@ import os
 import pytest
 
 from fp8tune.runners.trainer.recipe import (
+    INSIDE,
+    INSIDE_PROFILE,
     BadRecipe,
     Keys,
     Losses,
@@ -26,15 +28,16 @@ VERSIONS = [version for name in RUN for version in trainers()[name].ids]
 
 
 def test_these_trainers_can_be_run():
-    assert RUN == ["kempnerforge", "torchtitan"]
+    assert RUN == ["axolotl", "kempnerforge", "llamafactory", "torchtitan"]
 
 
 def keys_of(recipe):
-    kinds = (recipe.trial, recipe.speed, recipe.synthetic)
+    kinds = (recipe.trial, recipe.speed, recipe.synthetic, recipe.cpu or Keys())
     profile = (recipe.profile.keys,) if recipe.profile else ()
     for keys in (*kinds, *profile):
         yield from (*keys.set, *keys.unset)
-    yield from (*recipe.losses.seed, *filter(None, [recipe.losses.data_seed]))
+    losses = recipe.losses
+    yield from (*losses.seed, *losses.unset, *filter(None, [losses.data_seed]))
 
 
 @each("name", RUN)
@@ -56,10 +59,14 @@ def test_each_version_writes_steps_profiles_and_checkpoints_where_it_is_told(ver
     values = {**recipe.trial.set, **recipe.speed.set, **recipe.profile.keys.set}
     values = {key: value for key, value in values.items() if key in own}
     assert any("{scratch}" in str(value) for value in values.values())
-    assert {key for key in values if "log_" in key}
     assert known.key_of("max_steps") in values
-    assert any("profil" in key and value is True for key, value in values.items())
     assert set(recipe.losses.seed) & set(own)
+    assert patterns.known()[INSIDE].peak == "reserved"
+    if recipe.inside:  # it prints and profiles steps itself
+        assert recipe.profile == INSIDE_PROFILE
+        return
+    assert {key for key in values if "log_" in key}
+    assert any("profil" in key and value is True for key, value in values.items())
     assert patterns.known()[known.name].peak in ("allocated", "reserved")
 
 
@@ -67,7 +74,7 @@ def test_a_recipe_is_read():
     profile = {"steps": [2, 3], "set": {"a": True}}
     data = {
         **SOUND,
-        "cpu": True,
+        "cpu": {"set": {"c": 1}},
         "trial": {"set": {"x.y": "{scratch}"}, "unset": ["z"]},
         "profile": profile,
         "losses": {"seed": "seed"},
@@ -75,7 +82,7 @@ def test_a_recipe_is_read():
     assert read(data, "ours") == Recipe(
         "ours",
         command=("{python}", "{config}"),
-        cpu=True,
+        cpu=Keys({"c": 1}),
         trial=Keys({"x.y": "{scratch}"}, ("z",)),
         profile=Profile(Keys({"a": True}), 2, 3),
         losses=Losses(("seed",)),
@@ -94,7 +101,7 @@ def test_a_recipe_is_read():
             {**SOUND, "comand": []},
             "ours: has no field `comand`; did you mean `command`?",
         ),
-        ({**SOUND, "cpu": "yes"}, "`cpu` must be true or false"),
+        ({**SOUND, "cpu": "yes"}, "`cpu` must be a table"),
         (
             {**SOUND, "trial": {"sets": {}}},
             "ours: `trial` has no field `sets`; did you",

@@ -232,7 +232,6 @@ def test_the_keys_of_a_loss_run(runner):
         "train.seed": 7,
         "train.data_seed": 1,
         "train.warmup": 3,
-        "train.steps": 5000,
     }
 
 

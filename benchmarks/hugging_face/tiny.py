@@ -1,0 +1,112 @@
+"""Make a tiny model of random weights and a tiny data set, and configs for both.
+
+``PYTHON -m benchmarks.hugging_face.tiny FOLDER`` needs a Python with transformers. The
+configs are for a CPU: transformers' Trainer refuses bf16 there unless it is told to use
+the CPU, which LLaMA-Factory has a key for and Axolotl has not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+VOCABULARY, ROWS = 320, 2000
+CONFIGS = {
+    "axolotl": """\
+base_model: {folder}/model
+datasets:
+  - path: {folder}/data/numbers.json
+    ds_type: json
+    type: alpaca
+dataset_prepared_path: {folder}/prepared
+sequence_len: 256
+sample_packing: false
+micro_batch_size: 2
+gradient_accumulation_steps: 2
+num_epochs: 2
+learning_rate: 1.0e-3
+optimizer: adamw_torch
+lr_scheduler: cosine
+warmup_steps: 3
+bf16: false
+output_dir: {folder}/kept
+save_steps: 2
+evals_per_epoch: 4
+val_set_size: 0.1
+wandb_project: numbers
+""",
+    "llamafactory": """\
+model_name_or_path: {folder}/model
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: numbers
+dataset_dir: {folder}/data
+template: default
+cutoff_len: 256
+output_dir: {folder}/kept
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+num_train_epochs: 2
+learning_rate: 1.0e-3
+warmup_steps: 3
+bf16: true
+save_steps: 2
+plot_loss: true
+""",
+}
+"""What saves, evaluates and logs is there because a trial must turn it off."""
+
+
+def main(folder: str) -> None:
+    """Write the model and the data."""
+    root = Path(folder)
+    tokenizers: Any = import_module("tokenizers")
+    transformers: Any = import_module("transformers")
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = byte_level()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+    tokenizer.train_from_iterator(
+        ["one two three four five six seven"] * 10,
+        tokenizers.trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=[*special.values()],
+            initial_alphabet=byte_level.alphabet(),
+        ),
+    )
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    fast.save_pretrained(root / "model")
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=2,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(root / "model")
+    rows = [
+        {
+            "instruction": f"count from {first}",
+            "input": "",
+            "output": " ".join(str(first + more) for more in range(8)),
+        }
+        for first in range(ROWS)
+    ]
+    (root / "data").mkdir(exist_ok=True)
+    (root / "data/numbers.json").write_text(json.dumps(rows))
+    names = {"numbers": {"file_name": "numbers.json"}}
+    (root / "data/dataset_info.json").write_text(json.dumps(names))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,198 @@
+"""What runs inside of a trainer's process tells its steps, whatever the trainer is."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from fp8tune.config.own_trainer import add_trainer
+from fp8tune.job import Target
+from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer import inside, output
+from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.recipe import INSIDE, read
+from fp8tune.runners.trainer.runner import trainer_runner
+from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.record import LossRun
+from fp8tune.trials.runner import TrialLimits
+from fp8tune.verify import log
+from tests.conftest import REPOSITORY
+from tests.each import each
+
+TRAINS = str(Path(__file__).parent / "trains.py")
+EXAMPLE = REPOSITORY / "docs/own_trainer/run"
+FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
+COMMAND = ("{python}", "{inside}", TRAINS)
+RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for name in ("RANK", "WORLD_SIZE", inside.TRACES):
+        monkeypatch.delenv(name, raising=False)
+
+
+def printed(*words, cwd=None):
+    """Return the steps and losses that were read, and those that the trainer made."""
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, cwd=cwd, check=True
+    )
+    curve = log.read_file(BytesIO(done.stdout), trainer=INSIDE).starts[-1]
+    made = json.loads(done.stdout.decode().splitlines()[-1])
+    assert curve.peak_gib[0] > 0.05
+    assert all(seconds > 0 for seconds in curve.step_s[1:])
+    return dict(zip(curve.step, curve.loss, strict=True)), made
+
+
+def test_a_step_is_an_optimizer_step_with_the_loss_of_its_micro_batches():
+    """In one process, for the time that torch takes to import."""
+    kinds = ("plain", "lora", "checkpoint", "fused", "of_library", "accumulates")
+    kinds = (*kinds, "skips", "several", "in_backward", "says_steps")
+    steps, made = printed(inside.__file__, TRAINS, ",".join(kinds))
+    assert len(made) == 5 * len(kinds)
+    assert steps == pytest.approx(dict(enumerate(made, 1)))
+
+
+def test_rank_0_alone_prints():
+    steps, made = printed(*RANKS, "2", inside.__file__, TRAINS, "distributed")
+    assert steps == pytest.approx(dict(enumerate(made, 1)))
+
+
+def test_a_module_is_run_from_the_current_folder_with_its_own_neighbours(tmp_path):
+    """Nothing of the folder of the program inside is imported in place of these."""
+    (tmp_path / "ours").mkdir()
+    shutil.copy(TRAINS, tmp_path / "ours/trains.py")
+    (tmp_path / "config.py").write_text("KIND = 'plain'")
+    (tmp_path / "ours/__main__.py").write_text(
+        "import json, config, __main__\n"
+        "from ours import trains\n"
+        "assert __main__.json is json\n"
+        "print(f'\\n{json.dumps(list(trains.plain(config.KIND)))}')\n"
+    )
+    steps, made = printed(inside.__file__, "-m", "ours", cwd=tmp_path)
+    assert steps == pytest.approx(dict(enumerate(made, 1)))
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """Return the runner of a program inside of which the steps are read."""
+
+    def build(*words, ranks=1):
+        folder = tmp_path / "trainer"
+        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+        known = trainer(add_trainer(str(folder / "ours.toml")))
+        run = {
+            "command": [*COMMAND[:2], *words, "{config}"],
+            "ranks": ["{python}", *RANKS, "{ranks}", "{inside}", *words, "{config}"],
+            "cpu": True,
+            "environment": {"HF_HUB_OFFLINE": "1"},
+            **{
+                name: known.about.own.run[name] for name in ("trial", "speed", "losses")
+            },
+        }
+        launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
+        launch = launch._replace(recipe=read(run, "ours"))
+        data = (folder / "train.toml").read_bytes()
+        found = trainer_runner(launch, known, data, Target("", ranks), device="cpu")
+        (tmp_path / "scratch").mkdir(exist_ok=True)
+        return found.ready(FEW, str(tmp_path / "scratch"), None)
+
+    return build
+
+
+def run(runner, knobs=None, deadline_s=60.0, matmuls=0):
+    """Return the record, and check that no file of the trial is left."""
+    knobs = {"train.precision": "bf16"} if knobs is None else knobs
+    record = runner.run(knobs, TrialLimits(deadline_s, matmuls=matmuls))
+    assert list(Path(runner.setup.scratch).iterdir()) == []
+    return record
+
+
+def test_fp8_is_proved_by_the_profile_of_one_step(runner):
+    """The example's own trainer, without its profiler and without its lines."""
+    known = runner("{dir}/train.py")
+    found = run(known, {"train.recompute": "none"}, 120.0)
+    assert found.outcome == "ok", found.message
+    # 2 blocks of 2 linears, forward and two gradients, in 4 micro-batches
+    assert found.float8_matmuls == 2 * 2 * 3 * 4
+    assert found.extra["time_from"] == "step_s"
+    assert found.tokens_per_second * statistics.median(
+        found.step_ms
+    ) / 1e3 == pytest.approx(4 * 2 * 32)
+    assert found.peak_gib == found.reserved_gib > 0.05
+
+
+def test_losses_are_those_that_the_trainer_prints(runner, tmp_path):
+    known = runner("{dir}/train.py")
+    losses = LossRun(seed=7, warmup_steps=3, steps=8, config_warmup_steps=20)
+    found = known.train_for_losses({"train.precision": "bf16"}, losses, 120.0)
+    config = tmp_path / "config.toml"
+    trial = known.launch.recipe.trial._replace(
+        set={"run.checkpoints": str(tmp_path), "train.seed": 7, "train.warmup": 3}
+    )
+    knobs = {"train.precision": "bf16", "train.steps": 8}
+    config.write_bytes(known.config.for_trial(knobs, [trial], {}))
+    text = subprocess.run(
+        [sys.executable, str(EXAMPLE / "train.py"), str(config)],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    own = [float(line.split()[4]) for line in text.splitlines() if " tokens/s" in line]
+    assert (found.outcome, len(own)) == ("ok", 8), found.message
+    assert found.losses == pytest.approx(own, abs=1e-4)
+
+
+def test_two_ranks_make_one_trial(runner):
+    found = run(runner("{dir}/train.py", ranks=2), deadline_s=120.0)
+    assert found.outcome == "ok", found.message
+    assert len(found.all_step_ms) == len(set(found.all_step_ms)) <= 8
+
+
+def test_a_program_that_goes_on_after_ctrl_c_is_ended_with_its_data_workers(runner):
+    found = run(runner(TRAINS, "without_end"))
+    assert (found.outcome, found.losses) == ("ok", ()), found.message
+    alive = [p for p in Path("/proc").glob("[0-9]*") if _is_in(p, TRAINS)]
+    assert alive == []
+
+
+def _is_in(folder, path):
+    try:
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+        return path.encode() in words and b"without_end" in words
+    except OSError:
+        return False
+
+
+@each(
+    ("kind", "outcome", "stage", "said"),
+    [
+        ("becomes_nan", "nan", "steady", "the loss is NaN or infinite from step 3 on"),
+        ("plain", "user", "steady", "the trainer ended after step 5"),
+        ("downloads", "user", "build", "HF_HUB_OFFLINE=1"),
+        ("hangs", "hang", "steady", "stopped at its deadline in stage steady"),
+    ],
+)
+def test_how_a_program_ended_is_told(runner, monkeypatch, kind, outcome, stage, said):
+    if kind == "hangs":
+        monkeypatch.setitem(output.SILENCE_S, "steady", 3.0)
+    found = run(runner(TRAINS, kind))
+    assert (found.outcome, found.stage_reached) == (outcome, stage), found.message
+    assert said in found.message
+
+
+def test_a_trainer_that_is_not_installed_is_named():
+    for name in ("axolotl", "llamafactory"):
+        about = trainer(name).about
+        with pytest.raises(CannotLaunch) as error:
+            find_launch(about, "", 1, "cpu", own=False, python=sys.executable)
+        assert str(error.value) == (
+            f"{sys.executable} finds no package {name}; --trainer-dir PATH names its "
+            "checkout, or --python PATH one that has it"
+        )
