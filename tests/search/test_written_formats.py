@@ -65,6 +65,12 @@ accelerate launch --config_file $CONFIG \\
     --gradient_accumulation_steps 8 --bf16 True --output_dir out
 echo done
 """
+PLAIN = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+mixed_precision: bf16
+num_processes: 8
+"""
 TRAINING = """\
 model_name_or_path: meta-llama/Llama-3.2-1B
 per_device_train_batch_size: 2
@@ -284,6 +290,11 @@ FLAG = "deepspeed_config.zero3_init_flag"
             f"{BATCH}: no file of the job has the training arguments",
         ),
         (
+            {"a.yaml": f"# fp8tune: with=t.yaml\n{PLAIN}", "t.yaml": TRAINING},
+            ("--allow", "precision"),
+            "a.yaml: precision stays bf16 even with `mixed_precision` = fp8",
+        ),
+        (
             JOB,
             ("--output", "a.toml"),
             "--output a.toml: train.sbatch is bash, and so is its tuned version",
@@ -299,7 +310,8 @@ def test_what_cannot_be_written_is_told_before_the_search(
     replay, tmp_path, files, options, said
 ):
     key = BATCH if "a.sh" not in files else "micro_batch_size"
-    done = replay(files, key, *options, **({} if "a.sh" in files else {FLAG: False}))
+    more = {"a.sh": {}, "a.yaml": {"precision": "fp8"}}
+    done = replay(files, key, *options, **more.get(next(iter(files)), {FLAG: False}))
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not (tmp_path / ".fp8tune").exists()
