@@ -316,6 +316,12 @@ def why_synthetic_data(config: Config) -> str:
     return "" if job["data_files"] else "the config names no training data"
 
 
+def is_covered(config: Config) -> bool:
+    """Return whether fp8tune's own trial may represent a config."""
+    job = config.job
+    return job.words.knows("trial_refusal") and not job.find("trial_refusal")
+
+
 def ranks_of_trial(config: Config, running: int = 1) -> int:
     """Return how many data-parallel ranks a trial represents.
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.bash import slurm
 from fp8tune.formats.bash.edit import code_of, value_edits
 from fp8tune.formats.bash.environment import environment
@@ -271,8 +272,12 @@ def parse(data: bytes, arguments: tuple[str, ...] = ()) -> Document:
 
 
 def _key(flag: str) -> str:
-    """Return the key of a flag; one with underscores is another flag, and stays so."""
-    return flag if "_" in flag else flag[2:].replace("-", "_")
+    """Return the key of a flag; one with underscores is another flag, and stays so.
+
+    So does one that has the name of a key about the script.
+    """
+    apart = "_" in flag or flag[2:] in ABOUT_SCRIPT
+    return flag if apart else flag[2:].replace("-", "_")
 
 
 def _flag(key: str) -> str:
