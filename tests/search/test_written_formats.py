@@ -352,3 +352,43 @@ def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_pat
         "train.tuned.sbatch",
     ]
     assert {name: (tmp_path / name).read_text() for name in before} == before
+
+
+LLAMAFACTORY = """\
+stage: sft
+model_name_or_path: meta-llama/Llama-3.2-1B
+finetuning_type: full
+cutoff_len: 2048
+per_device_train_batch_size: 8
+gradient_accumulation_steps: 8
+do_train: true
+"""
+
+
+@each(
+    ("config", "script", "key", "expected"),
+    [
+        (
+            TRAINING,
+            "trl sft --config c.yaml --per_device_train_batch_size 2\n",
+            BATCH,
+            "trl sft --config c.tuned.yaml --per_device_train_batch_size 4\n",
+        ),
+        (
+            AXOLOTL,
+            "B=2\naxolotl train c.yaml --micro-batch-size $B\n",
+            "micro_batch_size",
+            "B=4\naxolotl train c.tuned.yaml --micro-batch-size $B\n",
+        ),
+        (
+            LLAMAFACTORY,
+            'lmf train c.yaml per_device_train_batch_size=2 "output_dir=a b"\n',
+            "per_device_train_batch_size",
+            'lmf train c.tuned.yaml per_device_train_batch_size=4 "output_dir=a b"\n',
+        ),
+    ],
+)
+def test_the_command_of_any_trainer(replay, tmp_path, config, script, key, expected):
+    assert replay({"a.sh": script, "c.yaml": config}, key).code == 0
+    text = tuned(tmp_path)["a.tuned.sh"]
+    assert re.sub(f"(?m)^(?:{re.escape(MARK)}.*|\\.\\.\\.)\n", "", text) == expected
