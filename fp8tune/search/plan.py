@@ -24,7 +24,7 @@ from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.space import TRAITS, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
 from fp8tune.words import counted
 
 
@@ -256,12 +256,18 @@ def check_writable(plan: Plan) -> None:
         values = (*knob.values[:own], *knob.values[own + 1 :], knob.values[own])
         value = next((value for value in values if value is not None), None)
         given = {} if value is None else {knob.key: value}
+        path, name = plan.config.typed_path, knob.role or knob.key
         try:
             keys = plan.config.job.keys_for(given)
-            write_job(plan.config, [Choice(*each) for each in keys.items()])
+            _, after = write_job(plan.config, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
-            odd = f"{plan.config.typed_path}: a search could not write its result"
+            odd = f"{path}: a search could not write its result"
             raise CannotSearch(f"{odd}: {error}") from None
+        read = None if knob.traits.of_fp8 else after.job.find(name)
+        if given and read is not None and read != value:
+            with_keys = ", ".join(f"`{key}` = {shown(v)}" for key, v in keys.items())
+            stays = f"{name} stays {shown(read)} even with {with_keys}"
+            raise CannotSearch(f"{path}: {stays}: another key of the job sets it")
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:

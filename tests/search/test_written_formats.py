@@ -65,6 +65,12 @@ accelerate launch --config_file $CONFIG \\
     --gradient_accumulation_steps 8 --bf16 True --output_dir out
 echo done
 """
+PLAIN = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+mixed_precision: bf16
+num_processes: 8
+"""
 TRAINING = """\
 model_name_or_path: meta-llama/Llama-3.2-1B
 per_device_train_batch_size: 2
@@ -284,6 +290,11 @@ FLAG = "deepspeed_config.zero3_init_flag"
             f"{BATCH}: no file of the job has the training arguments",
         ),
         (
+            {"a.yaml": f"# fp8tune: with=t.yaml\n{PLAIN}", "t.yaml": TRAINING},
+            ("--allow", "precision"),
+            "a.yaml: precision stays bf16 even with `mixed_precision` = fp8",
+        ),
+        (
             JOB,
             ("--output", "a.toml"),
             "--output a.toml: train.sbatch is bash, and so is its tuned version",
@@ -299,7 +310,8 @@ def test_what_cannot_be_written_is_told_before_the_search(
     replay, tmp_path, files, options, said
 ):
     key = BATCH if "a.sh" not in files else "micro_batch_size"
-    done = replay(files, key, *options, **({} if "a.sh" in files else {FLAG: False}))
+    more = {"a.sh": {}, "a.yaml": {"precision": "fp8"}}
+    done = replay(files, key, *options, **more.get(next(iter(files)), {FLAG: False}))
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not (tmp_path / ".fp8tune").exists()
@@ -340,3 +352,43 @@ def test_tuned_files_go_beside_links_and_leave_what_they_lead_to(replay, tmp_pat
         "train.tuned.sbatch",
     ]
     assert {name: (tmp_path / name).read_text() for name in before} == before
+
+
+LLAMAFACTORY = """\
+stage: sft
+model_name_or_path: meta-llama/Llama-3.2-1B
+finetuning_type: full
+cutoff_len: 2048
+per_device_train_batch_size: 8
+gradient_accumulation_steps: 8
+do_train: true
+"""
+
+
+@each(
+    ("config", "script", "key", "expected"),
+    [
+        (
+            TRAINING,
+            "trl sft --config c.yaml --per_device_train_batch_size 2\n",
+            BATCH,
+            "trl sft --config c.tuned.yaml --per_device_train_batch_size 4\n",
+        ),
+        (
+            AXOLOTL,
+            "B=2\naxolotl train c.yaml --micro-batch-size $B\n",
+            "micro_batch_size",
+            "B=4\naxolotl train c.tuned.yaml --micro-batch-size $B\n",
+        ),
+        (
+            LLAMAFACTORY,
+            'lmf train c.yaml per_device_train_batch_size=2 "output_dir=a b"\n',
+            "per_device_train_batch_size",
+            'lmf train c.tuned.yaml per_device_train_batch_size=4 "output_dir=a b"\n',
+        ),
+    ],
+)
+def test_the_command_of_any_trainer(replay, tmp_path, config, script, key, expected):
+    assert replay({"a.sh": script, "c.yaml": config}, key).code == 0
+    text = tuned(tmp_path)["a.tuned.sh"]
+    assert re.sub(f"(?m)^(?:{re.escape(MARK)}.*|\\.\\.\\.)\n", "", text) == expected
