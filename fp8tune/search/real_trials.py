@@ -195,16 +195,17 @@ def _ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
         raise CannotSearch(f"{error}; {typed} runs {about.title} itself") from None
 
 
-def with_runner(options: SearchOptions) -> SearchOptions:
-    """Return the options with the runner that ``auto`` means for the config.
+def with_runner(options: SearchOptions, config: Config | None = None) -> SearchOptions:
+    """Return the options with the runner that ``auto`` means for their config.
 
     fp8tune's own trial where it covers the config, else the config's trainer if it is
     installed. Raises ``CannotSearch`` and as ``config_asked``.
     """
     if options.runner != "auto":
         return options
-    gpu = named_gpu(options.gpu, None).gpu
-    config = config_asked(options, gpu, "--gpu" * bool(gpu), options.ranks)
+    if config is None:
+        gpu = named_gpu(options.gpu, None).gpu
+        config = config_asked(options, gpu, "--gpu" * bool(gpu), options.ranks)
     if not is_covered(config):
         about = config.trainer.about
         with suppress(CannotLaunch):

@@ -147,7 +147,9 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotSearch("the records have no knob")
-    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
+    roles = [role_of(config.trainer, key) for key in keys]
+    groups = filter(None, (traits_of(role).group for role in roles))
+    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS, *groups], allow)
     own = {key: _own(config, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
@@ -191,7 +193,8 @@ def recorded_knob(
     there.
     """
     values = _ordered(recorded)
-    frozen = changes_learning(known, key, role) and not {role, key} & set(allow)
+    freed = ({role, key, traits_of(role).group} - {""}) & set(allow)
+    frozen = changes_learning(known, key, role) and not freed
     knob = Knob(key, values, role, frozen)
     start = _place(values, own)
     if start is not None:

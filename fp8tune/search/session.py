@@ -163,11 +163,12 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
+    if options.study:
+        held.enter_context(read_as_installed(options))
+        return _join(options, stop, held)
     options = with_runner(options)
     check_outputs(options)
     held.enter_context(read_as_installed(options))
-    if options.study:
-        return _join(options, stop, held)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
     plan, study = prepared.plan, prepared.study
@@ -270,7 +271,7 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     check_locks(url)
     saved = load_study(folder, url)
     plan, objective = saved.plan, str(saved.about.get("objective") or SPEED)
-    options = options._replace(objective=objective)
+    options = with_runner(options._replace(objective=objective), plan.config)
     watts = objective == ENERGY
     machine = this_machine(options.device, watts=watts, ranks=options.ranks)
     check_worker_gpu(machine)

@@ -404,8 +404,9 @@ gradient_checkpointing: true
 """
 FSDP_ALONE = "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
 OPEN = MEGATRON.replace("--num-layers 8", "--num-layers $NL")
-COMES = "`--num-layers` comes from `{0}`, which is not known before the run: write its "
-COMES += "value, or a default: `${{{1}:-VALUE}}`"
+COMES = "`--num-layers` comes from `{0}`, which is not known before the run: {2}, or "
+COMES += "write a default: `${{{1}:-VALUE}}`"
+BEHIND = "add the script's arguments behind `--`"
 OTHER_LOSS = AUTOMODEL.format(degrees="tp_size: 1").replace(
     "checkpoint:", "optimizer:\n  _target_: torch.optim.AdamW\ncheckpoint:"
 )
@@ -430,13 +431,13 @@ output_dir: out
         ("a.yaml", TRAINING, (), "name the launch file: add --with LAUNCH.yaml"),
         ("a.yaml", TRAINING.replace("true", "false"), (), "add --with FILE"),
         ("a.yaml", FSDP_ALONE, (), "name the training arguments: add --with TRAINING"),
-        ("a.sh", OPEN, (), COMES.format("$NL", "NL")),
-        ("a.sh", f"NL=$1\n{OPEN}", (), COMES.format("$1", "1")),
+        ("a.sh", OPEN, (), COMES.format("$NL", "NL", "write its value")),
+        ("a.sh", f"NL=$1\n{OPEN}", (), COMES.format("$1", "1", BEHIND)),
         (
             "a.sh",
             f"num_layers=$2\n{OPEN.replace('NL', '{num_layers}')}",
             (),
-            COMES.format("$2", "2"),
+            COMES.format("$2", "2", BEHIND),
         ),
         ("a.sh", OPEN.replace("$NL", "$num_layers"), (), "default: `${num_layers:-VA"),
         (

@@ -62,7 +62,7 @@ class UserConfig(NamedTuple):
         return {
             key: value
             for key, value in after.given.items()
-            if key in after.words.keys
+            if key not in after.words.listed
             and (
                 key not in before
                 or type(before[key]) is not type(value)
