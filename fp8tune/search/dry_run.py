@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,8 @@ from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer import inside
+from fp8tune.runners.trainer.launch import python_of
 from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
 from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, warmup_key
@@ -112,7 +113,8 @@ def _command(
     if recipe.refused:
         return (), [f"no trial runs {config.trainer.about.title}: {recipe.refused}"]
     several = (config.job.target.world_size or 1) > 1
-    given = {"dir": options.trainer_dir, "python": sys.executable}
+    python = python_of(options.python, options.trainer_dir)
+    given = {"dir": options.trainer_dir, "python": python, "inside": inside.__file__}
     given |= {"ranks": str(config.job.target.world_size or 1)}
     values = {name: value for name, value in given.items() if value}
     words = recipe.ranks if several and recipe.ranks else recipe.command
