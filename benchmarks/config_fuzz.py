@@ -49,7 +49,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
-from tests.support.verdicts import DATA, cases
+from tests.support.verdicts import DATA, TEXTS, cases
 
 SHARE = 250
 """Configs that one process takes at a time."""
@@ -189,27 +189,12 @@ class Mutated(NamedTuple):
     lacking: str = ""
 
 
-RECORDED = {
-    "accelerate": ("text", "yaml"),
-    "automodel": ("yaml", "yaml"),
-    "axolotl": ("yaml", "yaml"),
-    "deepspeed": ("json", "json"),
-    "kempnerforge": ("toml", "toml"),
-    "llamafactory": ("yaml", "yaml"),
-    "megatron_bridge": ("yaml", "yaml"),
-    "megatron_lm": ("flags", "bash"),
-    "prime_rl": ("toml", "toml"),
-    "torchtitan": ("toml", "toml"),
-}
-"""Where each trainer's recorded verdicts have their configs, and in which format."""
-
-
 @cache
 def corpus() -> Corpus:
     """The sample configs, the examples of all rules, recorded configs, their words."""
     rules = read_builtin()
     configs = [path.read_text("utf-8") for path in sorted(CONFIGS.glob("*.toml"))]
-    sources = {name: list(_recorded(name)) for name in RECORDED}
+    sources = {name: list(_recorded(name)) for name in TEXTS}
     sources["kempnerforge"] += (Source(text, "sample.toml") for text in configs)
     for rule in rules:
         for example in (*rule.bad, *rule.good):
@@ -226,7 +211,7 @@ def corpus() -> Corpus:
 
 def _recorded(name: str) -> Iterator[Source]:
     """Yield the configs of a trainer whose verdicts are recorded."""
-    field, form = RECORDED[name]
+    field, form = TEXTS[name]
     for case in cases(DATA / f"{name}_verdicts.jsonl.gz"):
         text = case[field]
         if form == "bash":
@@ -238,7 +223,7 @@ def _recorded(name: str) -> Iterator[Source]:
 def mutated(seed: int, number: int) -> Mutated:
     """The config of that seed and number."""
     dice = Random(seed * 10**9 + number)  # noqa: S311
-    name = dice.choice(list(RECORDED))
+    name = dice.choice(list(TEXTS))
     text, path = dice.choice(corpus().sources[name])
     if name == "kempnerforge" and dice.random() < 0.25:
         found = broken(dice.choice(corpus().tables), dice)

@@ -1,10 +1,12 @@
 """Let a trainer judge generated configs, and compare its verdicts with those of lint.
 
-``python -m tools.verdicts NAME [ARGUMENTS]`` draws configs (``tools/NAME/generate.py``)
-and gives them to ``tools/NAME/judge.py``, which runs the trainer's own code with
-ARGUMENTS (checkouts, mostly) in a Python that has what it needs. ``--output FILE``
-keeps the verdicts: ``tests/data/NAME_verdicts.jsonl.gz`` is what the tests compare.
-``--verdicts FILE`` compares kept ones. Exit code 0: all agree; 1: some do not.
+``python -m tools.verdicts NAME [ARGUMENTS]`` draws configs from those that were judged
+before (``tools/generate.py``) and gives them to ``tools/NAME/judge.py``, which runs the
+trainer's own code with ARGUMENTS (checkouts, mostly) in a Python that has what it
+needs. ``--output FILE`` keeps the verdicts: ``tests/data/NAME_verdicts.jsonl.gz`` is
+what the tests compare, and what is drawn from, unless ``--recorded FILE`` is given, as
+for a new trainer: a few cases by hand, one JSON line each. ``--verdicts FILE`` compares
+kept ones. Exit code 0: all agree; 1: some do not.
 """
 
 from __future__ import annotations
@@ -15,12 +17,22 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 from fp8tune.trainers.packages import assuming
-from tests.support.verdicts import COMPARISONS, Case, Compared, cases
+from tests.support.verdicts import (
+    COMPARISONS,
+    Case,
+    Compared,
+    cases,
+    corpus,
+    migrated,
+)
+from tools.generate import configs, overridden
 from tools.schema_file import ROOT
+
+DRAWS = ("configs", "overridden", "mixed")
+"""Configs, those of KempnerForge with arguments, or of torchtitan after their fixes."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("arguments", nargs="*", help="what its judge takes")
     parser.add_argument("--python", default=sys.executable, help="has the trainer")
     parser.add_argument("--release", default="", help="draw for it; judge it")
-    parser.add_argument("--draw", default="configs", help="function of generate.py")
+    parser.add_argument("--recorded", type=Path, help="cases to draw from")
+    parser.add_argument("--draw", choices=DRAWS, default="configs", help="what to draw")
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verdicts", type=Path, help="verdicts that were kept")
@@ -40,9 +53,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.verdicts:
         judged = cases(options.verdicts)
     else:
-        generate = import_module(f"tools.{options.name}.generate")
-        given = (options.release,) if options.release else ()
-        drawn = getattr(generate, options.draw)(*given, options.count, options.seed)
+        recorded = cases(options.recorded or corpus(options.name))
+        drawn = configs(
+            options.name, recorded, options.count, options.seed, options.release
+        )
+        if options.draw == "overridden":
+            drawn = overridden(recorded, options.count, options.seed)
+        elif options.draw == "mixed":
+            drawn = (migrated_case(case) for case in drawn)
         command = [options.python, "-m", f"tools.{options.name}.judge"]
         judged = list(judged_by([*command, *options.arguments], drawn))
     if options.output:
@@ -53,6 +71,12 @@ def main(arguments: list[str] | None = None) -> int:
         compared = Compared(options.name, judged)
     print("\n".join((*compared.different, *compared.summary())))
     return int(bool(compared.different))
+
+
+def migrated_case(case: Case) -> Case:
+    """Return a case whose text had keys of other releases before its fixes."""
+    before = case | {"before": case["toml"]}
+    return before | {"toml": migrated(before).data.decode()}
 
 
 def judged_by(command: list[str], drawn: Iterable[Case]) -> Iterator[Case]:

@@ -35,7 +35,7 @@ from fp8tune.job import Job, Target
 from fp8tune.trainers.megatron_lm.memory import Peak
 from fp8tune.trainers.trainer import trainer
 from tests.support.verdicts import megatron_script
-from tools.megatron_lm.generate import words
+from tools.generate import words_of
 from tools.megatron_lm.source import module
 
 STATE = ("weights", "gradients", "optimizer state")
@@ -163,7 +163,7 @@ def main() -> int:
     known = trainer("megatron_lm")
     states, activations, different = 0, 0, 0
     for flags, gpus in cases(options.count, options.seed):
-        given = words(flags)
+        given = words_of(flags)
         document = parse(megatron_script(given, gpus).encode())
         job = known.job(known.load(document.values), Target(world_size=gpus))
         theirs, mine = theory((arguments, memory), given, gpus), ours(job)

@@ -21,6 +21,8 @@ from fp8tune.cli import (
 )
 from fp8tune.extras import SEARCH, TRIALS
 
+OWN = ("auto", "builtin")
+"""Runners that may run fp8tune's own model."""
 DRY_BUDGET = "2h"
 """The budget of a dry run for which none is named."""
 
@@ -46,11 +48,12 @@ DRY_BUDGET = "2h"
 @with_option
 @click.option(
     "--runner",
-    type=Choice(["builtin", "trainer", "command", "replay"]),
-    default="builtin",
+    type=Choice(["auto", "builtin", "trainer", "command", "replay"]),
+    default="auto",
     show_default=True,
     help="What runs trials here: fp8tune's own model (builtin), the trainer itself, or "
-    "the command of your --trainer file. replay reads them from --records.",
+    "the command of your --trainer file. auto: builtin if it covers the config, else "
+    "the trainer if it is installed. replay reads them from --records.",
 )
 @click.option(
     "--trainer-dir",
@@ -230,15 +233,17 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{config}: {error.strerror}") from None
+    _check(asked)
+    if asked["runner"] == "auto" and (asked["trainer_dir"] or asked["python"]):
+        asked["runner"] = "trainer"
     if asked["dry_run"]:
         return _dry_run(config, asked, as_json=output_format == "json")
-    need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
+    need("search", *SEARCH, *(TRIALS if asked["runner"] in OWN else ()))
     load_numpy()
     from fp8tune.search.allocation import budget_of_job
     from fp8tune.search.session import search
     from fp8tune.search.slurm import parse
 
-    _check(asked)
     asked["world_size"] = asked["world_size"] or 0
     asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]
     asked["as_json"] = output_format == "json"
@@ -271,13 +276,14 @@ def _check(asked: dict[str, Any]) -> None:
     """Raise ``Failure`` for options that do not go together."""
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output cannot be combined")
-    if asked["trainer_dir"] and asked["runner"] not in ("trainer", "command"):
+    launches = asked["runner"] in ("auto", "trainer", "command")
+    if asked["trainer_dir"] and not launches:
         raise Failure("--trainer-dir needs --runner trainer or command")
-    if asked["python"] and asked["runner"] not in ("trainer", "command"):
+    if asked["python"] and not launches:
         raise Failure("--python needs --runner trainer or command")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records needs --runner replay")
-    if asked["ranks"] > 1 and asked["runner"] != "builtin":
+    if asked["ranks"] > 1 and asked["runner"] not in OWN:
         raise Failure("--ranks needs --runner builtin; a trainer runs on all its GPUs")
     if asked["slurm"] and asked["workers"] == 0:
         raise Failure("--slurm starts workers: give --workers 1 or more")

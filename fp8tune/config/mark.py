@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from fp8tune.formats.document import ConfigDocument, Span
+from fp8tune.formats.document import ConfigDocument, Lines, Span
 
 FORM = (
     r"(?:#|//)[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
@@ -195,11 +195,14 @@ class _Below:
         self._lines = document.lines
         self._last = document.text.count("\n") + 1
         self._line = self._key = 0
+        self._continues = document.format == "bash"
+        self._rest: tuple[int, ...] = ()
 
     def lines(self, span: Span) -> tuple[int, ...]:
         """Its own line; and if it stands alone, the one below and the next key's.
 
-        The one below is the first that is not an ignore comment.
+        The one below is the first that is not an ignore comment. Of a script the lines
+        of the whole command count.
         """
         line = self._lines.position(span[0]).line
         if not self._lines.line(line).lstrip().startswith(("#", "//")):
@@ -208,13 +211,23 @@ class _Below:
             self._line = self._next(line, _is_no_ignore)
         if line >= self._key:
             self._key = self._next(line, _is_key)
-        return (line, *(n for n in (self._line, self._key) if n <= self._last))
+            end = self._key
+            while self._continues and end < self._last and goes_on(self._lines, end):
+                end += 1
+            self._rest = tuple(range(self._key + 1, end + 1))
+        below = (n for n in (self._line, self._key) if n <= self._last)
+        return (line, *below, *self._rest)
 
     def _next(self, line: int, wanted: Callable[[str], object]) -> int:
         """Return the first line below of this kind; one past the last if none is."""
         below = range(line + 1, self._last + 1)
         matching = (n for n in below if wanted(self._lines.line(n).strip()))
         return next(matching, self._last + 1)
+
+
+def goes_on(lines: Lines, number: int) -> bool:
+    """Whether the command on a line of a script goes on below."""
+    return lines.line(number).endswith("\\")
 
 
 def _is_no_ignore(line: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.config.mark import Ignore, read_ignores
+from fp8tune.config.mark import Ignore, goes_on, read_ignores
 from fp8tune.formats.document import ConfigDocument
 from fp8tune.formats.edits import Edit
 from fp8tune.lint.diagnostic import Diagnostic
@@ -45,7 +45,7 @@ def with_ignores(
     """
     by_line: dict[int, list[str]] = {}
     for found in findings:
-        names = by_line.setdefault(found.region.line, [])
+        names = by_line.setdefault(_first(document, found.region.line), [])
         if found.rule not in names:
             names.append(found.rule)
     there = {
@@ -60,6 +60,13 @@ def with_ignores(
         else _above(document, line, f"# fp8tune: ignore[{', '.join(names)}]{words}")
         for line, names in by_line.items()
     ]
+
+
+def _first(document: ConfigDocument, line: int) -> int:
+    """Return the first line of what a finding is in: of a script, of its command."""
+    while document.format == "bash" and line > 1 and goes_on(document.lines, line - 1):
+        line -= 1
+    return line
 
 
 def _more(ignore: Ignore, names: list[str]) -> Edit:

@@ -113,6 +113,7 @@ NO_COMMENTS = (
     "no ignore comments were added to JSON that has none: programs that read it with "
     "Python's json refuse them"
 )
+NO_PLACE = "no ignore comments were added: a comment there changes what the file says"
 
 
 def ignore(data: bytes, look: Look, words: str) -> Rewritten:
@@ -129,20 +130,25 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
         return Rewritten(data, report)
     document = parse(data, report.path)
     if document.format == "json" and not any(document.comments()):
-        return Rewritten(data, report._replace(notes=(*report.notes, NO_COMMENTS)))
+        return _without_comments(data, report, NO_COMMENTS)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     try:
-        if document.read(text).values != document.values:
-            return Rewritten(data, report)
-    except InvalidText:  # JSON has no comments
-        return Rewritten(data, report)
+        same = document.read(text).values == document.values
+    except InvalidText:
+        same = False
+    if not same:
+        return _without_comments(data, report, NO_PLACE)
     seen = look(after)
     if any(found.rule.startswith("invalid-") for found in seen.diagnostics):
-        return Rewritten(data, report)  # the trainer's loader knows no comments
+        return _without_comments(data, report, NO_PLACE)  # the loader knows none
     left = _tally(seen.diagnostics)
     silent = tuple(found for found in chosen if not left[(found.rule, found.key)])
     return Rewritten(after, seen, (silent,))
+
+
+def _without_comments(data: bytes, report: Report, why: str) -> Rewritten:
+    return Rewritten(data, report._replace(notes=(*report.notes, why)))
 
 
 def _stage(rule: str, fix: Fix) -> int:

@@ -15,14 +15,13 @@ from fp8tune.facts.calibration import Band
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
-from fp8tune.runners.trainer.launch import python_of
 from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
 from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, warmup_key
 from fp8tune.search.linting import without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
-from fp8tune.search.plan import Plan, plan_of_knobs, world_size_note
+from fp8tune.search.plan import Plan, is_covered, plan_of_knobs, world_size_note
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -77,9 +76,11 @@ def look_ahead(options: SearchOptions) -> DryRun:
     gpu = named_gpu(options.gpu, None).gpu
     config = config_asked(options, gpu, "--gpu" if gpu else "", options.ranks)
     builtin = options.runner == "builtin"
+    if options.runner == "auto":
+        builtin = is_covered(config)
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
-    command, notes = _command(options, config)
+    command, notes = _command(options, config, builtin=builtin)
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
     if config.job.target.world_size:
@@ -96,26 +97,29 @@ def look_ahead(options: SearchOptions) -> DryRun:
 
 
 def _command(
-    options: SearchOptions, config: Config
-) -> tuple[Sequence[str], Iterator[str] | list[str]]:
+    options: SearchOptions, config: Config, *, builtin: bool
+) -> tuple[Sequence[str], list[str]]:
     """Return the command of a trial, and why there is none."""
-    if options.runner == "builtin":
+    about = config.trainer.about
+    if builtin and is_covered(config):
+        return BUILTIN, []
+    if builtin:
         refusal = config.job.find("trial_refusal")
-        if config.job.words.knows("trial_refusal") and refusal == "":
-            return BUILTIN, []
         why = f": it cannot represent {refusal}" if refusal else ""
-        title = config.trainer.about.title
-        return (), [f"fp8tune's own trial does not run this config of {title}{why}"]
+        return (), [f"fp8tune's own trial does not run this config{why}"]
     try:
-        recipe = recipe_of(config.trainer.about)
+        recipe = recipe_of(about)
     except BadRecipe as error:
         return (), [str(error)]
     if recipe.refused:
-        return (), [f"no trial runs {config.trainer.about.title}: {recipe.refused}"]
+        return (), [f"no trial runs {about.title}: {recipe.refused}"]
     several = (config.job.target.world_size or 1) > 1
-    python = python_of(options.python, options.trainer_dir)
-    given = {"dir": options.trainer_dir, "python": python, "inside": inside.__file__}
-    given |= {"ranks": str(config.job.target.world_size or 1)}
+    given = {
+        "dir": options.trainer_dir,
+        "python": options.python or "python",
+        "inside": inside.__file__,
+        "ranks": str(config.job.target.world_size or 1),
+    }
     values = {name: value for name, value in given.items() if value}
     words = recipe.ranks if several and recipe.ranks else recipe.command
     return [filled(word, values) for word in words], []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,8 @@ class LocalWorkers:
     ``command`` is the argument list of a worker, ``folder`` that of the study.
     ``visible`` has the value of ``CUDA_VISIBLE_DEVICES`` for each worker, ``None`` to
     leave it as it is. They outlive this process if it is killed, and search to the end.
-    ``environment`` has their other variables, by default those of this process.
+    ``environment`` has their other variables, by default those of this process, and
+    ``end_signal`` asks them to leave.
     """
 
     is_other = False
@@ -48,11 +50,13 @@ class LocalWorkers:
         visible: Sequence[str | None],
         say: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
+        end_signal: int = signal.SIGTERM,
     ) -> None:
         self._command = command
         self._environment = {**environment, STORAGE: storage}
         self._folder = Path(folder) / LOGS
         self._visible = visible
+        self._end_signal = end_signal
         self._say = say
         self._restarts_left = RESTARTS * len(visible)
         self._ended: set[int] = set()  # processes of which the user knows this
@@ -107,7 +111,7 @@ class LocalWorkers:
     def stop(self) -> None:
         """Ask the workers to leave, and kill those that do not."""
         for process in self._processes:
-            process.terminate()
+            process.send_signal(self._end_signal)
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)

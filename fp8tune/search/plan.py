@@ -251,6 +251,8 @@ def _why_not_varied(config: Config, role: str) -> str:
 def check_writable(plan: Plan) -> None:
     """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
     for knob, own in zip(plan.space.knobs, plan.baseline, strict=True):
+        if knob.frozen:
+            continue
         values = (*knob.values[:own], *knob.values[own + 1 :], knob.values[own])
         value = next((value for value in values if value is not None), None)
         given = {} if value is None else {knob.key: value}
@@ -306,6 +308,12 @@ def why_synthetic_data(config: Config) -> str:
     if missing := job["data_missing"]:
         return f"{missing}, where {name} stops"
     return "" if job["data_files"] else "the config names no training data"
+
+
+def is_covered(config: Config) -> bool:
+    """Return whether fp8tune's own trial may represent a config."""
+    job = config.job
+    return job.words.knows("trial_refusal") and not job.find("trial_refusal")
 
 
 def ranks_of_trial(config: Config, running: int = 1) -> int:

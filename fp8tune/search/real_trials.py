@@ -7,9 +7,11 @@ session import the runners.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from fp8tune.config.directive import asked as named_gpu
 from fp8tune.config.reader import Config
 from fp8tune.facts.versions import Match
 from fp8tune.lint.run import cores
@@ -25,6 +27,7 @@ from fp8tune.runners.trainer.launch import (
     find_launch,
     releases_in,
 )
+from fp8tune.runners.trainer.recipe import BadRecipe, recipe_of
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
@@ -42,8 +45,8 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import without_script
-from fp8tune.search.plan import ranks_of_trial, why_synthetic_data
+from fp8tune.search.overrides import config_asked, without_script
+from fp8tune.search.plan import is_covered, ranks_of_trial, why_synthetic_data
 from fp8tune.trainers.packages import assuming, wanted
 
 PART = 1 / 60
@@ -161,7 +164,7 @@ def real_trials(
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
     builtin = options.runner == "builtin"
     own = None if builtin else _trainer_runner(options, config, machine)
-    ranks = 1 if own else ranks_of_trial(config, options.ranks)
+    ranks = 1 if own else _ranks_of_own_trial(options, config)
     if machine.name and options.device == "cpu" and not own:
         check_host(config, options.budget_s, options.ranks)
     unsafe: list[Match] = []
@@ -170,6 +173,44 @@ def real_trials(
         check_watts(options.objective, machine)
         unsafe = versions_of_trials(options, config, own)
     return RealTrials(options, config, machine, ranks, own, unsafe)
+
+
+def _ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
+    """Return how many ranks fp8tune's own trial represents."""
+    try:
+        return ranks_of_trial(config, options.ranks)
+    except CannotSearch as error:
+        about = config.trainer.about
+        if about.own is not None or not config.job.find("trial_refusal"):
+            raise
+        try:
+            recipe = recipe_of(about)
+        except BadRecipe:
+            raise error from None
+        if recipe.refused:
+            raise
+        where = "--trainer-dir CHECKOUT" if recipe.needs else "--python PYTHON"
+        typed = f"--runner trainer {where}"
+        raise CannotSearch(f"{error}; {typed} runs {about.title} itself") from None
+
+
+def with_runner(options: SearchOptions) -> SearchOptions:
+    """Return the options with the runner that ``auto`` means for the config.
+
+    fp8tune's own trial where it covers the config, else the config's trainer if it is
+    installed. Raises ``CannotSearch`` and as ``config_asked``.
+    """
+    if options.runner != "auto":
+        return options
+    gpu = named_gpu(options.gpu, None).gpu
+    config = config_asked(options, gpu, "--gpu" * bool(gpu), options.ranks)
+    if not is_covered(config):
+        about = config.trainer.about
+        with suppress(CannotLaunch):
+            recipe = checked(about, options.trainer_dir, options.device, own=False)
+            if recipe.package and find_spec(recipe.package):
+                return options._replace(runner="trainer")
+    return options._replace(runner="builtin")
 
 
 def versions_of_trials(

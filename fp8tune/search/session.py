@@ -65,6 +65,7 @@ from fp8tune.search.real_trials import (
     runs_on_cpu,
     this_machine,
     versions_of_trials,
+    with_runner,
 )
 from fp8tune.search.recorded import plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
@@ -173,6 +174,7 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
+    options = with_runner(options)
     check_outputs(options)
     held.enter_context(read_as_installed(options))
     if options.study:

@@ -34,6 +34,7 @@ from fp8tune.search.pool import Starter
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.say import note
 from fp8tune.search.slurm import Jobs, outside_this_job, parse
+from fp8tune.search.stop import THROUGH_SRUN
 from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
@@ -224,8 +225,8 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         allocation = with_gpus(allocation)
         count = options.workers if options.workers > 0 else allocation.workers(each)
         command = [*allocation.srun(count, each), *command]
-        own = outside_this_job()
-        return LocalWorkers(command, place, study.folder, [None], note, own)
+        more = outside_this_job(), THROUGH_SRUN
+        return LocalWorkers(command, place, study.folder, [None], note, *more)
     named, workers = options.gpus, options.workers
     gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus, note)

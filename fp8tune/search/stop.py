@@ -10,7 +10,12 @@ from types import FrameType
 
 STOPPED = 130
 """Exit code of a search that a signal ended."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+THROUGH_SRUN = signal.SIGUSR2
+"""What ends the tasks of an srun that gets it: others end srun, which kills them."""
+SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
+    THROUGH_SRUN,
+)
 
 
 class Stop:

@@ -1,6 +1,7 @@
 """Workers as jobs of a real Slurm cluster; here a worker is any program."""
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -74,23 +75,32 @@ def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
         jobs(["true"]).start()
 
 
+WORKER = """
+    trap 'echo left; exit 3' USR2
+    echo $SLURMD_NODENAME $FP8TUNE_STORAGE
+    [ $SLURM_PROCID = 1 ] && exit 1
+    sleep 60 & wait
+"""
 INSIDE = """
     import os, sys, time
+    from pathlib import Path
     from fp8tune.search.allocation import default_budget, this_allocation
     from fp8tune.search.local_workers import LocalWorkers
     from fp8tune.search.slurm import outside_this_job
+    from fp8tune.search.stop import THROUGH_SRUN
 
     allocation = this_allocation(os.environ)
     print(allocation[1:], round(default_budget(allocation), -1))
-    show = 'echo $SLURMD_NODENAME $FP8TUNE_STORAGE; exit $((SLURM_PROCID == 1))'
-    command = [*allocation.srun(allocation.workers(1), 1), "sh", "-c", show]
-    workers = LocalWorkers(
-        command, "URL", sys.argv[1], [None], print, outside_this_job()
-    )
+    command = [*allocation.srun(allocation.workers(1), 1), "sh", "-c", sys.argv[2]]
+    more = outside_this_job(), THROUGH_SRUN
+    workers = LocalWorkers(command, "URL", sys.argv[1], [None], print, *more)
     workers.start()
-    while not (ended := workers.poll()):
+    log = Path(sys.argv[1], "workers", "worker-0.log")
+    while log.read_text().count("URL") < 4 or "code 1" not in log.read_text():
         time.sleep(0.1)
-    print(ended)
+    print(workers.poll() or "the others go on")
+    workers.stop()
+    print(workers.poll())
 """
 
 
@@ -98,7 +108,8 @@ def test_a_job_of_two_nodes_runs_workers_on_both(tmp_path):
     asked = ["--nodes=2", "--gpus-per-node=2", "--cpus-per-task=2", "--time=10"]
     script = tmp_path / "inside.py"
     script.write_text(textwrap.dedent(INSIDE))
-    batch = f"#!/bin/sh\nexec {sys.executable} {script} {tmp_path}\n"
+    words = [sys.executable, str(script), str(tmp_path), textwrap.dedent(WORKER)]
+    batch = f"#!/bin/sh\nexec {shlex.join(words)}\n"
     path = os.pathsep.join(map(os.path.abspath, [".", *sys.path]))
     done = subprocess.run(
         ["sbatch", "--wait", f"--output={tmp_path}/out", *asked],
@@ -107,8 +118,11 @@ def test_a_job_of_two_nodes_runs_workers_on_both(tmp_path):
         timeout=120,
     )
     said = (tmp_path / "out").read_text()
-    assert said.startswith("(2, 4, True) 480.0\nall workers ended: srun: error: node1:")
+    assert said.startswith("(2, 4, True) 480.0\nthe others go on\nall workers ended: ")
     assert done.returncode == 0
     log = (tmp_path / "workers" / "worker-0.log").read_text().splitlines()
     ran = sorted(line for line in log if "URL" in line)
     assert ran == ["0: node1 URL", "1: node1 URL", "2: node2 URL", "3: node2 URL"]
+    assert sorted(line for line in log if "left" in line) == [
+        f"{task}: left" for task in (0, 2, 3)
+    ]

@@ -1,6 +1,7 @@
 """--add-ignore: comments that silence every finding, and change nothing else."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,39 @@ def test_every_finding_is_silent_and_every_value_kept(project, fp8tune, text):
     assert written != text
     assert tomllib.loads(written) == tomllib.loads(text)
     assert fp8tune("lint", "a.toml", "--fail-on", "note").code == 0
+
+
+SCRIPT = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py \\
+  --num-layers 16 --hidden-size 2048 --num-attention-heads 16 \\
+  --seq-length {seq_len} --max-position-embeddings 2048 \\
+  --micro-batch-size 1 --global-batch-size 64 --train-iters 100 --lr 1e-4 \\
+  --tokenizer-type NullTokenizer --vocab-size 32000 --mock-data \\
+  --fp8-format hybrid {more}
+"""
+
+
+def test_the_comment_of_a_command_stands_above_all_its_lines(project, fp8tune):
+    project({"run.sh": SCRIPT.format(seq_len=2044, more="--mup 2")})
+    added = fp8tune("lint", "run.sh", "--add-ignore")
+    assert (added.code, "added ignore comments for 3 findings" in added.out) == (
+        0,
+        True,
+    )
+    first, *rest = Path("run.sh").read_text().splitlines(keepends=True)
+    names = "fp8-tokens-not-16, fp8-without-bf16, unknown-key"
+    assert first == f"# fp8tune: ignore[{names}]\n"
+    assert "".join(rest) == SCRIPT.format(seq_len=2044, more="--mup 2")
+    assert "no findings in 1 file" in fp8tune("lint", "run.sh").out
+
+
+def test_where_no_comment_can_stand_none_is_added(project, fp8tune):
+    words = SCRIPT.format(seq_len=2044, more="").partition(".py")[2].replace("\\", "")
+    text = f'FLAGS="{words}"\ntorchrun --nproc_per_node 8 pretrain_gpt.py $FLAGS\n'
+    project({"run.sh": text})
+    said = fp8tune("lint", "run.sh", "--add-ignore")
+    assert "no ignore comments were added: a comment there" in said.out
+    assert Path("run.sh").read_text() == text
 
 
 def test_what_no_comment_can_silence(project, fp8tune):

@@ -161,7 +161,7 @@ def knowing(command):
     return command
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR2])
 def test_once_writes_what_is_known(knowing, number):
     (study,) = (knowing.folder / ".fp8tune").glob("*/")
     assert len(list(study.glob("fp8tune-*"))) == 1, "of the one that was killed"

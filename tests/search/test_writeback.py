@@ -280,3 +280,19 @@ def test_sentences_are_wrapped_at_words_and_a_unit_stays_with_its_number():
     own = [line.removeprefix(MARK) for line in after.splitlines() if MARK in line]
     assert " ".join(own) == f"{text} end 8 -> 4: why"
     assert not any(line.startswith("%") for line in own)
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        ("a.toml", "[a]\nx = 1\ny = 2\n", "[a]\n@y = 2\n"),
+        ("a.yaml", "a:\n  x: 1\n  y: 2\n", "a:\n  @y: 2\n"),
+        ("a.json", '{"a": {"x": 1, "y": 2}}', '{"a": {"y": 2}}'),
+    ],
+)
+def test_a_key_is_removed_where_it_is(path, before, after):
+    gone = [Choice("a.x", None, "1 -> not set"), Choice("b.c", None, "-")]
+    said = f"{MARK}a.x: 1 -> not set\n{'  ' * (path == 'a.yaml')}"
+    made = write_back(before.encode(), gone, path=path, reads="pyyaml").decode()
+    assert made == after.replace("@", said)
+    assert write_back(before.encode(), gone[1:], path=path) == before.encode()

@@ -30,6 +30,20 @@ from fp8tune.trainers.trainer import Trainer, trainer
 
 DATA = Path(__file__).parents[1] / "data"
 
+TEXTS = {
+    "accelerate": ("text", "yaml"),
+    "automodel": ("yaml", "yaml"),
+    "axolotl": ("yaml", "yaml"),
+    "deepspeed": ("json", "json"),
+    "kempnerforge": ("toml", "toml"),
+    "llamafactory": ("yaml", "yaml"),
+    "megatron_bridge": ("yaml", "yaml"),
+    "megatron_lm": ("flags", "bash"),
+    "prime_rl": ("toml", "toml"),
+    "torchtitan": ("toml", "toml"),
+}
+"""Which field of a recorded case has the config, and in which format."""
+
 Case = dict[str, Any]
 Answer = tuple[str, Any, Any]
 """A question, what the trainer answers and what lint does; ``None``: left open."""

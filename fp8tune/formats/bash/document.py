@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fp8tune.formats import ABOUT_SCRIPT
 from fp8tune.formats.bash import slurm
 from fp8tune.formats.bash.edit import code_of, value_edits
 from fp8tune.formats.bash.environment import environment
@@ -38,6 +39,9 @@ from fp8tune.formats.document import (
 )
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.formats.values import same
+
+MOST_PLACES = 20
+"""Flags of a script behind which a new one is tried."""
 
 MAX_BYTES = 1 << 16
 """Largest script that is read; the trainers' own have 20 KiB at most."""
@@ -173,10 +177,7 @@ class Document:
             elif path in self.spans.values and value is not True:
                 yield Edit(*self.spans.values[path], str(value))
             elif path not in self.spans.keys:
-                end, flag = self._last_end(), _flag(str(path[0]))
-                yield Edit(
-                    end, end, f" {flag}" if value is True else f" {flag} {value}"
-                )
+                yield self._added(path, value)
             elif value is not True:
                 yield from self._through_variable(path, value)
             elif self.values[str(path[0])] is not True:
@@ -191,26 +192,35 @@ class Document:
         flag = self.text[slice(*self.spans.keys[path])]
         ways = value_edits(self.text, f"--{flag}", lambda w: _number(w) == old, value)
         for edits in ways if old is not None and old is not True else ():
-            try:
-                after = self.read(apply(self.text, edits)).values
-            except InvalidText:
-                continue
-            if same(after, wanted):
+            if self._says(wanted, edits):
                 return edits
         raise CannotEdit("the value is not written behind its flag")
 
-    def _last_end(self) -> int:
-        """Return the end of the last flag that is written with its value."""
-        ends = [
-            self.span(path, "value")
+    def _added(self, path: Path, value: Any) -> Edit:
+        """Return the edit that adds a flag behind the last one of the command.
+
+        Raises ``CannotEdit``.
+        """
+        flag = _flag(str(path[0]))
+        new = f" {flag}" if value is True else f" {flag} {value}"
+        wanted = {**self.values, str(path[0]): value}
+        ends = {
+            (self.span(path, "value") or (0, 0))[1]
             for path in self.spans.keys
             if path in self.spans.values or self.values[str(path[0])] is True
-        ]
-        return max(end for _, end in filter(None, ends)) if ends else self._no_place()
-
-    @staticmethod
-    def _no_place() -> int:
+        }
+        for end in sorted(ends, reverse=True)[:MOST_PLACES]:
+            edit = Edit(end, end, new)
+            if self._says(wanted, [edit]):
+                return edit
         raise CannotEdit("no flag is written behind which another could stand")
+
+    def _says(self, wanted: dict[str, Any], edits: list[Edit]) -> bool:
+        """Return whether edits give exactly the wanted values."""
+        try:
+            return same(self.read(apply(self.text, edits)).values, wanted)
+        except InvalidText:
+            return False
 
     def rename_key(self, path: Path, name: str) -> Iterator[Edit]:
         """Give a flag another name wherever it is written."""
@@ -262,8 +272,12 @@ def parse(data: bytes, arguments: tuple[str, ...] = ()) -> Document:
 
 
 def _key(flag: str) -> str:
-    """Return the key of a flag; one with underscores is another flag, and stays so."""
-    return flag if "_" in flag else flag[2:].replace("-", "_")
+    """Return the key of a flag; one with underscores is another flag, and stays so.
+
+    So does one that has the name of a key about the script.
+    """
+    apart = "_" in flag or flag[2:] in ABOUT_SCRIPT
+    return flag if apart else flag[2:].replace("-", "_")
 
 
 def _flag(key: str) -> str:

@@ -118,7 +118,8 @@ def recipe_of(about: About) -> Recipe:
         return read(about.own.run, origin)
     path = path_of(about.name, "run.toml")
     if not os.path.isfile(path):
-        raise BadRecipe(f"no trial can run {about.title}: it has no run.toml")
+        predicts = "`fp8tune estimate` predicts its settings"
+        raise BadRecipe(f"no trial of fp8tune runs {about.title} yet; {predicts}")
     with open(path, "rb") as file:
         return read(tomllib.load(file), path)
 

@@ -96,7 +96,7 @@ def write_back(
     document = parse(data, path)
     document.read_as(reads)
     bom = _BOM * document.bom
-    chosen = list(choices)
+    chosen = [choice for choice in choices if not _is_so(document, choice)]
     try:
         if f"{bom}{document.text}".encode() != data:
             raise CannotEdit("its lines end as on Windows, or it is not UTF-8")
@@ -111,6 +111,15 @@ def write_back(
     return f"{bom}{text}".encode()
 
 
+def _is_so(document: ConfigDocument, choice: Choice) -> bool:
+    """Return whether a key to remove, or a flag to turn off, is not there."""
+    gone = choice.value is None or (choice.value is False and document.format == "bash")
+    values: Any = document.values
+    for name in choice.path if gone else ():
+        values = values.get(name) if isinstance(values, dict) else None
+    return gone and values is None
+
+
 def _changed(
     document: ConfigDocument, chosen: Sequence[Choice]
 ) -> tuple[str, list[int]]:
@@ -118,15 +127,15 @@ def _changed(
 
     Raises ``CannotEdit``.
     """
-    kept: dict[Path, Any] = {c.path: c.value for c in chosen if c.value is not None}
+    kept = [choice for choice in chosen if choice.value is not None]
+    steps = [[choice] for choice in kept]
     if document.format == "toml":
-        text = toml_values.set_values(document.text, {c.path: c.value for c in chosen})
-        spans = document.read(text).spans.keys
-        return text, [spans[choice.path][0] for choice in chosen]
-    steps = [[choice] for choice in chosen if choice.path in kept]
-    if document.format != "bash":  # there new keys may share a new table
-        steps = [[each for step in steps for each in step]]
-    steps += [[choice] for choice in chosen if choice.path not in kept]
+        new = {choice.path: choice.value for choice in kept}
+        document = document.read(toml_values.set_values(document.text, new))
+        steps = []
+    elif document.format != "bash":  # there new keys may share a new table
+        steps = [kept]
+    steps += [[choice] for choice in chosen if choice.value is None]
     places: dict[str, int] = {}
     for step in filter(None, steps):
         values: dict[Path, Any] = {choice.path: choice.value for choice in step}

@@ -32,6 +32,20 @@ def flags(script):
     return {key: value for key, value in values.items() if key not in ("launcher",)}
 
 
+def test_flags_with_names_of_what_is_said_about_the_script():
+    found = flags("torchrun pretrain_gpt.py --environment x --maybe --program y")
+    assert found == {
+        "program": "pretrain_gpt.py",
+        "processes": 1,
+        "--environment": "x",
+        "--maybe": True,
+        "--program": "y",
+        "unknown": {},
+        "unresolved": [],
+        "maybe": [],
+    }
+
+
 def test_flags_of_the_run():
     document = parse(SCRIPT.encode(), "run.sh")
     assert document.values == {
@@ -176,6 +190,7 @@ def test_what_is_not_edited(values):
             {"x": None},
             "A=(\n  --y 1\n)\n{} ${{A[@]}}\n",
         ),
+        ("{} --x $N --y 1\n: --z 2\n", {"z": 3}, "{} --x $N --y 1 --z 3\n: --z 2\n"),
         ("N=1\n{} --x $N\n", {"x": 2}, "N=2\n{} --x $N\n"),
     ],
 )
