@@ -55,7 +55,7 @@ def test_a_python_that_does_not_run_is_named(fp8tune, project):
     done = fp8tune(*asked, "--runner", "trainer", "--python", "/no/such/python")
     assert done.code == 2
     assert "/no/such/python does not run: " in done.err
-    done = fp8tune(*asked, "--python", sys.executable)
+    done = fp8tune(*asked, "--runner", "builtin", "--python", sys.executable)
     assert (done.code, done.err) == (
         2,
         "fp8tune: --python needs --runner trainer or command\n",
