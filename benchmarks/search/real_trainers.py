@@ -96,10 +96,11 @@ def main() -> int:
     end_by_sigterm()
     kept = Rows(output, where)
     rows: list[dict[str, Any]] = []
-    for case in cases(options):
+    made = list(cases(options))  # before one changes the folder
+    for case in made:
         if options.only in case.name:
             rows += measured(case, kept)
-    searched = searches(options, kept)
+    searched = searches(options, made, kept)
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""
     for title, said in searched.items():
@@ -119,14 +120,16 @@ def main() -> int:
     return int(bool(kept.failed))
 
 
-def searches(options: argparse.Namespace, kept: Rows) -> dict[str, str]:
+def searches(
+    options: argparse.Namespace, made: list[Case], kept: Rows
+) -> dict[str, str]:
     """Return what searches print, by trainer."""
     found = {}
     if options.kempnerforge and options.only in "search":
         place = options.kempnerforge.resolve()
         row = kept.run("search", lambda: {"says": search(place, options.device)})
         found["KempnerForge"] = row.get("says", "")
-    for case in cases(options):
+    for case in made:
         name = f"{case.name}: search"
         if case.trainer in CONFIGS and case.ranks == 1 and options.only in name:
             row = kept.run(name, partial(search_yaml, case))
