@@ -26,6 +26,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.launch import Launch, find_launch
+from fp8tune.runners.trainer.launch import Launch, find_launch, releases_in
 from fp8tune.runners.trainer.recipe import Keys
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
@@ -51,7 +52,7 @@ ON_CPU = str(ROOT / "benchmarks" / "verify" / "on_cpu.py")
 FEW = Sampling(min_steps=4, max_steps=8, warm_steps=1)
 LOSSES = LossRun(seed=7, warmup_steps=2, steps=12, config_warmup_steps=3)
 LIMIT_S = 240.0
-BUDGET = "4m"
+BUDGET, BUDGET_YAML = "4m", "8m"
 
 
 class Case(NamedTuple):
@@ -95,29 +96,45 @@ def main() -> int:
     end_by_sigterm()
     kept = Rows(output, where)
     rows: list[dict[str, Any]] = []
-    for case in cases(options):
+    made = list(cases(options))  # before one changes the folder
+    for case in made:
         if options.only in case.name:
             rows += measured(case, kept)
-    searched = ""
-    if options.kempnerforge and options.only in "search":
-        place = options.kempnerforge.resolve()
-        row = kept.run("search", lambda: {"says": search(place, options.device)})
-        searched = row.get("says", "")
+    searched = searches(options, made, kept)
     shown = [tuple(map(str, row.values())) for row in rows]
     page = table(shown, tuple(rows[0])) if rows else ""
-    if searched:
-        page += f"\n\nA search of {BUDGET} with KempnerForge:\n\n```\n{searched}```"
+    for title, said in searched.items():
+        page += f"\n\nA search with {title}:\n\n```\n{said}```"
     print(page)
     print(f"failed: {', '.join(kept.failed) or 'nothing'}")
     if options.record and not kept.failed:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
-        text = f"# Trials with the real trainers\n\n{note}\n\n{page}"
-        kind = "" if options.kempnerforge or options.torchtitan else "_yaml"
+        others = options.kempnerforge or options.torchtitan
+        title = "the real trainers" if others else "real trainers that read YAML"
+        text = f"# Trials with {title}\n\n{note}\n\n{page}"
+        kind = "" if others else "_yaml"
         kind += "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
         )
     return int(bool(kept.failed))
+
+
+def searches(
+    options: argparse.Namespace, made: list[Case], kept: Rows
+) -> dict[str, str]:
+    """Return what searches print, by trainer."""
+    found = {}
+    if options.kempnerforge and options.only in "search":
+        place = options.kempnerforge.resolve()
+        row = kept.run("search", lambda: {"says": search(place, options.device)})
+        found["KempnerForge"] = row.get("says", "")
+    for case in made:
+        name = f"{case.name}: search"
+        if case.trainer in CONFIGS and case.ranks == 1 and options.only in name:
+            row = kept.run(name, partial(search_yaml, case))
+            found[case.name] = row.get("says", "")
+    return found
 
 
 def measured(case: Case, kept: Rows) -> list[dict[str, Any]]:
@@ -160,8 +177,10 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
     for name, text in CONFIGS.items():
         python = getattr(options, name)
         for ranks in (1, 2) if python else ():
-            title = f"{trainer(name).about.title}, {ranks} rank{'s' * (ranks > 1)}"
             python = os.path.abspath(python)
+            release = releases_in(python, "", [name])[name]
+            title = trainer(name).about.title
+            title += f" {release}, {ranks} rank{'s' * (ranks > 1)}"
             yield Case(title, name, Path(), text, ranks, device, python)
 
 
@@ -364,6 +383,32 @@ def search(checkout: Path, device: str) -> str:
             session.search(options, lambda *_: None)
         text = said.getvalue().replace(f"{folder}/", "")
         return text.replace(str(checkout), "CHECKOUT").replace(sys.executable, "PYTHON")
+
+
+def search_yaml(case: Case) -> dict[str, Any]:
+    """Search with a trainer that reads YAML, which then runs the tuned config."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        made = [case.python, "-m", "benchmarks.hugging_face.tiny", folder]
+        subprocess.run(made, check=True, cwd=ROOT, capture_output=True)  # noqa: S603
+        text = case.text.replace("{folder}", folder)
+        (root / "train.yaml").write_text(f"# fp8tune: world-size=1\n{text}")
+        asked = ["search", "train.yaml", "--runner", "trainer", "--python", case.python]
+        asked += ["--device", case.device, "--budget", BUDGET_YAML]
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "fp8tune", *asked],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        os.chdir(root)
+        tuned = (root / "train.tuned.yaml").read_text()
+        found = runner_of(case._replace(text=tuned), root).run({}, TrialLimits(LIMIT_S))
+        said = f"{done.stdout}the trainer runs train.tuned.yaml: {found.outcome}\n"
+        said = said.replace(f"{folder}/", "").replace(case.python, "PYTHON")
+        return {"says": said}
 
 
 if __name__ == "__main__":

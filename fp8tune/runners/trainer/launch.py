@@ -155,7 +155,7 @@ def find_launch(
     recipe = checked(about, directory, device, own=own)
     _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
-    python = python or _python(folder)
+    python = python_of(python, directory)
     program = filled(recipe.command[0], {"python": python, "dir": folder})
     if not shutil.which(program):
         raise CannotLaunch(f"{recipe.origin}: no program {program}")
@@ -244,10 +244,11 @@ def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
         )
 
 
-def _python(folder: str) -> str:
-    """Return the Python that runs the trainer: of its environment, else this one."""
-    own = os.path.join(folder, ".venv", "bin", "python")
-    return own if folder and os.access(own, os.X_OK) else sys.executable
+def python_of(python: str, directory: str) -> str:
+    """Return the Python that runs a trainer: the given one, its checkout's, or this."""
+    own = os.path.join(os.path.abspath(directory), ".venv", "bin", "python")
+    there = own if directory and os.access(own, os.X_OK) else sys.executable
+    return python or there
 
 
 def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[str, str]:
@@ -273,7 +274,7 @@ def releases_in(python: str, directory: str, names: Iterable[str]) -> dict[str, 
     ``python`` and ``directory`` are those of ``find_launch``. Raises ``CannotLaunch``.
     """
     folder = os.path.abspath(directory) if directory else ""
-    return _ask(python or _python(folder), folder, "", names)[1]
+    return _ask(python_of(python, directory), folder, "", names)[1]
 
 
 def _ask(

@@ -9,6 +9,7 @@ from typing import Any
 from fp8tune.job import Job, Unknown
 from fp8tune.runners.process import Ended, WorkerResult, unfinished
 from fp8tune.runners.trainer.output import Output
+from fp8tune.runners.trainer.recipe import INSIDE
 from fp8tune.trials.record import OUTCOMES, Discarded, Record
 from fp8tune.verify import patterns
 from fp8tune.verify.causes import diagnose
@@ -63,7 +64,8 @@ def _speed(base: Record, output: Output) -> Record:
     extra = {"settled": found.settled, "time_from": times.source}
     if times.source != "lines":
         extra["between_lines_ms"] = round(between, 3)
-    if between > LEAST_MS and between < CLOSE * middle:
+    told = output.wanted.trainer != INSIDE  # whose lines come once a GPU got there
+    if told and between > LEAST_MS and between < CLOSE * middle:
         message = (
             f"it prints {middle:.0f} ms a step ({times.source}), and its lines are "
             f"{between:.0f} ms apart: are its tokens/s those of all GPUs, and does its "

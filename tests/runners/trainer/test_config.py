@@ -157,7 +157,7 @@ def test_torchtitan_reads_its_own_data():
 def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
     found = runner_of("kempnerforge", KEMPNERFORGE.format(more=""))
     found.setup = found.setup._replace(scratch=str(tmp_path))
-    knobs = {"train.batch_size": 2, "train.no_such_key": 1}
+    knobs = {"train.batch_size": 2, "train.seed": "a text"}
     record = found.run(knobs, TrialLimits(5.0))
     assert record.outcome == "launch"
     assert record.message.startswith("cannot write ")

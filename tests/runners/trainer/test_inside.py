@@ -149,6 +149,14 @@ def test_losses_are_those_that_the_trainer_prints(runner, tmp_path):
     assert found.losses == pytest.approx(own, abs=1e-4)
 
 
+def test_lines_of_a_queue_may_be_closer_than_its_steps(runner):
+    found = run(
+        runner(str(Path(TRAINS).with_name("wrong.py")), "runs_ahead_of_its_gpu")
+    )
+    assert found.outcome == "ok", found.message
+    assert found.step_ms == pytest.approx([200.0] * len(found.step_ms), rel=1e-6)
+
+
 def test_two_ranks_make_one_trial(runner):
     found = run(runner("{dir}/train.py", ranks=2), deadline_s=120.0)
     assert found.outcome == "ok", found.message

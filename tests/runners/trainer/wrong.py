@@ -171,6 +171,15 @@ def tells_tokens_of_one_gpu():
         time.sleep(0.06)
 
 
+def runs_ahead_of_its_gpu():
+    """Steps of 200 ms on the GPU, whose lines come while it is still at them."""
+    for number in range(1, 60):
+        say(
+            f"[fp8tune] step {number} | loss 2.5 | {0.2 + number / 1e9:.9f} s | 0.5 GiB"
+        )
+        time.sleep(0.06)
+
+
 def talks_while_it_hangs():
     begin()
     steps(2)
