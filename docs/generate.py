@@ -68,6 +68,7 @@ EVIDENCE = {
     ),
     "Search": (
         "on_gpu",
+        "time_to_best",
         "budgets",
         "heavy",
         "samplers",
@@ -412,7 +413,7 @@ def _evidence(repository: Path) -> dict[str, str]:
         blocks.append(_toctree(names))
         for name in names:
             path = repository / "benchmarks" / "results" / f"{name}.md"
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8").replace("(../../docs/", "(../")
             title = "" if text.startswith("# ") else f"# {TITLES[name]}\n\n"
             found[f"evidence/{name}.md"] = title + text
     found["evidence/index.md"] = _text(blocks)

@@ -42,7 +42,7 @@ BATCH, AC, COMPILE = (
 CUTS = 6
 NO_PLOTS = "fp8tune.report.html.to_svg", lambda *_: "<svg />"
 """They take most of the time of a replay."""
-NAMES_OF_FILES = ("version", "output", "study", "next")
+NAMES_OF_FILES = "version", "output", "other_outputs", "study", "next"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

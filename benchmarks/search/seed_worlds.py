@@ -81,32 +81,38 @@ def cases() -> Iterator[Case]:
 
 
 def generated(
-    case: Case, draw: random.Random, levels: dict[int, float] | None = None
+    case: Case,
+    draw: random.Random,
+    levels: dict[int, float] | None = None,
+    longest: int = STEPS,
 ) -> Train:
-    """Training in a world: the same data for all runs, a level for each seed."""
-    data = [draw.gauss(0, DATA) for _ in range(STEPS)]
+    """Training in a world: the same data for all runs, a level for each seed.
+
+    Runs have at most ``longest`` steps.
+    """
+    data = [draw.gauss(0, DATA) for _ in range(longest)]
     seeds = {} if levels is None else levels
 
     def train(precision: str, how: LossRun) -> LossCurve:
-        fp8 = precision == "fp8"
+        fp8, steps = precision == "fp8", how.steps
         seed = seeds.setdefault(how.seed, draw.gauss(0, case.spread))
         level = _level(case, seed, draw) if fp8 else seed
         losses = [
             (7 - 4 * case.learned * (1 - 1 / (1 + step / 8)))
-            * math.exp(level * step / STEPS + data[step] + draw.gauss(0, STEP))
-            for step in range(STEPS)
+            * math.exp(level * step / steps + data[step] + draw.gauss(0, STEP))
+            for step in range(steps)
         ]
         if fp8:
             losses = _climbing(losses, case.climbs)
         norms = [
             math.exp(draw.gauss(0, NORM)) * (6 if draw.random() < case.spikes else 1)
-            for _ in range(STEPS)
+            for _ in range(steps)
         ]
         nan = (fp8 or case.both) and draw.random() < case.nan
         lost = fp8 and draw.random() < case.diverges
         if not lost and not nan:
             return LossCurve(precision, how, tuple(losses), tuple(norms))
-        at = draw.randrange(WARMUP, STEPS - STEPS // 8)
+        at = draw.randrange(WARMUP, steps - steps // 8)
         if nan or draw.random() < 0.5:  # NaN, or a loss that rises
             return LossCurve(
                 precision, how, tuple(losses[:at]), tuple(norms[:at]), True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +39,9 @@ FEASIBLE = 0.4
 """Chance from which a setting is tried: to fit in memory, and to run otherwise."""
 FARTHER = 0.25
 """How much less a failure says of a setting per knob in which that differs."""
+BLAMED = 2
+"""Failures after which a value is to blame for them, if it never ran and the settings'
+other values all did."""
 
 
 class Proposal(NamedTuple):
@@ -119,8 +122,8 @@ def chance_to_run(
 ) -> Array:
     """Return the probability that each point runs if memory suffices.
 
-    Failures and successes count by their distance in knobs other than the batch.
-    Failures that may pass do not count.
+    Failures and successes count by their distance in knobs other than the batch. Where
+    a value is to blame, only its failures do. Failures that may pass do not count.
     """
     ran, failed = np.zeros(len(points)), np.zeros(len(points))
     width = len(space.cell(space.candidates[0]))
@@ -131,7 +134,25 @@ def chance_to_run(
             ran += near
         elif run.outcome == "failed":
             failed += near
+    for (place, value), count in _blame(space, runs).items():
+        if count >= BLAMED:
+            has_value = cells[:, place] == value
+            ran[has_value], failed[has_value] = 0.0, count
     return np.asarray((ran + 2) / (ran + 2 + 3 * failed))
+
+
+def _blame(space: CandidateSpace, runs: Sequence[Run]) -> Counter[tuple[int, int]]:
+    """Count the failures that only one value of a cell explains, by place and value.
+
+    That is the value that never ran, where all others of the cell did in some run.
+    """
+    ran = {each for run in runs if run.ok for each in enumerate(space.cell(run.point))}
+    blame = Counter[tuple[int, int]]()
+    for run in (run for run in runs if run.outcome == "failed"):
+        suspects = {*enumerate(space.cell(run.point))} - ran
+        if len(suspects) == 1:
+            blame.update(suspects)
+    return blame
 
 
 class ProposingSampler(BaseSampler, abc.ABC):

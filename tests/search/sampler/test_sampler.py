@@ -206,6 +206,19 @@ def test_what_does_not_compile_is_left_after_two_trials_of_a_cell():
     )
 
 
+def test_a_value_that_always_fails_is_left_after_two_trials_that_it_explains():
+    grid = {**GRID, "recipe": ["a", "b"], "filter": [0, 1], "gather": [0, 1]}
+    sampler = ThroughputSampler(grid, **ROLES, capacity_gib=79.1)
+    study = create(sampler, {**BASELINE, "recipe": "a", "filter": 0, "gather": 0})
+
+    def outcome(params):
+        return "failed" if params["recipe"] == "b" else "ok"
+
+    tried = search(study, sampler, outcome=outcome)
+    assert 1 <= sum(outcome(params) == "failed" for params in tried) <= 3
+    assert study.best_value == speed(BEST)
+
+
 def test_where_nothing_runs_it_ends():
     sampler = ours()
     study = create(sampler)
