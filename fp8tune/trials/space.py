@@ -108,7 +108,6 @@ TRAITS: Mapping[str, Traits] = {
     ),
     "fused": _kernel("fused optimizer", "rounding of the optimizer's step"),
     "optimizer_kernel": _kernel("optimizer", "rounding of the optimizer's step"),
-    "loss": _kernel("loss", "memory of the logits; rounding of the loss"),
     "liger": _kernel("Liger", "memory; rounding of norms and loss", builtin=False),
     "attention": _kernel("attention", "rounding of attention"),
     "tp": _degree("TP", "communication, and the sizes of the GEMMs"),
