@@ -39,7 +39,7 @@ ROLE_NAMES = {
     "runner-up": "runner-up",
 }
 BEFORE_ANSWER = (
-    *("fp8-may-diverge", "fp8-rejected", "setting-rejected"),
+    *("fp8-may-diverge", "fp8-rejected", "setting-rejected", "unproven"),
     *("fp8-slower-than-bf16", "fp8-as-fast-as-bf16"),
 )
 """Findings that may come before the one that answers the search."""

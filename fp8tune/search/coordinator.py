@@ -152,7 +152,9 @@ class Search:
         trials = self.study.trials
         self._take_up(last_process(trials))
         spent = charged_seconds(trials)
-        outcome = decide(self._counting, spent, self.objective, self._ending())
+        compares = self.stage is not None and not self.stage.conditions.refusal
+        history = self._counting.choosing(proven_only=compares)
+        outcome = decide(history, spent, self.objective, self._ending())
         return outcome._replace(trials=len(trials))
 
     def _ending(self) -> Ending:

@@ -108,7 +108,8 @@ class History:
 
     It is immutable, so that each figure is computed once; a search makes a new one
     after each trial. ``trials`` have the objective in the field ``tokens_per_second``
-    (see ``by``). Confirmation runs are planned for ``worker``.
+    (see ``by``). Confirmation runs are planned for ``worker``. With ``proven_only`` no
+    setting may be chosen whose FP8 the search changed before losses were compared.
     """
 
     def __init__(
@@ -117,11 +118,14 @@ class History:
         baseline: Point,
         trials: Sequence[Trial],
         worker: str = "",
+        *,
+        proven_only: bool = False,
     ) -> None:
         self.space = space
         self.baseline = baseline
         self.trials = trials
         self.worker = worker
+        self.proven_only = proven_only
 
     def by(self, objective: str) -> History:
         """Return the history in an objective; this one is in tokens/s."""
@@ -129,7 +133,13 @@ class History:
         return self if trials is self.trials else self._of(trials)
 
     def _of(self, trials: Sequence[Trial]) -> History:
-        return History(self.space, self.baseline, trials, self.worker)
+        known = self.space, self.baseline, trials, self.worker
+        return History(*known, proven_only=self.proven_only)
+
+    def choosing(self, *, proven_only: bool) -> History:
+        """Return the same history, from which only proven settings may be chosen."""
+        known = self.space, self.baseline, self.trials, self.worker
+        return History(*known, proven_only=proven_only)
 
     @cached_property
     def timed(self) -> list[Trial]:
@@ -207,7 +217,11 @@ class History:
             return False
         pairs = zip(self.space.knobs, point, self.baseline, strict=True)
         changed = any(knob.traits.of_fp8 and new != old for knob, new, old in pairs)
-        return changed and point not in self.stability
+        return changed and loss_key(self.space, point) not in self._compared
+
+    @cached_property
+    def _compared(self) -> set[Point]:
+        return {loss_key(self.space, point) for point in self.stability}
 
     @cached_property
     def _rejected(self) -> set[Point]:
@@ -458,6 +472,7 @@ class History:
             and (point == self.baseline or not own.memory_shortage)
             and self.space.allows(point, self.baseline)
             and not self.is_rejected(point)
+            and not (self.proven_only and self.is_unproven(point))
         ]
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     Answer,
+    Estimate,
     Finding,
     bad_data,
     changes,
@@ -19,6 +20,7 @@ from fp8tune.search.answer.choice import (
     PAIRS,
     Chosen,
     Fp8Pair,
+    choose,
     left_open,
 )
 from fp8tune.search.budget import budget_for_longer_trial
@@ -102,6 +104,7 @@ def findings(case: Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     yield from first
     yield _verdict(case)
     yield from doubts
+    yield from _unproven(case)
     yield from _pairs_left_out(case)
     yield from _caveats(case, trials)
     yield from (each for each in fp8 if each not in first)
@@ -147,6 +150,22 @@ def _fp8(case: Case, *, names_budget: bool) -> Iterator[Finding]:
         if code == "fp8-inconclusive" and names_budget:
             facts |= settling_budget(outcome)
         yield Finding(code, facts)
+
+
+def _unproven(case: Case) -> Iterator[Finding]:
+    """Yield the setting that leads, but may not be chosen before its losses are known.
+
+    The search changed how FP8 works there.
+    """
+    every = case.history.choosing(proven_only=False)
+    leads = choose(every).point
+    if leads is None or leads == case.chosen.point or not every.is_unproven(leads):
+        return
+    gain = every.gap(leads, case.chosen.point or case.baseline)
+    yield Finding(
+        "unproven",
+        {"setting": case.changes(leads), "gain": gain and Estimate(gain.value)},
+    )
 
 
 def _other_knobs(space: Space, pair: Fp8Pair) -> dict[str, Any]:

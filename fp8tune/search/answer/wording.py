@@ -50,6 +50,11 @@ OPTIONS = {
 Facts = Mapping[str, Any]
 
 
+def _ahead(gain: Estimate | None) -> str:
+    """Return how much faster a setting is, without a claim of how certain that is."""
+    return f", which ran at {percent(gain.value)}" if gain else ""
+
+
 def _expected(knob: Facts) -> str:
     """Return a value that was not tried, and what the estimate expects of it."""
     parts = []
@@ -450,6 +455,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{facts['why']}{_next(facts, 'is enough for it')}"
     ),
     "fp8-unties-embeddings": UNTIED,
+    "unproven": lambda facts: (
+        f"not chosen: {setting(facts['setting'])}"
+        f"{_ahead(facts['gain'])}: its losses were not compared with bf16's yet"
+    ),
     "fp8-kept": lambda facts: (
         f"not tried: {'; '.join(map(_expected, facts['expected']))}; --allow fp8 tries "
         "them"

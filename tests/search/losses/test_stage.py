@@ -8,6 +8,7 @@ from fp8tune.search.losses.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.pool import Peer
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
+from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import timed
 from tests.each import each
 from tests.search.losses.runs import BEST_BF16, SPREAD, WARMUP, curve, learned
@@ -340,3 +341,83 @@ def test_a_replay_ends_where_the_records_do():
     conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
     found, study = searched(conditions=conditions)
     assert (stages(study)[1], found.ending.unchecked) == (0, "no loss run is recorded")
+
+
+RECIPE = Knob("fp8_recipe", ("tensorwise", "rowwise"), "fp8_recipe")
+WITH_RECIPE = Space([*SPACE.knobs[:3], SPACE.knobs[3], RECIPE])
+
+
+def with_recipe(point, index=0):
+    return (*point, index)
+
+
+ROWWISE = with_recipe(BEST, 1)
+RECIPES = [
+    ran(GIVEN, speed, step_ms=STEP_MS)._replace(knobs=WITH_RECIPE.values(point))
+    for point, speed in (
+        (with_recipe(GIVEN), 100),
+        (with_recipe(BF16), 90),
+        (with_recipe(BEST), 150),
+        (ROWWISE, 170),
+        (with_recipe(BEST_BF16), 120),
+    )
+]
+
+
+def recipes_searched(made=Learning, budget=7200.0, conditions=CONDITIONS):
+    space = Space(
+        WITH_RECIPE.knobs, [WITH_RECIPE.point(record.knobs) for record in RECIPES]
+    )
+    study = Study(space)
+    search = Search(
+        space,
+        with_recipe(GIVEN),
+        Peer(study, made(RECIPES, space)),
+        InOrder(with_recipe(BEST), ROWWISE),
+        study,
+        budget,
+        conditions=conditions,
+    )
+    found = search.run()
+    return found, [finding.code for finding in found.findings], study
+
+
+def test_a_recipe_is_chosen_after_its_losses_were_compared():
+    found, codes, study = recipes_searched()
+    assert (found.chosen, found.verdict, found.learns.verdict) == (
+        ROWWISE,
+        "faster",
+        "inside",
+    )
+    assert "unproven" not in codes
+    assert stages(study)[1] > 0
+
+
+def test_a_recipe_that_leaves_the_spread_is_not_chosen():
+    class Worse(Learning):
+        def train_for_losses(self, knobs, loss_run, deadline_s):
+            self.by = 0.5 * (knobs.get("fp8_recipe") == "rowwise")
+            return super().train_for_losses(knobs, loss_run, deadline_s)
+
+    found, _, study = recipes_searched(Worse)
+    assert (found.chosen, found.learns.verdict) == (with_recipe(BEST), "inside")
+    assert list(found.rejected) == [ROWWISE]
+    runs = [trial.record for trial in study.trials if trial.stage == "stability"]
+    in_bf16 = [record for record in runs if "fp8_recipe" not in record.knobs]
+    own = [record for record in runs if record.knobs.get("fp8_recipe") == "tensorwise"]
+    seeds = {record.loss_run for record in in_bf16}
+    assert len(in_bf16) == len(seeds), "each run in bf16 serves both recipes"
+    assert {record.loss_run for record in own} <= seeds
+
+
+def test_a_search_without_time_for_losses_answers_with_the_config_s_recipe():
+    found, codes, study = recipes_searched(budget=240.0)
+    assert stages(study)[1] == 0
+    assert found.chosen == with_recipe(BEST)
+    assert "unproven" in codes
+
+
+def test_where_no_losses_can_be_compared_a_recipe_leaves_the_verdict_open():
+    found, codes, _ = recipes_searched(conditions=Conditions(0, refusal="one rank"))
+    assert (found.chosen, found.verdict) == (ROWWISE, "inconclusive")
+    assert (found.ending.unchecked, "unproven" in codes) == ("one rank", False)
