@@ -17,9 +17,9 @@ def name(case):
 
 @pytest.mark.parametrize("case", ALIKE, ids=name)
 def test_bf16_against_itself_is_rarely_called_worse(case):
-    said = [verdict(generated(case, random.Random(n)), STEPS)[0] for n in range(40)]
-    assert said.count("outside") + said.count("diverged") <= 2
-    assert said.count("inside") >= 34
+    said = [verdict(generated(case, random.Random(n)), STEPS)[0] for n in range(120)]
+    assert said.count("outside") + said.count("diverged") <= 6
+    assert said.count("inside") >= 106
 
 
 @pytest.mark.parametrize("case", DIVERGED, ids=name)

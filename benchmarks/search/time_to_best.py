@@ -88,7 +88,8 @@ def by_fp8tune(place: Place, budget_s: float, *, estimate: bool) -> Run:
     moments = [Moment(0.0, place.given)]
     for count, trial in enumerate(trials, 1):
         now += trial.record.cost_s
-        point = choose(History(space, place.given, trials[:count])).point
+        history = History(space, place.given, trials[:count], proven_only=True)
+        point = choose(history).point
         moments.append(Moment(now, point or place.given))
     return Run(moments, [trial.record.outcome for trial in trials], now)
 

@@ -17,8 +17,8 @@ from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
 from fp8tune.search.budget import show_duration
-from fp8tune.search.knobs import Offer, warmup_key
-from fp8tune.search.linting import without_refused
+from fp8tune.search.knobs import Offer, keys_to_free, warmup_key
+from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import Plan, is_covered, plan_of_knobs, world_size_note
@@ -80,12 +80,14 @@ def look_ahead(options: SearchOptions) -> DryRun:
         builtin = is_covered(config)
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
+    free = keys_to_free(config, options.allow, options.device)
+    refused = [f"the search will not start: {each}" for each in refusals(config, free)]
     command, notes = _command(options, config, builtin=builtin)
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
     if config.job.target.world_size:
         notes = [*notes, world_size_note(config)]
-    notes = [*plan.notes, *notes, *_unknown(config)]
+    notes = [*refused, *plan.notes, *notes, *_unknown(config)]
     return DryRun(
         plan,
         tuple(command),
@@ -127,10 +129,11 @@ def _command(
 
 def _corners(plan: Plan) -> Iterator[Corner]:
     """Yield the config, and the settings that need least and most memory."""
-    yield _corner(plan, "your config", plan.baseline)
+    config = _corner(plan, "your config", plan.baseline)
+    yield config
     for name, size, choose in (("least memory", 0, min), ("most memory", -1, max)):
         every = [_corner(plan, name, point) for point in _of_size(plan, size)]
-        sized = [corner for corner in every if _peak(corner)]
+        sized = [corner for corner in (config, *every) if _peak(corner)]
         if sized and (edge := choose(sized, key=_peak)).knobs:
             yield edge
 
@@ -151,9 +154,9 @@ def _of_size(plan: Plan, size: int) -> Iterator[Point]:
 
 
 def _peak(corner: Corner) -> float:
-    """Return the predicted peak or its lower bound [GiB]; 0 if neither is known."""
+    """Return the predicted peak [GiB]; 0 if it is unknown."""
     memory = corner.expected.memory
-    return memory.value if memory else corner.expected.least_gib or 0.0
+    return memory.value if memory else 0.0
 
 
 def _corner(plan: Plan, name: str, point: Point) -> Corner:

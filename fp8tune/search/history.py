@@ -213,7 +213,7 @@ class History:
 
     def is_unproven(self, point: Point | None) -> bool:
         """Return whether the search changed how FP8 works, and no losses are known."""
-        if point is None or self.space.value(point, "precision") != "fp8":
+        if point is None or self.space.value(point, "precision") not in (None, "fp8"):
             return False
         pairs = zip(self.space.knobs, point, self.baseline, strict=True)
         changed = any(knob.traits.of_fp8 and new != old for knob, new, old in pairs)

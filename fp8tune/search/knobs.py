@@ -346,9 +346,9 @@ def expected_of_fp8(
         for value in offer.knob.values[1:]:
             need = _condition(config, offer.needs)
             with suppress(Unknown):
-                if need and not need.evaluate(job):
-                    continue
                 other = job.with_values({offer.knob.key: value})
+                if need and not need.evaluate(other):
+                    continue
                 found.append(
                     Expected(
                         offer.knob.key,

@@ -175,6 +175,19 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
         yield f"{path}:{found.region.line}: {found.message} [{found.rule}]"
 
 
+def check_tuned(before: Config, after: Config) -> None:
+    """Raise ``CannotSearch`` if the trainer runs a config, and its tuned version not.
+
+    What it refuses already does not count.
+    """
+    old = {found.rule for found in _fatal(before)}
+    for found in _fatal(after):
+        if found.rule not in old:
+            how = UNSEEN.get(found.rule) or FAILS[found.category]
+            title = before.trainer.schema.title
+            raise CannotSearch(f"{title} {how}: {found.message} [{found.rule}]")
+
+
 def aftermath_of_job(
     before: Config, after: Config, name: Callable[[str], str]
 ) -> Iterator[str]:

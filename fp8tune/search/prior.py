@@ -30,7 +30,10 @@ def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
     """
 
     def expect(point: Point) -> Expected:
-        changed = job.keep_tokens(space.values(point))
+        try:
+            changed = job.keep_tokens(space.values(point))
+        except Unknown:  # no key sets such a value
+            return Expected()
         peak = _number(changed, "memory.peak_gib")
         expected = Expected(peak, _number(changed, "speed.tokens_per_second"))
         return _corrected(expected, changed, runs) if runs else expected

@@ -165,7 +165,7 @@ def real_trials(
     """Return the trials of a config; raises ``CannotSearch`` if there can be none."""
     builtin = options.runner == "builtin"
     own = None if builtin else _trainer_runner(options, config, machine)
-    ranks = 1 if own else _ranks_of_own_trial(options, config)
+    ranks = 1 if own else ranks_of_own_trial(options, config)
     if machine.name and options.device == "cpu" and not own:
         check_host(config, options.budget_s, options.ranks)
     unsafe: list[Match] = []
@@ -176,7 +176,7 @@ def real_trials(
     return RealTrials(options, config, machine, ranks, own, unsafe)
 
 
-def _ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
+def ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
     """Return how many ranks fp8tune's own trial represents."""
     try:
         return ranks_of_trial(config, options.ranks)

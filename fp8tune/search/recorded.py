@@ -213,6 +213,8 @@ def changes_learning(known: Trainer, key: str, role: str) -> bool:
     All keys of its tables may, but for those of the tables that it calls harmless, and
     those of the roles of which a search knows better.
     """
+    if traits_of(role).of_fp8:
+        return True
     if traits_of(role).learns_alike:
         return False
     section, about = key.partition(".")[0], known.about
@@ -279,6 +281,9 @@ def accepted(
 def _why_refused(known: Trainer, key: str, value: Any) -> str:
     """Return why the trainer does not accept a value; ``""`` if it does."""
     spec = dict(known.schema.dotted_keys()).get(key)
+    knobs = (knob for knob in known.knobs.values() if knob.key == key)
+    if any(value in knob.values for knob in knobs):
+        return ""
     if spec is None or (spec.takes(value) and key not in _faulty(known, key, value)):
         return ""
     takes = f"{known.schema.title} takes {_wanted(spec)}"

@@ -45,7 +45,6 @@ from fp8tune.search.plan import (
     Plan,
     check_writable,
     plan_for_trials,
-    ranks_of_trial,
     study_name,
     world_size_note,
     world_size_warning,
@@ -55,6 +54,7 @@ from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
     RealRunner,
     RealTrials,
+    ranks_of_own_trial,
     read_as_installed,
     real_trials,
     runs_on_cpu,
@@ -369,7 +369,7 @@ def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> Config:
         if not machine.name:  # what can be fixed without a GPU is said first
             config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
             if options.runner == "builtin":
-                ranks_of_trial(config, options.ranks)
+                ranks_of_own_trial(options, config)
                 versions_of_trials(options, config)
             elif not runs_on_cpu(options, config):
                 rehearsal = "--runner builtin --device cpu"

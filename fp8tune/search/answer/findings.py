@@ -237,7 +237,10 @@ def _doubts(case: Case) -> Iterator[Finding]:
     pairs = len(case.history.pairs(outcome.chosen, other))
     within = left_open(case.history, outcome.chosen, other)
     doubtful = outcome.learns is not None and outcome.learns.may_diverge
-    if within:
+    if case.history.is_unproven(outcome.chosen):
+        changed = case.changes(outcome.chosen) if outcome.chosen else {}
+        yield Finding("losses-not-compared", {"setting": changed})
+    elif within:
         yield Finding("communication-decides", {"within": within})
     elif not case.chosen.searched_all and (gain is None or case.keeps_baseline):
         step = outcome.ending.next_step

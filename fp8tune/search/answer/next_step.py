@@ -63,7 +63,8 @@ class _Study(NamedTuple):
         fp8 = self.outcome.measured.fp8_verdict
         loses = self.outcome.is_conclusive and fp8 == "slower"
         loses = loses or self.outcome.find("allow-precision") is not None
-        return loses and "precision" not in (self.about.get("allow") or ())
+        allowed = self.about.get("allow") or ()
+        return loses and not {"precision", "fp8"}.intersection(allowed)
 
     @property
     def on_cpu(self) -> bool:

@@ -455,6 +455,9 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{facts['why']}{_next(facts, 'is enough for it')}"
     ),
     "fp8-unties-embeddings": UNTIED,
+    "losses-not-compared": lambda facts: (
+        f"the losses of {setting(facts['setting'])} were not compared with bf16's"
+    ),
     "unproven": lambda facts: (
         f"not chosen: {setting(facts['setting'])}"
         f"{_ahead(facts['gain'])}: its losses were not compared with bf16's yet"

@@ -200,14 +200,14 @@ def stale_comments(
     ``path`` is where the file is written.
     """
     position, keys = document.lines.position, document.spans.keys
-    places = {change: keys.get(tuple(change.key.split("."))) for change in changes}
-    lines = {change: position(at[0])[0] for change, at in places.items() if at}
+    places = {each.key: keys.get(tuple(each.key.split("."))) for each in changes}
+    lines = {key: position(at[0])[0] for key, at in places.items() if at}
     for start, end in document.comments():
         text, line = document.text[start:end], position(start)[0]
         if text.startswith(MARK) or "fp8tune:" in text:
             continue
         for change in changes:
-            if change.is_in(text, is_beside=lines.get(change) == line):
+            if change.is_in(text, is_beside=lines.get(change.key) == line):
                 said = f"`{change.key}` was {shown(change.was)}, is {shown(change.now)}"
                 yield f"{path}:{line}: the comment may no longer hold: {said}"
                 break

@@ -15,7 +15,12 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.linting import aftermath, aftermath_of_job, with_measured
+from fp8tune.search.linting import (
+    aftermath,
+    aftermath_of_job,
+    check_tuned,
+    with_measured,
+)
 from fp8tune.search.options import SearchOptions, is_same, notes_path, tuned
 from fp8tune.search.plan import Plan
 from fp8tune.search.storage import LOCK
@@ -182,6 +187,7 @@ def write_tuned(
     commands = next_commands(plan, about, outcome, output)
     block = summary(plan, outcome, source, commands)
     files, after = write_job(config, chosen, block, renamed)
+    check_tuned(config, after)
     if not (config.script or config.files):
         record, target = outcome.record, config.job.target
         files = [

@@ -14,7 +14,7 @@ from fp8tune.config.own_trainer import add_trainer
 from fp8tune.job import Target
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside, output
-from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
+from fp8tune.runners.trainer.launch import CannotLaunch, find_launch, variables
 from fp8tune.runners.trainer.recipe import INSIDE, read
 from fp8tune.runners.trainer.runner import trainer_runner
 from fp8tune.trainers.trainer import trainer
@@ -40,9 +40,11 @@ def _one_thread(monkeypatch):
 
 def printed(*words, cwd=None):
     """Return the steps and losses that were read, and those that the trainer made."""
+    command = [sys.executable, *words]
     done = subprocess.run(
-        [sys.executable, *words], capture_output=True, cwd=cwd, check=True
+        command, capture_output=True, cwd=cwd, env=variables("", 1), check=False
     )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
     curve = log.read_file(BytesIO(done.stdout), trainer=INSIDE).starts[-1]
     made = json.loads(done.stdout.decode().splitlines()[-1])
     assert curve.peak_gib[0] > 0.05
