@@ -7,7 +7,7 @@ from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import expected_of_fp8, offers
-from fp8tune.search.linting import without_refused
+from fp8tune.search.linting import check_tuned, without_refused
 from fp8tune.search.plan import plan_for_trials, read_config
 from tests.each import each
 
@@ -183,6 +183,15 @@ def test_the_answer_says_what_is_expected_of_recipes_that_were_kept():
     assert said["fp8_recipe", "rowwise"] == (speeds[0] / speeds[1], 0.0)
     assert said["fp8_recipe", "rowwise_with_gw_hp"] == (None, 0.0)
     assert expected_of_fp8(config, kept, {"precision": "bf16"}) == []
+    alone = titan(world_size=1)
+    found = expected_of_fp8(alone, offers(alone, (), "cuda"), {})
+    assert "rowwise_with_gw_hp" not in {each.value for each in found}
+
+
+def test_what_the_trainer_refuses_is_not_written():
+    check_tuned(forge(), forge())
+    with pytest.raises(CannotSearch, match="KempnerForge refuses this config: FP8 "):
+        check_tuned(forge(), forge(f"{FORGE}[distributed]\ntp = 2\n"))
 
 
 @pytest.mark.parametrize("recipe", ["rowwise", "rowwise_with_gw_hp"])
