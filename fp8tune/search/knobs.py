@@ -68,7 +68,7 @@ def offers(
     if _is_freed(config.trainer, "precision", allow):
         job = _in_fp8(job)
     every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
-    roles = [role for role in every if _is_fp8(job) or not traits_of(role).of_fp8]
+    roles = [role for role in every if _exists(job, role)]
     offered = [_offer(config, job, role, allow, device, gpu, builtin) for role in roles]
     frozen = (o for o in offered if o.why and o.why != OF_TRAINERS)
     free = {offer.traits.group or offer.knob.role for offer in frozen}
@@ -118,6 +118,15 @@ def _names(trainer: Trainer) -> list[str]:
 def _is_freed(trainer: Trainer, role: str, allow: Sequence[str]) -> bool:
     names = {role, trainer.key_of(role), traits_of(role).group} - {""}
     return not names.isdisjoint(allow)
+
+
+def _exists(job: Job, role: str) -> bool:
+    """Return whether a knob means something: one of FP8 does not without its FP8.
+
+    The recipe of torchao has no value where Transformer Engine computes, and the other
+    way round.
+    """
+    return not traits_of(role).of_fp8 or (_is_fp8(job) and job.find(role) != "")
 
 
 def _is_usual(role: str) -> bool:
@@ -255,23 +264,27 @@ def space_of(
             f"{MOST_POINTS:,}: free fewer with --allow"
         )
     points = list(_points(config, kept))
-    moves = {
-        knob.role
+    used = {
+        knob.role: len({point[place] for point in points})
         for place, knob in enumerate(knobs)
-        if _is_usual(knob.role) or len({point[place] for point in points}) > 1
     }
-    places = [place for place, knob in enumerate(knobs) if knob.role in moves]
+    places = [
+        place
+        for place, knob in enumerate(knobs)
+        if _is_usual(knob.role) or used[knob.role] > 1
+    ]
     space = Space(
         [knobs[place] for place in places],
         {tuple(point[place] for place in places) for point in points},
     )
-    return space, tuple(
-        o if o.why or o.knob.role in moves else _idle(o) for o in offered
-    )
+    idle = {role for role, count in used.items() if count < 2}
+    return space, tuple(_idle(o) if o.knob.role in idle else o for o in offered)
 
 
 def _idle(offer: Offer) -> Offer:
     """Return the offer of a knob whose other values are possible in no setting."""
+    if offer.why or len(offer.knob.values) < 2:
+        return offer
     why = f"it needs {offer.needs}" if offer.needs else "no other value is possible"
     return offer._replace(why=why, knob=offer.knob._replace(frozen=True))
 

@@ -147,21 +147,20 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotSearch("the records have no knob")
-    roles = [role_of(config.trainer, key) for key in keys]
-    groups = filter(None, (traits_of(role).group for role in roles))
+    roles = {key: role_of(config.trainer, key) for key in keys}
+    groups = filter(None, (traits_of(role).group for role in roles.values()))
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS, *groups], allow)
     own = {key: _own(config, key) for key in keys}
     whole = [
-        record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
-        for record in records
+        record._replace(knobs=_whole(record.knobs, own, roles)) for record in records
     ]
     made = [
         recorded_knob(
             config.trainer,
             key,
-            role_of(config.trainer, key),
+            roles[key],
             own[key],
-            [record.knobs[key] for record in whole],
+            [record.knobs[key] for record in whole if key in record.knobs],
             allow,
         )
         for key in keys
@@ -178,6 +177,20 @@ def plan_for_records(
     return Plan(config, Space(knobs, points), baseline, every_note), whole
 
 
+def _whole(
+    knobs: dict[str, Any], own: dict[str, Any], roles: dict[str, str]
+) -> dict[str, Any]:
+    """Return the knobs of a record with the config's own values where it has none.
+
+    In bf16 without the knobs of FP8, which mean nothing there.
+    """
+    filled = {key: knobs.get(key, value) for key, value in own.items()}
+    precision = next((k for k, role in roles.items() if role == "precision"), "")
+    if filled.get(precision, "fp8") == "fp8":
+        return filled
+    return {k: v for k, v in filled.items() if not traits_of(roles[k]).of_fp8}
+
+
 def recorded_knob(
     known: Trainer,
     key: str,
@@ -190,9 +203,12 @@ def recorded_knob(
 
     If the config's value was not recorded, it is added as the last one; no trial can
     have it. If all records agree on another value of a frozen knob, the search starts
-    there.
+    there. A knob of FP8 begins with the config's value, which it has in bf16.
     """
     values = _ordered(recorded)
+    if traits_of(role).of_fp8:
+        others = (v for v in values if type(v) is not type(own) or v != own)
+        values = (own, *others)
     freed = ({role, key, traits_of(role).group} - {""}) & set(allow)
     frozen = changes_learning(known, key, role) and not freed
     knob = Knob(key, values, role, frozen)

@@ -107,8 +107,12 @@ def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
     points = [chosen, baseline] if chosen else [baseline]
     versions = [[space.with_precision(p, name) for name in PRECISIONS] for p in points]
     in_bf16 = [bf16 for _, bf16 in versions if bf16]
-    for place, (fp8, same) in enumerate(versions):
+    for place, (own, same) in enumerate(versions):
         for speeds in (history.confirmed_speeds, history.searched_speeds):
+            fp8 = own
+            if points[place] == same:  # the best of its recipes
+                recipes = [p for p in speeds if same and space.in_bf16(p) == same]
+                fp8 = _fastest(history, recipes, speeds) or own
             if fp8 is None or fp8 not in speeds or same not in speeds:
                 continue
             every = [p for p in speeds if space.value(p, "precision") == "bf16"]
