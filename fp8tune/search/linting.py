@@ -35,6 +35,8 @@ PINNED = "versions-that-fail"
 """A rule on pinned versions; a search checks those that its trials run with."""
 MOST_CHECKED = 300
 """Combinations of knobs that are checked before a search; of more, trials tell."""
+UNKNOWN_KEY = "unknown-key"
+"""The rule on keys that the trainer does not have."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
@@ -178,9 +180,10 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 def check_tuned(before: Config, after: Config) -> None:
     """Raise ``CannotSearch`` if the trainer runs a config, and its tuned version not.
 
-    What it refuses already does not count.
+    What it refuses already does not count, nor do keys of records that it is not known
+    to have: a fork may, and a note names them.
     """
-    old = {found.rule for found in _fatal(before)}
+    old = {found.rule for found in _fatal(before)} | {UNKNOWN_KEY}
     for found in _fatal(after):
         if found.rule not in old:
             how = UNSEEN.get(found.rule) or FAILS[found.category]
