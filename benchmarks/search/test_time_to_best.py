@@ -1,4 +1,4 @@
-"""Ways to tune on small places whose truth is known, and what is told of them."""
+"""Ways to tune on small places whose truth is known, and what is said of them."""
 
 import itertools
 import math
