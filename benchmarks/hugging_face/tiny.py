@@ -1,7 +1,7 @@
 """Make a tiny model of random weights and a tiny data set, and configs for both.
 
 ``PYTHON -m benchmarks.hugging_face.tiny FOLDER`` needs a Python with transformers. The
-configs are for a CPU: transformers' Trainer refuses bf16 there unless its config asks to use
+configs are for a CPU: transformers' Trainer refuses bf16 there unless asked to use
 the CPU, which LLaMA-Factory has a key for and Axolotl has not.
 """
 

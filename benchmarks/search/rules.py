@@ -211,7 +211,7 @@ def by_sampler(make: Made) -> Callable[[Place, int], Tries]:
     """Return the rule that tries what one of Optuna's samplers proposes.
 
     The given config is its first trial, what fails violates a constraint, and what was
-    tried or is refused is answered again without a trial.
+    tried or is refused is answered without a trial.
     """
 
     def tries(place: Place, seed: int) -> Tries:

@@ -245,7 +245,7 @@ def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
 
 
 def python_of(python: str, directory: str) -> str:
-    """Return the Python that runs a trainer: the one asked for, its checkout's, or this."""
+    """Return the Python that runs a trainer: as asked, its checkout's, or this."""
     own = os.path.join(os.path.abspath(directory), ".venv", "bin", "python")
     there = own if directory and os.access(own, os.X_OK) else sys.executable
     return python or there
