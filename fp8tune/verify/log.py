@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -34,20 +33,34 @@ SHOWN = 400
 """Characters of a line that are kept."""
 
 
-def read(path: str, trainer: str = "", causes: Sequence[Cause] = ()) -> Log:
-    """Read a whole log; raises ``lines.Unreadable`` if it is none."""
+def read(
+    path: str,
+    trainer: str = "",
+    causes: Sequence[Cause] = (),
+    *,
+    growing: bool = False,
+) -> Log:
+    """Read a log; raises ``lines.Unreadable`` if it is none.
+
+    Of one that is ``growing`` a last line without an end is left out.
+    """
     with open(path, "rb") as file:
-        return read_file(file, path, trainer, causes)
+        return read_file(file, path, trainer, causes, growing=growing)
 
 
 def read_file(
-    file: BinaryIO, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
+    file: BinaryIO,
+    path: str = "",
+    trainer: str = "",
+    causes: Sequence[Cause] = (),
+    *,
+    growing: bool = False,
 ) -> Log:
     """Read a log from an open file to its end."""
     reader = Reader(path, trainer, causes)
     while block := file.read(lines.BLOCK):
         reader.feed(block)
-    return reader.finish()
+    return reader.log if growing else reader.finish()
 
 
 @lru_cache(maxsize=2)
@@ -355,59 +368,6 @@ READ: dict[patterns.Kind, Callable[[Reader, Hit], None]] = {
     "config": Reader._config,
     "event": Reader._event,
 }
-
-
-class Follower:
-    """Reads a log that is still being written; ``log`` is what it has said so far.
-
-    A file that was replaced or cut is read from its beginning: ``log`` is a new one.
-    """
-
-    def __init__(
-        self, path: str, trainer: str = "", causes: Sequence[Cause] = ()
-    ) -> None:
-        self._begin: Callable[[], Reader] = lambda: Reader(path, trainer, causes)
-        self._reader = self._begin()
-        self._path = path
-        self._file: BinaryIO | None = None
-
-    @property
-    def log(self) -> Log:
-        """What the log has said so far."""
-        return self._reader.log
-
-    def poll(self) -> bool:
-        """Read the next block; whether there was one. A file may not be there yet."""
-        if self._file is None or self._is_other(self._file):
-            self.close()
-            self._reader = self._begin()
-            try:
-                self._file = open(self._path, "rb")  # noqa: SIM115 - closed by close
-            except FileNotFoundError:
-                return False
-        block = self._file.read(lines.BLOCK)
-        self._reader.feed(block)
-        return bool(block)
-
-    def finish(self) -> Log:
-        """Stop, and return what the log says."""
-        self.close()
-        return self._reader.finish()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _is_other(self, file: BinaryIO) -> bool:
-        """Whether the path names another file by now, or a shorter one."""
-        try:
-            now, own = os.stat(self._path), os.fstat(file.fileno())
-        except FileNotFoundError:
-            return False
-        same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
-        return not same or own.st_size < file.tell()
 
 
 def _numbers(block: bytes, first: int) -> list[int]:

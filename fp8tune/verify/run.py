@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -139,12 +140,12 @@ def changed(
         yield from diff(config, after).splitlines()
 
 
-def _log(path: str, trainer: str) -> Log:
-    """Read a whole log, or stdin for ``-``; raises ``NoRun``."""
+def _log(path: str, trainer: str, *, growing: bool = False) -> Log:
+    """Read a log, or stdin for ``-``; raises ``NoRun``."""
     try:
         if path == "-":
             return logs.read_file(sys.stdin.buffer, STDIN, trainer, texts())
-        return logs.read(path, trainer, texts())
+        return logs.read(path, trainer, texts(), growing=growing)
     except lines.Unreadable as error:
         raise NoRun(f"{path}: {error}") from None
     except OSError as error:
@@ -183,81 +184,46 @@ def _only(paths: list[str]) -> Config | None:
 
 
 def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
-    """Watch one growing log until the answer is known, it ends, or time is up."""
+    """Read one growing log again until the answer is known, it ends, or time is up."""
     watched = [path for path in paths if not os.path.isdir(path)]
-    if len(watched) != 1:
+    if len(watched) != 1 or watched == ["-"]:
         raise NoRun("--follow watches one log; name it, and the trace's folder beside")
     (path,) = watched
+    folders = tuple(path for path in paths if os.path.isdir(path))
+    end = time.monotonic() + (options.timeout or math.inf)
     evidence = Evidence(config)
-    known = _Known(evidence, tuple(path for path in paths if os.path.isdir(path)))
-    if path == "-":
-        reader: logs.Reader | logs.Follower = logs.Reader(
-            STDIN, options.trainer, texts()
-        )
-    else:
-        reader = logs.Follower(path, options.trainer, texts())
-        if not os.path.exists(path):
-            print(f"fp8tune: waiting for {path}", file=sys.stderr)
+    if not os.path.exists(path):
+        print(f"fp8tune: waiting for {path}", file=sys.stderr)
+    sizes: dict[str, int] = {}
+    traces: dict[str, Trace] = {}
     try:
-        for _ in _blocks(reader, options.timeout):
-            evidence.logs = [reader.log]
-            if known.settled():
-                break
+        while time.monotonic() < end:
+            before, sizes = sizes, _sizes(path, folders)
+            complete = [
+                each
+                for each, size in sizes.items()
+                if each not in (path, *traces) and before.get(each) == size
+            ]
+            traces |= {each: _trace(each) for each in complete}
+            if complete or sizes.get(path) != before.get(path):
+                evidence.logs = [_log(path, options.trainer, growing=True)]
+                evidence.traces = [*traces.values()]
+                answer = evidence.answer()
+                told = answer.failed or answer.verdict.word != "cannot-tell"
+                if told or evidence.logs[0].ended is not None:
+                    break
+            time.sleep(POLL_S)
     except KeyboardInterrupt:
         print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
-    except lines.Unreadable as error:
-        raise NoRun(f"{path}: {error}") from None
-    evidence.logs = [reader.finish()]
+    evidence.logs = [_log(path, options.trainer) if path in sizes else Log(path)]
     return evidence.answer()
 
 
-def _blocks(
-    reader: logs.Reader | logs.Follower, timeout: float | None
-) -> Iterator[None]:
-    """Feed a log as it grows; yield whenever all there is was read."""
-    if isinstance(reader, logs.Reader):
-        while block := os.read(sys.stdin.fileno(), lines.BLOCK):
-            reader.feed(block)
-            yield
-        return
-    end = None if timeout is None else time.monotonic() + timeout
-    while end is None or time.monotonic() < end:
-        while reader.poll():
-            pass
-        yield
-        time.sleep(POLL_S)
-
-
-class _Known:
-    """Whether the answer on a run that goes on is known."""
-
-    def __init__(self, evidence: Evidence, folders: tuple[str, ...]) -> None:
-        self.evidence, self.folders = evidence, folders
-        self.sizes: dict[str, int] = {}
-        self.read: set[str] = set()
-        self.judged = -1
-
-    def settled(self) -> bool:
-        """Read traces that are complete, and judge if there is anything new."""
-        new = list(self._complete())
-        self.evidence.traces += map(_trace, new)
-        log = self.evidence.logs[0]
-        if not new and log.size == self.judged:
-            return False
-        self.judged = log.size
-        answer = self.evidence.answer()
-        known = answer.failed or answer.verdict.word != "cannot-tell"
-        return known or log.ended is not None
-
-    def _complete(self) -> Iterator[str]:
-        """Yield traces in the folders that did not grow since the last look."""
-        try:
-            traces = inputs(self.folders).traces if self.folders else []
-        except NoRun:
-            return
-        for path in traces:
-            size = os.path.getsize(path)
-            if path not in self.read and self.sizes.get(path) == size:
-                self.read.add(path)
-                yield path
-            self.sizes[path] = size
+def _sizes(path: str, folders: tuple[str, ...]) -> dict[str, int]:
+    """Return the sizes of a log, if it is there, and of the traces in folders."""
+    sizes: dict[str, int] = {}
+    with suppress(OSError):
+        sizes[path] = os.path.getsize(path)
+    with suppress(NoRun, OSError):
+        sizes |= {each: os.path.getsize(each) for each in inputs(folders).traces}
+    return sizes

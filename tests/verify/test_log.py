@@ -12,7 +12,7 @@ from fp8tune.verify import steps as steps_module
 from fp8tune.verify.cause import Text
 from fp8tune.verify.evidence import Event, Mention, Sign
 from fp8tune.verify.lines import Unreadable
-from fp8tune.verify.log import Follower, Reader, read
+from fp8tune.verify.log import Reader, read
 from tests.each import each
 from tests.verify.test_lines import STEP
 
@@ -156,29 +156,11 @@ def test_blocks_of_any_size_say_the_same(size):
         assert repr(reader.finish()) == repr(read(str(path)))
 
 
-def test_a_log_that_grows_and_is_replaced(tmp_path):
+def test_of_a_growing_log_a_line_without_its_end_is_left_out(tmp_path):
     path = tmp_path / "run.log"
-    follower = Follower(str(path))
-    assert not follower.poll()
-    lines = [STEP.format(step) + "\n" for step in range(1, 6)]
-    seen = []
-    for part in ("".join(lines[:2]), lines[2][:40], lines[2][40:] + lines[3]):
-        with path.open("a") as file:
-            file.write(part)
-        assert follower.poll()
-        assert not follower.poll()
-        seen.append(len(follower.log.starts[0]))
-    assert seen == [2, 2, 4]
-    path.unlink()
-    assert not follower.poll()
-    path.write_text(lines[4])
-    assert follower.poll()
-    path.write_text("")
-    follower.poll()
-    assert follower.log.starts == []
-    path.write_text(lines[0].rstrip())
-    assert follower.poll()
-    assert list(follower.finish().starts[0].step) == [1]
+    path.write_text("\n".join(STEP.format(step) for step in (1, 2, 3)))
+    curves = [read(str(path), growing=growing).starts[0] for growing in (True, False)]
+    assert [list(curve.step) for curve in curves] == [[1, 2], [1, 2, 3]]
 
 
 def test_signs_are_counted_and_the_first_are_kept():
