@@ -204,8 +204,7 @@ class Trace:
     """What a profiler trace shows.
 
     ``device`` is ``cuda`` if it holds GPU kernels, else ``cpu``, ``""`` if neither;
-    ``gpu`` is the GPU's name. ``table`` is whether the file is an exported table of
-    totals, which has no order of events: nesting and phases are unknown there.
+    ``gpu`` is the GPU's name.
 
     ``fp8``, ``other`` and ``unclear`` are the GEMMs in FP8, in 16 or 32 bit, and those
     whose precision neither kernel nor operator shows. Those of the optimizer (Muon)
@@ -237,7 +236,6 @@ class Trace:
     gpu: str = ""
     rank: int | None = None
     world_size: int | None = None
-    table: bool = False
     steps: int = 0
     step_times: list[StepTime] = field(default_factory=list)
     fp8: Gemms = field(default_factory=Gemms)

@@ -19,7 +19,7 @@ HEAD = 1 << 16
 SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "venv"})
 
 _CONFIGS = (".toml", ".yaml", ".yml")
-_TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json|^summary\.md$")
+_TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
 _PACKAGES = re.compile(r"(?:^|[/\\])files[/\\]requirements\.txt$")
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
@@ -117,8 +117,11 @@ def kind_of(path: str) -> Literal["log", "trace"]:
     if head.startswith(b"\x1f\x8b"):
         head = unpacked(head)
     head = head.lstrip()
+    if _TABLE.match(head):
+        how = 'give the trace: profile.export_chrome_trace("trace.json")'
+        raise NoRun(f"{path}: a profiler's table, which has no order of events; {how}")
     is_events = head.startswith((b"{", b"[")) and _EVENTS.search(head)
-    return "trace" if is_events or _TABLE.match(head) else "log"
+    return "trace" if is_events else "log"
 
 
 def unpacked(head: bytes) -> bytes:

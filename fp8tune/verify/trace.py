@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
-from fp8tune.verify import tables
 from fp8tune.verify.events import Events
 from fp8tune.verify.evidence import Calls, StepTime, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
@@ -55,28 +54,21 @@ class _TooMuch(Exception):
 
 
 def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
-    """Return what a trace shows: Chrome JSON, packed or not, or an exported table.
+    """Return what a trace in Chrome's JSON shows, packed or not.
 
     Whatever is damaged or too large ends the reading, and ``cut`` says why; ``limit``
     is in unpacked bytes. Raises ``OSError`` if the file cannot be opened.
     """
-    shown = os.fspath(path)
-    with closing(Text(path, limit)) as text:
-        if text.first.lstrip()[:1] not in ("{", "[") and not text.cut:
-            return tables.read(shown, text)
-        return _of_events(shown, text)
-
-
-def _of_events(path: str, text: Text) -> Trace:
     collector = _Collector()
-    events = Events(text, collector.wanted)
     cut = ""
-    try:
-        for event in events:
-            collector.add(event)
-    except _TooMuch as error:
-        cut = str(error)
-    trace = Trace(path, events=events.read, cut=cut or events.cut)
+    with closing(Text(path, limit)) as text:
+        events = Events(text, collector.wanted)
+        try:
+            for event in events:
+                collector.add(event)
+        except _TooMuch as error:
+            cut = str(error)
+    trace = Trace(os.fspath(path), events=events.read, cut=cut or events.cut)
     _header(events.header, trace)
     return collector.finish(trace)
 

@@ -30,22 +30,13 @@ class Text:
         self.cut = ""
         self._limit = limit
         self._blocks = self._decode(open(path, "rb"))  # noqa: SIM115
-        self._first: str | None = next(self._blocks, "")
 
     def __iter__(self) -> Iterator[str]:
-        first, self._first = self._first, None
-        if first is not None:
-            yield first
-        yield from self._blocks
+        return self._blocks
 
     def close(self) -> None:
         """Close the file."""
         self._blocks.close()
-
-    @property
-    def first(self) -> str:
-        """The first block, as long as it was not read."""
-        return self._first or ""
 
     def _decode(self, file: IO[bytes]) -> Generator[str, None, None]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")

@@ -164,8 +164,7 @@ def of_trace(trace: Trace, expected: Expected = NOTHING) -> OfTrace:
         if step_seen and of_share.word == "partly":
             return of_share
         text = f"{what}; the trace does not show whether in the backward pass too"
-        missing = WHOLE_STEP if trace.cut else CHROME if trace.table else BOTH
-        return says.open("pass-unknown", text, missing)
+        return says.open("pass-unknown", text, WHOLE_STEP if trace.cut else BOTH)
     if expected.compile and trace.compiled is False:
         text = f"{what}, in eager mode, and the config asks for torch.compile"
         return says("partly", "not-compiled", text)
@@ -180,10 +179,6 @@ WHOLE_STEP = "a profile of at least one whole training step, with GPU activity"
 BOTH = (
     "a profile with CPU activity beside that of the GPU "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-)
-CHROME = (
-    'the Chrome trace of that profile (profile.export_chrome_trace("trace.json")): '
-    "a table does not show it"
 )
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fp8tune.verify import events, tables, timeline, trace, unpack
-from fp8tune.verify.evidence import Left
+from fp8tune.verify import events, timeline, trace, unpack
 from fp8tune.verify.trace import read
 from tests.each import each
 from tests.support.traces import events as made_events
@@ -35,13 +34,9 @@ def said(path, text):
 
 
 EARLY = "the file ends before its events do"
-NO_TRACE = "neither a trace in JSON nor a profiler's table"
 TEXTS = {
-    "empty": ("", (0, NO_TRACE)),
-    "a log": (
-        "step 1 loss 2\n" * 9,
-        (0, "neither a trace in JSON nor a profiler's table"),
-    ),
+    "empty": ("", (0, "the file ends before its JSON does")),
+    "a log": ("step 1 loss 2\n" * 9, (0, "no JSON of a trace")),
     "binary": (b"\x7fELF\0\0\1" * 99, (0, "binary data")),
     "no UTF-8": (f'[{GOOD}, {{"name": "'.encode() + b'\xff\xfe"}]', (1, "")),
     "array": (f"[{GOOD},{GOOD}]", (2, "")),
@@ -191,77 +186,3 @@ def test_a_bomb_is_read_up_to_a_limit(tmp_path):
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none.json")
-
-
-SUMMARY = """\
-## GPU Time Breakdown
-| Category | Time (ms) | % |
-|---|---|---|
-| MatMul/GEMM | 100.0 | 40.0% |
-
-## Top CUDA Kernels
-| Kernel | CUDA (ms) | % | Calls | GFLOPS |
-|--------|-----------|---|-------|--------|
-| `nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT` | 1,200.5 | 40.0% | 600 | 12.0 |
-| nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT | 100.5 | 4.0% | 60 | 12.0 |
-| ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage) | 200 | 4% | 30 | - |
-| aten::mm | 100.5 | 4.0% | 60 | 12.0 |
-| triton_poi_fused_add_0 | many | 4.0% | 60 | 12.0 |
-"""
-
-
-def test_the_summary_of_kempnerforge(tmp_path):
-    (tmp_path / "summary.md").write_text(SUMMARY)
-    found = read(tmp_path / "summary.md")
-    nvjet16 = "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
-    assert (found.device, found.table, found.cut) == ("cuda", True, "")
-    assert (found.fp8.calls, found.fp8.us) == (600, 1_200_500.0)
-    assert found.left == [Left(nvjet16, None, 60, 100_500.0)]
-    assert (found.nccl_us, found.gpu_us, found.kernels) == (200e3, 1_501e3, 690)
-    # the trainer writes it while it trains
-    assert (found.forward, found.backward, found.trains) == (True, None, True)
-
-
-HEADER = "Name  Self CPU %  Self CPU  Self CUDA  Self CUDA %  # of Calls"
-CUT = "void cutlass::device_kernel<at::cuda::detail::enable_3..."
-
-
-def test_a_table_of_a_gpu(tmp_path):
-    """Rows of kernels count, not those of the operators that launched them."""
-    rows = [
-        "ProfilerStep*  1%  1.000s  0.000us  0.00%  3",
-        "aten::_scaled_mm  1%  10.000us  90.000ms  1.00%  60",
-        "aten::mm  1%  10.000us  9.000ms  1.00%  9",
-        f"{CUT}  0%  0.000us  90.000ms  1.00%  60",
-        "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT  0%  0.000us  9.000ms  1.00%  9",
-    ]
-    (tmp_path / "table").write_text("\n".join(["-" * 50, HEADER, "-" * 50, *rows, ""]))
-    found = read(tmp_path / "table")
-    gemms = (found.fp8.calls, found.fp8.us, found.other.calls, found.unclear.calls)
-    assert gemms == (60, 90e3, 9, 0)
-    assert (found.steps, found.forward, found.backward) == (3, True, None)
-    rows.append("aten::_grouped_mm  1%  10.000us  9.000ms  1.00%  9")
-    (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
-    found = read(tmp_path / "table")
-    assert (found.fp8.calls, found.unclear.calls) == (0, 60)
-
-
-def test_fp8_operators_win_over_misread_kernels_in_a_table(tmp_path):
-    rows = [
-        "aten::_scaled_mm  1%  10.000us  90.000ms  1.00%  60",
-        "aten::mm  1%  10.000us  9.000ms  1.00%  9",
-        "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT  0%  0.000us  99.000ms  1.00%  69",
-    ]
-    (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
-    found = read(tmp_path / "table")
-    gemms = (found.fp8.calls, found.fp8.us, found.other.calls, found.unclear.calls)
-    assert gemms == (60, 90e3, 9, 0)
-
-
-def test_tables_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "LONGEST_TABLE", 1 << 20)
-    row = "aten::mm  1%  10.000us  9.000ms  1.00%  9\n"
-    (tmp_path / "table").write_text(f"{HEADER}\n" + row * 100_000)
-    found = read(tmp_path / "table")
-    assert found.cut == "only the first 1 MiB of a table are read"
-    assert 0 < found.other.calls < 900_000
