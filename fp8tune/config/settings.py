@@ -3,7 +3,7 @@
 # no future annotations: as strings, they double the import time of a NamedTuple
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -82,14 +82,9 @@ class Settings(NamedTuple):
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""
-        if self.gpu and not target.gpu:
-            target = target._replace(gpu=self.gpu, gpu_origin=PROJECT)
-        if self.world_size and not target.world_size:
-            size = self.world_size
-            target = target._replace(world_size=size, world_size_origin=PROJECT)
-        if self.gpus_per_node and not target.gpus_per_node:
-            target = target._replace(gpus_per_node=self.gpus_per_node)
-        return target
+        origins = PROJECT * bool(self.gpu), PROJECT * bool(self.world_size)
+        own = Target(self.gpu, self.world_size, *origins, self.gpus_per_node)
+        return target.completed(own)
 
 
 SEVERITIES: tuple[str, ...] = ("error", "warning", "note")
@@ -97,19 +92,47 @@ SEVERITIES: tuple[str, ...] = ("error", "warning", "note")
 FAIL_ON = (*SEVERITIES, "never")
 """What a run can fail on: findings of a severity or above."""
 
-_LISTS = ("select", "ignore", "rules", "exclude", "extra-keys")
-_KEYS = (
-    *_LISTS,
-    "gpu",
-    "world-size",
-    "gpus-per-node",
-    "trainer",
-    "baseline",
-    "fail-on",
-    "severity",
-    "per-file-ignores",
-    "search",
-)
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number_of_gpus(value: Any) -> bool:
+    return type(value) is int and 0 < value <= MAX_WORLD_SIZE
+
+
+def _meant(word: Any, candidates: Iterable[str]) -> str:
+    near = closest(word, candidates) if isinstance(word, str) else ""
+    return f"; did you mean `{near}`?" if near else ""
+
+
+_SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        ("select", "ignore", "rules", "exclude", "extra-keys"),
+        (_are_texts, "is an array of strings"),
+    ),
+    **dict.fromkeys(
+        ("world-size", "gpus-per-node"), (_is_number_of_gpus, "is a number of GPUs")
+    ),
+    "gpu": (_is_text, 'is a name, such as "h100"'),
+    "trainer": (lambda _: True, ""),
+    "baseline": (_is_text, "is the name of a file"),
+    "fail-on": (FAIL_ON.__contains__, f"is one of {', '.join(FAIL_ON)}"),
+    "severity": (
+        lambda table: isinstance(table, dict),
+        f"maps rules to {', '.join(SEVERITIES)}",
+    ),
+    "per-file-ignores": (
+        lambda table: isinstance(table, dict) and all(map(_are_texts, table.values())),
+        "maps patterns to arrays of rules",
+    ),
+    "search": (lambda table: isinstance(table, dict), "is a table"),
+}
+"""What each setting may be, and that in words."""
 
 
 @cache
@@ -176,80 +199,57 @@ class _Reader:
         return BadSettings(f"{self.path}: [tool.fp8tune] {reason}")
 
     def settings(self) -> Settings:
-        for key in self.table:
-            if key not in _KEYS:
-                raise self.fail(f"has no setting `{key}`{_meant(key, _KEYS)}")
-        folder = os.path.dirname(self.path)
-        packs = (os.path.join(folder, pack) for pack in self.texts("rules"))
+        for key, value in self.table.items():
+            if key not in _SETTINGS:
+                raise self.fail(f"has no setting `{key}`{_meant(key, _SETTINGS)}")
+            fits, words = _SETTINGS[key]
+            if not fits(value):
+                near = _meant(value, FAIL_ON) if key == "fail-on" else ""
+                raise self.fail(f"`{key}` {words}{near}")
+        get, folder = self.table.get, os.path.dirname(self.path)
+        packs = (os.path.join(folder, pack) for pack in get("rules", ()))
         return Settings(
             folder=folder,
-            gpu=self.gpu(),
-            world_size=self.number_of_gpus("world-size"),
-            gpus_per_node=self.number_of_gpus("gpus-per-node"),
-            trainer=self.trainer(),
-            select=self.texts("select"),
-            ignore=self.texts("ignore"),
-            severity=self.severity(),
-            per_file_ignores=self.per_file_ignores(),
+            gpu=self.gpu(get("gpu", "")),
+            world_size=get("world-size", 0),
+            gpus_per_node=get("gpus-per-node", 0),
+            trainer=self.trainer(get("trainer", "")),
+            select=tuple(get("select", ())),
+            ignore=tuple(get("ignore", ())),
+            severity=self.severity(get("severity", {})),
+            per_file_ignores=tuple(
+                (pattern, tuple(rules))
+                for pattern, rules in get("per-file-ignores", {}).items()
+            ),
             rules=tuple(map(os.path.normpath, packs)),
-            exclude=self.texts("exclude"),
-            baseline=self.baseline(folder),
-            search_config=self.search_config(folder),
-            fail_on=self.fail_on(),
-            extra_keys=self.texts("extra-keys"),
+            exclude=tuple(get("exclude", ())),
+            baseline=self.file(get("baseline", "")),
+            search_config=self.search_config(get("search", {})),
+            fail_on=get("fail-on", ""),
+            extra_keys=tuple(get("extra-keys", ())),
         )
 
-    def search_config(self, folder: str) -> str:
+    def file(self, name: str) -> str:
+        """Return the path of a file that is named from the project's folder."""
+        return os.path.join(os.path.dirname(self.path), name) if name else ""
+
+    def search_config(self, table: dict[str, Any]) -> str:
         """Return the config that a search without a path uses."""
-        table = self.table.get("search", {})
-        if not isinstance(table, dict):
-            raise self.fail("`search` is a table")
         for key in table:
             if key != "config":
                 raise self.fail(f"search has no setting `{key}`; known: config")
-        value = table.get("config", "")
-        if not isinstance(value, str):
+        name = table.get("config", "")
+        if not isinstance(name, str):
             raise self.fail("`search.config` is the name of a file")
-        return os.path.join(folder, value) if value else ""
+        return self.file(name)
 
-    def baseline(self, folder: str) -> str:
-        value = self.table.get("baseline", "")
-        if not isinstance(value, str):
-            raise self.fail("`baseline` is the name of a file")
-        return os.path.join(folder, value) if value else ""
-
-    def fail_on(self) -> str:
-        value = self.table.get("fail-on", "")
-        if "fail-on" in self.table and value not in FAIL_ON:
-            near = _meant(value, FAIL_ON)
-            raise self.fail(f"`fail-on` is one of {', '.join(FAIL_ON)}{near}")
-        return str(value)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.table.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.fail(f"`{key}` is an array of strings")
-        return tuple(value)
-
-    def gpu(self) -> str:
-        value = self.table.get("gpu", "")
-        if not isinstance(value, str):
-            raise self.fail('`gpu` is a name, such as "h100"')
+    def gpu(self, name: str) -> str:
         try:
-            return parse_gpu(value) if value else ""
+            return parse_gpu(name) if name else ""
         except BadTarget as error:
             raise self.fail(f"gpu: {error}") from None
 
-    def number_of_gpus(self, key: str) -> int:
-        value = self.table.get(key, 0)
-        if key in self.table and (
-            type(value) is not int or not 0 < value <= MAX_WORLD_SIZE
-        ):
-            raise self.fail(f"`{key}` is a number of GPUs")
-        return int(value)
-
-    def trainer(self) -> str:
-        value = self.table.get("trainer", "")
+    def trainer(self, value: Any) -> str:
         if isinstance(value, str) and ("/" in value or value.endswith(".toml")):
             from fp8tune.config.own_trainer import BadTrainer, add_trainer
 
@@ -257,32 +257,14 @@ class _Reader:
                 return add_trainer(value, os.path.dirname(self.path))
             except BadTrainer as error:
                 raise self.fail(f"`trainer`: {error}") from None
-        value = named(str(value))
-        if "trainer" in self.table and (wrong := misnamed(value)):
+        name = named(str(value))
+        if "trainer" in self.table and (wrong := misnamed(name)):
             raise self.fail(f"`trainer`: {wrong}")
-        return value
+        return name
 
-    def severity(self) -> tuple[tuple[str, str], ...]:
-        table = self.table.get("severity", {})
-        levels = table.values() if isinstance(table, dict) else [None]
-        for level in levels:
+    def severity(self, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+        for level in table.values():
             if level not in SEVERITIES:
-                near = _meant(level, SEVERITIES)
-                raise self.fail(
-                    f"`severity` maps rules to {', '.join(SEVERITIES)}{near}"
-                )
+                _, words = _SETTINGS["severity"]
+                raise self.fail(f"`severity` {words}{_meant(level, SEVERITIES)}")
         return tuple(table.items())
-
-    def per_file_ignores(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        table = self.table.get("per-file-ignores", {})
-        if not isinstance(table, dict) or any(
-            not isinstance(rules, list) or not all(isinstance(r, str) for r in rules)
-            for rules in table.values()
-        ):
-            raise self.fail("`per-file-ignores` maps patterns to arrays of rules")
-        return tuple((pattern, tuple(rules)) for pattern, rules in table.items())
-
-
-def _meant(word: Any, candidates: tuple[str, ...]) -> str:
-    near = closest(word, candidates) if isinstance(word, str) else ""
-    return f"; did you mean `{near}`?" if near else ""
