@@ -31,7 +31,7 @@ def data(cause: Cause) -> str:
         "help": cause.help,
         "when": cause.data.get("when", ""),
         "examples": examples(cause),
-        "follows": follows(cause),
+        "follows": list(cause.implies),
         "rules": list(cause.rules),
         "references": list(cause.references),
     }
@@ -45,11 +45,6 @@ def examples(cause: Cause) -> list[str]:
     return lines[:MOST_EXAMPLES]
 
 
-def follows(cause: Cause) -> list[str]:
-    """Return the causes that may follow from this one."""
-    return list(cause.implies)
-
-
 def _blocks(cause: Cause) -> Iterator[Block]:
     yield Block(cause.name, prose(cause.title, ""))
     consequence = CONSEQUENCES[cause.category]
@@ -58,7 +53,7 @@ def _blocks(cause: Cause) -> Iterator[Block]:
     yield Block("What to do", prose(cause.help))
     yield Block("In a log", [line for each in examples(cause) for line in prose(each)])
     yield Block("Found if", prose(cause.data.get("when", "")))
-    yield Block("Then often", prose(", ".join(follows(cause))))
+    yield Block("Then often", prose(", ".join(cause.implies)))
     rules = "".join(f"`fp8tune explain {name}`\n\n" for name in cause.rules)
     yield Block("Rules of lint on the same", prose(rules))
     yield Block("Evidence", [f"  {address}" for address in cause.references])

@@ -20,11 +20,10 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.fix import find_fix
 from fp8tune.lint.repair import Repair
 from fp8tune.lint.ruleset import Rules
-from fp8tune.verify.cause import Cause, Scope, causes, filled, texts
+from fp8tune.verify.cause import Cause, Scope, causes, filled
 from fp8tune.verify.diagnosis import Diagnosis, ordered
 from fp8tune.verify.evidence import Log, Sign, Trace
 from fp8tune.verify.figures import Figures
-from fp8tune.verify.lines import clean
 
 FAILURES = ("rejected", "crash", "memory")
 """Categories of causes after which a run does not go on."""
@@ -70,15 +69,6 @@ def diagnose(
         count = max(each.count, seen.count)
         found.append(replace(each, count=count, survived=seen.survived))
     return ordered(found)
-
-
-def signs_of(line: str) -> Iterator[Sign]:
-    """Yield the signs that one line of a log gives, as the reader of logs does."""
-    plain, rank = clean(line.encode())
-    for text in texts():
-        match = text.pattern.search(plain)
-        if match:
-            yield Sign(text.name, 1, plain, match.groupdict(default=""), rank)
 
 
 def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:

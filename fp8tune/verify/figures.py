@@ -30,29 +30,11 @@ LONGEST_NUMBER = 12
 """Digits of a number of steps that is taken for one."""
 
 
-def loss_start(log: Log) -> Value:
-    """Median of the first 3 logged losses of the last start [nats per token]."""
-    losses = _finite(_last(log), "loss")
-    return median(losses[:3]) if len(losses) >= 3 else None
-
-
-def loss_end(log: Log) -> Value:
-    """Median of the last 3 logged losses [nats per token]."""
-    losses = _finite(_last(log), "loss")
-    return median(losses[-3:]) if len(losses) >= 3 else None
-
-
 def steps(log: Log) -> Value:
     """Steps that the last start of the run logged; unknown without a known trainer."""
     if not log.starts:
         return 0 if log.trainer else None
     return len(log.starts[-1])
-
-
-def first_step(log: Log) -> Value:
-    """The first step that the last start logged."""
-    numbers = _finite(_last(log), "step")
-    return numbers[0] if numbers else None
 
 
 def last_step(log: Log) -> Value:
@@ -123,12 +105,6 @@ def spike_ratio(log: Log) -> Value:
     return max(ratio for _, ratio in found) if found else None
 
 
-def step_s(log: Log) -> Value:
-    """Median wall time of a steady step [s]."""
-    times = _steady(_last(log), "step_s")
-    return median(times) if times else None
-
-
 def first_step_s(log: Log) -> Value:
     """Wall time of the first logged step of the last start [s]."""
     times = _finite(_last(log), "step_s")
@@ -177,18 +153,6 @@ def mfu(log: Log) -> Value:
     return median(values) if values else None
 
 
-def tokens_per_second(log: Log) -> Value:
-    """Median tokens/s of the steady steps over all ranks."""
-    values = _steady(_last(log), "tokens_per_second")
-    return median(values) if values else None
-
-
-def peak_gib(log: Log) -> Value:
-    """Largest peak memory of a GPU that the trainer logs [GiB]."""
-    values = _finite(_last(log), "peak_gib")
-    return max(values) if values else None
-
-
 def fp8(log: Log) -> Value:
     """Whether the log says that FP8 was asked for or applied."""
     return (
@@ -216,16 +180,6 @@ def _unsafe(log: Log) -> Match | None:
     said = {name: log.settings.get(f"{name}_version", "") for name in VERSIONS}
     unsafe = (each for each in of_trials(said, "cuda") if each.checked)
     return next((e for e in unsafe if e.combination.consequence == "nan"), None)
-
-
-def restarts(log: Log) -> Value:
-    """Starts of the run in this log after the first."""
-    return max(0, len(log.starts) - 1)
-
-
-def ended(log: Log) -> Value:
-    """Whether the run said that it reached its end."""
-    return log.ended
 
 
 def trainer(log: Log) -> Value:

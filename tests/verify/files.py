@@ -1,12 +1,21 @@
 """Write event files, wandb files, logs and CSV files of runs."""
 
+import io
 import json
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
 
+from fp8tune.verify.cause import texts
 from fp8tune.verify.event_files import masked_crc
+from fp8tune.verify.evidence import Sign
+from fp8tune.verify.log import read_file
 from fp8tune.verify.wandb_files import BLOCK, FIRST, FULL, LAST, MIDDLE, PART_HEAD
+
+
+def signs_of(text: str) -> list[Sign]:
+    """The signs of causes in the text of a log."""
+    return read_file(io.BytesIO(text.encode()), causes=texts()).signs
 
 
 def varint(value: int) -> bytes:

@@ -25,6 +25,7 @@ from fp8tune.verify.lines import clean
 from fp8tune.verify.log import read
 from fp8tune.verify.shapes import shapes_of
 from tests.each import each
+from tests.verify.files import signs_of
 
 CAUSES = list(read_causes().values())
 TEXTS = [(cause, text) for cause in CAUSES for text in cause.texts]
@@ -117,7 +118,7 @@ def test_every_example_has_its_own_cause_and_no_other(cause, text):
         assert text.pattern.search(clean(example.encode())[0]), example
         (shape,) = shapes_of(example.encode())
         assert any(shapes_of(each)[0] in shape for each in text.triggers), example
-        log = Log("run.log", signs=list(causes.signs_of(example)))
+        log = Log("run.log", signs=signs_of(example))
         if cause.role == "event":
             assert cause.name in {sign.cause for sign in log.signs}
             continue
@@ -157,7 +158,7 @@ def test_lines_of_healthy_runs_show_no_cause():
         "node1:1:2 [0] NCCL INFO Connected all rings",
         "Epoch 1: information on infinite data, nanoseconds per step",
     ]
-    assert [sign for line in lines for sign in causes.signs_of(line)] == []
+    assert signs_of("\n".join(lines)) == []
     steps = [line for line in lines if "oss" in line and "rad" in line]
     without_digits = [re.sub(r"\d", "", line) for line in steps]
     triggers = [

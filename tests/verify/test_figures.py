@@ -117,11 +117,7 @@ def test_divergence(losses, early, late):
     ("name", "columns", "expected"),
     [
         ("log.steps", {"loss": [3.0] * 7}, 7),
-        ("log.first_step", {"step": [40, 50], "loss": [3.0, 2.0]}, 40),
         ("log.last_step", {"step": [40, 50], "loss": [3.0, 2.0]}, 50),
-        ("log.loss_start", {"loss": [9.0, 8.0, 7.0, 1.0]}, 8.0),
-        ("log.loss_end", {"loss": [9.0, 3.0, 2.0, 1.0]}, 2.0),
-        ("log.loss_end", {"loss": [9.0, 3.0]}, None),
         ("log.first_nan_step", {"loss": [9.0] * 10 + [math.nan] * 3}, 11),
         ("log.first_nan_step", {"loss": [9.0, math.inf, 8.0]}, 2),
         ("log.first_nan_step", {"loss": [9.0, math.nan] * 6}, None),  # every other
@@ -130,7 +126,6 @@ def test_divergence(losses, early, late):
         ("log.spike_ratio", {"grad_norm": [1.0] * 30 + [9.0] + [1.0] * 9}, 9.0),
         ("log.spikes", {"grad_norm": [30 / (row + 1) for row in range(40)]}, 0),
         ("log.spikes", {"grad_norm": [1.0] * 9}, None),
-        ("log.step_s", {"step_s": [90.0] + [2.0] * 30}, 2.0),
         ("log.first_step_s", {"step_s": [90.0] + [2.0] * 30}, 90.0),
         ("log.first_step_share", {"step_s": [90.0] + [2.0] * 5}, 0.9),
         ("log.slowdown", {"step_s": [9.0] * 5 + [2.0] * 20 + [3.0] * 20}, 0.5),
@@ -144,7 +139,6 @@ def test_divergence(losses, early, late):
         ("log.stall_every", {"step_s": ([1.0] * 9 + [5.0]) * 5}, 10),
         ("log.stall_every", {"step_s": [1.0] * 20 + [5.0, 5.0, 1.0, 5.0] * 2}, 0),
         ("log.mfu", {"mfu": [1.0] * 5 + [54.0] * 20}, 54.0),
-        ("log.peak_gib", {"peak_gib": [40.0, 71.5, 70.0]}, 71.5),
     ],
 )
 def test_a_figure_of_a_curve(name, columns, expected):
@@ -159,8 +153,8 @@ def test_figures_are_of_the_last_start_and_of_the_log_with_the_steps():
     log.sign_counts["checkpoint-saved"] = 3
     log.mentions.append(Mention("asks", "x", 1, "y"))
     run = Figures([Log("b"), log], [])
-    names = ("steps", "loss_end", "restarts", "max_steps", "checkpoints", "fp8")
-    assert [value(run, f"log.{name}") for name in names] == [0, 5.0, 2, 2000, 3, True]
+    names = ("steps", "last_step", "max_steps", "checkpoints", "fp8")
+    assert [value(run, f"log.{name}") for name in names] == [0, 4, 2000, 3, True]
     log.events["checkpoint"] = Event(1, "saved", 7)
     assert Figures([log], [])["log.checkpoints"] == 7
     assert value(Figures([Log("c")], []), "log.checkpoints") is None

@@ -13,6 +13,7 @@ torchao = pytest.importorskip("torchao")
 from fp8tune.verify import causes  # noqa: E402
 from fp8tune.verify.evidence import Log  # noqa: E402
 from tests.each import each  # noqa: E402
+from tests.verify.files import signs_of  # noqa: E402
 
 FP8 = torch.float8_e4m3fn
 
@@ -126,10 +127,9 @@ def test_an_error_as_it_is_raised_here(name, act, tmp_path):
     with pytest.raises(BaseException) as raised:  # noqa: PT011
         act(str(tmp_path))
     kind = type(raised.value).__qualname__
-    lines = f"{kind}: {raised.value}".split("\n")
-    log = Log("run.log", signs=[s for line in lines for s in causes.signs_of(line)])
-    found = causes.diagnose([log], [])
-    assert [one.code for one in found if not one.after] == [name], lines[:3]
+    text = f"{kind}: {raised.value}"
+    found = causes.diagnose([Log("run.log", signs=signs_of(text))], [])
+    assert [one.code for one in found if not one.after] == [name], text[:300]
 
 
 def test_a_warning_as_it_is_given_here():
@@ -137,7 +137,7 @@ def test_a_warning_as_it_is_given_here():
         warnings.simplefilter("always")
         with torch.autocast("cpu", dtype=FP8):
             pass
-    signs = [s.cause for one in caught for s in causes.signs_of(str(one.message))]
+    signs = [s.cause for one in caught for s in signs_of(str(one.message))]
     assert signs == ["autocast-off"]
 
 
@@ -153,5 +153,4 @@ def test_the_recompile_limit_as_it_is_logged_here(caplog):
         for size in range(2, 8):
             compiled(torch.ones(size), 1.5)
     said = "\n".join(record.getMessage() for record in caplog.records)
-    signs = {s.cause for line in said.split("\n") for s in causes.signs_of(line)}
-    assert signs == {"recompile-limit"}
+    assert {sign.cause for sign in signs_of(said)} == {"recompile-limit"}
