@@ -62,7 +62,7 @@ def inputs(paths: tuple[str, ...]) -> Inputs:
 def _add_folder(folder: str, found: Inputs) -> None:
     """Add the logs, traces and configs below a folder, by their names."""
     before = len(found.logs) + len(found.traces)
-    for path in _files(folder):
+    for path in files_below(folder):
         name = os.path.basename(path)
         if name.endswith(_CONFIGS):
             found.configs.append(path)
@@ -77,8 +77,11 @@ def _add_folder(folder: str, found: Inputs) -> None:
         raise NoRun(f"{folder}: {reason} in this folder; name the file itself")
 
 
-def _files(folder: str) -> Iterator[str]:
-    """The files below a folder, in sorted order; links to folders are not entered."""
+def files_below(folder: str) -> Iterator[str]:
+    """The files below a folder, in sorted order; links to folders are not entered.
+
+    Raises ``NoRun`` for too many.
+    """
     seen = 0
     waiting = [(folder, 0)]
     while waiting:

@@ -24,17 +24,14 @@ from fp8tune.verify import (
     wandb_files,
 )
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
+from fp8tune.verify.inputs import NoRun, files_below
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.scalars import Scalars
 
 MAX_FILES = 200
 """Most files of one kind that are read below a folder."""
-MAX_ENTRIES = 20_000
-"""Most names that are looked at below a folder."""
-MAX_DEPTH = 6
 LOGS = re.compile(r"(?i)\.(?:log|out|err|txt)$|^(?:stdout|stderr|log)$")
 """Names of logs in a folder."""
-SKIPPED = {".git", "node_modules", "__pycache__", "site-packages"}
 MAX_LOSS = 1e6
 """Losses above this, or below its negative, count as infinite."""
 COARSE_S = 0.25
@@ -297,7 +294,10 @@ def _positive(value: float) -> float | None:
 
 def _by_kind(folder: str) -> Iterator[list[str]]:
     """Yield the files of each kind below a folder, oldest first by their names."""
-    names = sorted(_below(folder), key=_natural)
+    try:
+        names = sorted(files_below(folder), key=_natural)
+    except NoRun as error:
+        raise CannotRead(str(error)) from None
     for wanted in (
         lambda name: event_files.MARK in name,
         lambda name: name.endswith(".wandb"),
@@ -308,21 +308,6 @@ def _by_kind(folder: str) -> Iterator[list[str]]:
     ):
         if files := [path for path in names if wanted(os.path.basename(path))]:
             yield files[:MAX_FILES]
-
-
-def _below(folder: str) -> Iterator[str]:
-    """Yield the files below a folder; links to folders are not followed."""
-    seen = 0
-    for root, folders, names in os.walk(folder):
-        depth = os.path.relpath(root, folder).count(os.sep)
-        folders[:] = sorted(set(folders) - SKIPPED) if depth < MAX_DEPTH else []
-        for name in names:
-            seen += 1
-            if seen > MAX_ENTRIES:
-                return
-            path = os.path.join(root, name)
-            if os.path.isfile(path):
-                yield path
 
 
 def _natural(path: str) -> list[tuple[int, str]]:
