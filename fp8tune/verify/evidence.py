@@ -190,15 +190,6 @@ class Left:
     kernel: str = ""
 
 
-@dataclass(frozen=True)
-class StepTime:
-    """A step of the profiler's schedule: number, time, time with a busy GPU [us]."""
-
-    number: int
-    us: float
-    busy_us: float = 0.0
-
-
 @dataclass
 class Trace:
     """What a profiler trace shows.
@@ -209,14 +200,13 @@ class Trace:
     ``fp8``, ``other`` and ``unclear`` are the GEMMs in FP8, in 16 or 32 bit, and those
     whose precision neither kernel nor operator shows. Those of the optimizer (Muon)
     are in ``optimizer`` instead, and those of batches (``aten::bmm``, as of attention),
-    which are never converted, in ``batched``. ``grouped`` is the part of ``fp8`` that
-    is grouped. ``engines`` counts the calls of ``fp8`` by library.
+    which are never converted, in ``batched``. ``engines`` counts the calls of
+    ``fp8`` by library.
 
     ``forward`` and ``backward`` are whether FP8 GEMMs ran in that pass, None if the
     trace does not tell. ``trains`` is whether anything ran backward. ``casts`` counts
     casts to FP8. ``compiled`` is whether torch.compile generated what ran;
-    ``recompiles`` is how often the frame was recompiled that was so most often,
-    ``compiling`` what torch.compile compiled while the trace was recorded.
+    ``recompiles`` is how often the frame was recompiled that was so most often.
 
     ``left`` has the GEMMs in 16 or 32 bit and ``ran`` those in FP8, by operator and
     shape, those with the most time first.
@@ -237,9 +227,7 @@ class Trace:
     rank: int | None = None
     world_size: int | None = None
     steps: int = 0
-    step_times: list[StepTime] = field(default_factory=list)
     fp8: Gemms = field(default_factory=Gemms)
-    grouped: Gemms = field(default_factory=Gemms)
     other: Gemms = field(default_factory=Gemms)
     unclear: Gemms = field(default_factory=Gemms)
     optimizer: Gemms = field(default_factory=Gemms)
@@ -251,7 +239,6 @@ class Trace:
     casts: int = 0
     compiled: bool | None = None
     recompiles: int = 0
-    compiling: Calls = field(default_factory=Calls)
     left: list[Left] = field(default_factory=list)
     ran: list[Left] = field(default_factory=list)
     signs: list[Sign] = field(default_factory=list)

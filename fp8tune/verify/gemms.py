@@ -41,18 +41,15 @@ class Tally:
         trace = self._trace
         is_fp8 = kind in FP8
         shape = self._shapes[gemm.shape] if gemm is not None else None
-        totals = [self._total(kind, phase)]
         if is_fp8:
             self._phases[phase] += calls
             trace.engines[engine] = trace.engines.get(engine, 0) + calls
-            if kind == "fp8-grouped":
-                totals.append(trace.grouped)
-        for total in totals:
-            total.calls += calls
-            total.us += us
-            if shape is not None:
-                total.flops += calls * shape.flops
-                total.with_shapes += calls
+        total = self._total(kind, phase)
+        total.calls += calls
+        total.us += us
+        if shape is not None:
+            total.flops += calls * shape.flops
+            total.with_shapes += calls
         if kind == "unclear-gemm":
             return
         name = self._meanings[gemm.meaning].name if gemm is not None else kernel

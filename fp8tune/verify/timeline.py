@@ -196,24 +196,15 @@ class Nesting:
 
 
 def busy(
-    rows: Rows, windows: list[tuple[float, float]], without: Container[int] = ()
-) -> list[float]:
-    """Return the time [us] in each window in which at least one event ran.
+    rows: Rows, window: tuple[float, float], without: Container[int] = ()
+) -> float:
+    """Return the time [us] in a window in which at least one event ran.
 
-    The windows are in order and do not overlap. Events whose meaning is in
-    ``without`` do not count.
+    Events whose meaning is in ``without`` do not count.
     """
-    times = [0.0] * len(windows)
-    at = 0
-    for begin, end in _merged(rows, without):
-        while at < len(windows) and windows[at][1] <= begin:
-            at += 1
-        reached = at
-        while reached < len(windows) and windows[reached][0] < end:
-            low, high = windows[reached]
-            times[reached] += max(0.0, min(end, high) - max(begin, low))
-            reached += 1
-    return times
+    low, high = window
+    merged = _merged(rows, without)
+    return sum(max(0.0, min(end, high) - max(begin, low)) for begin, end in merged)
 
 
 def _merged(rows: Rows, without: Container[int]) -> Iterator[tuple[float, float]]:

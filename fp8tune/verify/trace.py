@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from fp8tune.verify.events import Events
-from fp8tune.verify.evidence import Calls, StepTime, Trace
+from fp8tune.verify.evidence import Calls, Trace
 from fp8tune.verify.gemms import Tally, decide, shape_of
 from fp8tune.verify.kernels import FP8, GEMMS, LONGEST_NAME, Pattern, Source, find
 from fp8tune.verify.timeline import (
@@ -97,13 +97,12 @@ class _Collector:
         self.kernels, self.data = Rows(), Rows()
         self.waits: dict[Any, Rows] = {}
         self.reads: dict[Any, Rows] = {}
-        self.steps: list[tuple[float, float, int]] = []
+        self.steps: list[tuple[float, float]] = []
         self.rows = 0
         self.casts = self.copies = 0
         self.operators = False
         self.compiled = False
         self.recompiles = 0
-        self.compiling = Calls()
 
     def wanted(self, category: str, name: str) -> bool:
         """Return whether an event matters, by its category and name."""
@@ -155,7 +154,7 @@ class _Collector:
         assert pattern is not None
         match pattern.kind:
             case "step":
-                self.steps.append((start, start + us, int(name.partition("#")[2])))
+                self.steps.append((start, start + us))
                 self._count()
             case "cast":
                 self.casts += 1
@@ -170,8 +169,6 @@ class _Collector:
                 if times := RECOMPILED.search(name):
                     self.recompiles = max(self.recompiles, int(times[1]))
             case _:
-                if name == "_compile.compile_inner (dynamo_timed)":
-                    self.compiling.add(us)
                 shape = self._shape(pattern, arguments) if pattern.operands else 0
                 rows = self._of(self.threads, thread)
                 self._keep(rows, start, us, meaning, shape)
@@ -226,7 +223,7 @@ class _Collector:
         self._times(trace)
         casting = sum(self._kind(i) == "cast" for i in self.kernels.meaning)
         trace.casts = max(casting, self.casts or self.copies)
-        trace.recompiles, trace.compiling = self.recompiles, self.compiling
+        trace.recompiles = self.recompiles
         if len(self.kernels):
             trace.device = "cuda"
         elif self.operators:
@@ -340,9 +337,8 @@ class _Collector:
         trace.kernels = len(kernels)
         trace.gpu_us = math.fsum(trace.kinds.values())
         trace.nccl_us = trace.kinds.get("collective", 0.0)
-        steps = _apart(self.steps)
-        trace.steps = len(steps)
-        windows = [(begin, end) for begin, end, _ in steps]
+        windows = _apart(self.steps)
+        trace.steps = len(windows)
         span = self._span(windows)
         trace.span_us = span[1] - span[0]
         collectives = {
@@ -350,14 +346,9 @@ class _Collector:
             for number, meaning in enumerate(self.meanings)
             if meaning.kind == "collective"
         }
-        (trace.busy_us,) = busy(kernels, [span])
-        (beside,) = busy(kernels, [span], without=collectives)
+        trace.busy_us = busy(kernels, span)
+        beside = busy(kernels, span, without=collectives)
         trace.nccl_alone_us = trace.busy_us - beside
-        times = busy(kernels, windows)
-        trace.step_times = [
-            StepTime(number, end - begin, us)
-            for (begin, end, number), us in zip(steps, times, strict=True)
-        ]
         for thread, rows in (self.waits if len(kernels) else self.reads).items():
             for row in _inside(rows, windows):
                 name = self._name_of_wait(thread, rows, row)
@@ -409,9 +400,9 @@ def _casts(arguments: dict[str, Any]) -> bool:
     return "Float8" in into and "Float8" not in out
 
 
-def _apart(steps: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:
+def _apart(steps: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return steps in order; of those that overlap the first."""
-    apart: list[tuple[float, float, int]] = []
+    apart: list[tuple[float, float]] = []
     for step in sorted(steps):
         if not apart or step[0] >= apart[-1][1] - 1.0:
             apart.append(step)

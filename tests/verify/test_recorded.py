@@ -113,15 +113,12 @@ def shapes_and_flops(traces):
 
 def time_in_steps(traces):
     eager = traces["tensorwise-eager.json"]
-    assert (eager.device, eager.steps, len(eager.step_times)) == ("cpu", 2, 2)
+    assert (eager.device, eager.steps) == ("cpu", 2)
     assert eager.busy_us == eager.gpu_us == 0.0
     assert 0 < eager.fp8.us < eager.span_us
     assert eager.data.calls == 2
     assert eager.waits.keys() == {"aten::_local_scalar_dense"}
-    assert eager.recompiles == eager.compiling.calls == 0
-    recompiled = traces["recompiled.json"]
-    assert (recompiled.recompiles, recompiled.compiling.calls) == (1, 2)
-    assert 0 < recompiled.compiling.us < recompiled.span_us
+    assert (eager.recompiles, traces["recompiled.json"].recompiles) == (0, 1)
 
 
 def packed_in_other_ways(folder, tmp_path, plain):
