@@ -9,19 +9,15 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.conditions.expression import Expression, compile_expression
-from fp8tune.facts import FACTS
-from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Prose, Unknown, Words
 from fp8tune.lint.builtin import CAUSES, builtin_folder
 from fp8tune.lint.repair import Repair, compile_repair
 from fp8tune.lint.wording import Template, compile_template
-from fp8tune.trainers.about import trainers
-from fp8tune.trainers.trainer import trainer
 from fp8tune.verify.figures import FIGURES
 
 ROLES = ("root", "symptom", "exception", "event")
@@ -34,10 +30,6 @@ does not know. ``event``: no cause, only counted by figures.
 
 OUTCOMES = {"rejected": "user", "crash": "user", "memory": "oom", "stability": "nan"}
 """How a trial ends by a cause, by category, where its file does not say it."""
-
-OF_SIGNS = ("rank", "last_step", "inner")
-"""What is known of every text: who printed it, the step of its last line, and for one
-that ``wraps`` others the error below it."""
 
 MAX_TEXT = 160
 """Longest captured text in a message [characters]."""
@@ -55,17 +47,6 @@ class Text(NamedTuple):
     triggers: tuple[bytes, ...]
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
-
-
-class Case(NamedTuple):
-    """Figures and captured texts with which a condition holds, or not; for tests.
-
-    ``config`` is the run's, if there is one, and ``fixed`` the config with the fix.
-    """
-
-    names: dict[str, Any]
-    config: str = ""
-    fixed: str = ""
 
 
 class Cause:
@@ -121,16 +102,6 @@ class Cause:
         return [
             compile_repair(entry, self.compiled) for entry in self.data.get("fix", ())
         ]
-
-    @property
-    def fires(self) -> list[Case]:
-        """Cases in which the condition holds."""
-        return [_case(entry) for entry in self.data.get("fires", ())]
-
-    @property
-    def silent(self) -> list[Case]:
-        """Cases in which it does not."""
-        return [_case(entry) for entry in self.data.get("silent", ())]
 
     def compiled(self, source: str) -> Expression:
         """Return an expression that may name figures, captured texts and the job."""
@@ -212,18 +183,6 @@ def texts() -> tuple[Text, ...]:
     return tuple(text for cause in causes().values() for text in cause.texts)
 
 
-def known_names(cause: Cause) -> Iterator[str]:
-    """Yield every name that the expressions of a cause may use."""
-    yield from FIGURES
-    general = causes().get(cause.of, cause)
-    for text in (*cause.texts, *general.texts):
-        yield from (f"text.{name}" for name in (*OF_SIGNS, *text.pattern.groupindex))
-    yield from (*FIELDS, *FACTS)
-    for known in trainers().values():
-        for id_ in known.ids:
-            yield from trainer(id_).vocabulary.names()
-
-
 def filled(templates: tuple[Template, ...], scope: Scope) -> str:
     """Return the first of several texts whose names are all known, else ``""``."""
     for template in templates:
@@ -249,10 +208,6 @@ def _value(text: str) -> Any:
 
 def _listed(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _case(entry: dict[str, Any]) -> Case:
-    return Case(entry.get("names", {}), entry.get("config", ""), entry.get("fixed", ""))
 
 
 def _anything(_: str) -> bool:

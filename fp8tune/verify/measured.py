@@ -23,13 +23,8 @@ WARM_UP = 10
 FEWEST = 5
 """Logged steps after the warm-up that a speed needs."""
 
-COMPARED = {
-    "micro_batch": "micro_batch",
-    "seq_len": "seq_len",
-    "grad_accum": "grad_accum",
-    "world_size": "world_size",
-}
-"""Settings that a log prints, and the fields of the job that they are."""
+COMPARED = ("micro_batch", "seq_len", "grad_accum", "world_size")
+"""Settings that a log prints, which are fields of the job."""
 
 
 def calibration(logs: Sequence[Log], config: Config | None) -> str:
@@ -78,8 +73,8 @@ def other_settings(logs: Sequence[Log], config: Config) -> list[Reason]:
     """Where a log prints other settings than the config has."""
     found = []
     for log in logs:
-        for name, field in COMPARED.items():
-            printed = log.settings.get(name)
+        for field in COMPARED:
+            printed = log.settings.get(field)
             try:
                 own = config.job[field]
             except (Unknown, KeyError):
