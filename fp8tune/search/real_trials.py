@@ -21,6 +21,7 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import (
     CannotLaunch,
     checked,
@@ -270,12 +271,12 @@ def _trainer_runner(
             gpus=machine.gpus if machine.gpu else 0,
             python=options.python,
         )
+        user_config = UserConfig(
+            config.trainer, config.data, config.loaded, config.job.target, config.path
+        )
         return trainer_runner(
             launch,
-            config.trainer,
-            config.data,
-            config.job.target,
-            path=config.path,
+            user_config,
             device=options.device,
             data_missing=config.job.find("data_missing") or "",
         )

@@ -9,8 +9,7 @@ from pathlib import Path
 from subprocess import STDOUT
 from typing import Any, NamedTuple
 
-from fp8tune.formats import parse
-from fp8tune.job import Job, Target, Unknown
+from fp8tune.job import Job, Unknown
 from fp8tune.runners.counted import with_interval_and_energy, with_samples
 from fp8tune.runners.process import SCRATCH, supervise
 from fp8tune.runners.sampling import Sampling
@@ -21,7 +20,6 @@ from fp8tune.runners.trainer.proof import profiles, proof
 from fp8tune.runners.trainer.recipe import Keys
 from fp8tune.runners.trainer.record import base_record, tokens_of
 from fp8tune.runners.watch import Guard
-from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
 
@@ -237,27 +235,23 @@ class TrainerRunner:
 
 def trainer_runner(
     launch: Launch,
-    trainer: Trainer,
-    data: bytes,
-    target: Target,
+    config: UserConfig,
     *,
-    path: str = "config.toml",
     device: str = "cuda",
     data_missing: str = "",
 ) -> TrainerRunner:
     """Return the runner of a trainer for a config; raises ``CannotLaunch``.
 
-    ``data`` are the config's bytes, ``path`` is its name; ``data_missing`` says which
-    of its data files are not here. A config that cannot hold the keys of a trial is
-    refused here, and not by each trial.
+    ``data_missing`` says which of its data files are not here. A config that cannot
+    hold the keys of a trial is refused here, and not by each trial.
     """
-    document = parse(data, path)
-    document.read_as(trainer.about.reads)
-    loaded = trainer.load(document.values)
-    for name in trainer.about.packages:
-        if release := launch.versions.get(name):
-            loaded.values[f"{name}_release"] = release
-    config = UserConfig(trainer, data, loaded, target, path)
+    releases = {
+        f"{name}_release": release
+        for name in config.trainer.about.packages
+        if (release := launch.versions.get(name))
+    }
+    loaded = config.loaded._replace(values=config.loaded.values | releases)
+    config = config._replace(loaded=loaded)
     recipe, synthetic = launch.recipe, ""
     if recipe.synthetic != Keys():
         synthetic = data_missing

@@ -79,12 +79,10 @@ def launch_of(known, ranks=1):
 
 
 def runner_of(name, text, **more):
-    known = trainer(name)
-    data = text.encode()
-    return trainer_runner(launch_of(known), known, data, Target("", 1), **more)
+    return trainer_runner(launch_of(trainer(name)), config_of(name, text), **more)
 
 
-def config_of(name, text, data=None):
+def config_of(name, text):
     known = trainer(name)
     values = parse(text.encode(), "a.toml").values
     return UserConfig(known, text.encode(), known.load(values), Target("", 1))

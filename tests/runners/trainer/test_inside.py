@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside, output
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch, variables
 from fp8tune.runners.trainer.recipe import INSIDE, read
 from fp8tune.runners.trainer.runner import trainer_runner
@@ -101,7 +103,9 @@ def runner(tmp_path):
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         launch = launch._replace(recipe=read(run, "ours"))
         data = (folder / "train.toml").read_bytes()
-        found = trainer_runner(launch, known, data, Target("", ranks), device="cpu")
+        loaded = known.load(parse(data, "train.toml").values)
+        config = UserConfig(known, data, loaded, Target("", ranks))
+        found = trainer_runner(launch, config, device="cpu")
         (tmp_path / "scratch").mkdir(exist_ok=True)
         return found.ready(FEW, str(tmp_path / "scratch"), None)
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import loss_keys, trainer_runner
 from fp8tune.runners.watch import Guard
@@ -38,7 +40,9 @@ def runner(tmp_path):
         command = ("{python}", str(HERE / "wrong.py"), fault, "{config}", "{traces}")
         launch = launch._replace(recipe=launch.recipe._replace(command=command))
         data = (EXAMPLE / "train.toml").read_bytes()
-        found = trainer_runner(launch, known, data, Target("", 1), device="cpu")
+        loaded = known.load(parse(data, "train.toml").values)
+        config = UserConfig(known, data, loaded, Target("", 1))
+        found = trainer_runner(launch, config, device="cpu")
         return found.ready(FEW, str(tmp_path), None)
 
     return build
