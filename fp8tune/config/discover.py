@@ -41,15 +41,14 @@ def discover(paths: tuple[str, ...]) -> Iterator[Found]:
     entered. A file is found once, whatever links lead to it: as named if it was named.
     """
     folders = {path for path in paths if path != "-" and os.path.isdir(path)}
-    named = {os.path.realpath(path) for path in paths if path not in folders}
-    seen = set()
+    files = {path: os.path.realpath(path) for path in paths if path not in folders}
+    named, seen = {*files.values()}, set()
     for path in paths:
-        files = _folder(path) if path in folders else ((path, os.path.realpath(path)),)
-        for file, target in files:
-            place = file if file == "-" else target
-            if place not in seen and (path not in folders or place not in named):
-                seen.add(place)
-                yield Found(file, explicit=path not in folders)
+        explicit = path in files
+        for file, target in [(path, files[path])] if explicit else _folder(path):
+            if target not in seen and (explicit or target not in named):
+                seen.add(target)
+                yield Found(file, explicit=explicit)
 
 
 def _folder(path: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """Read comments that are meant to silence a rule, correct or not."""
 
 # no future annotations: as strings, they double the import time of a NamedTuple
-import datetime
 import re
 from collections.abc import Callable
 from itertools import islice
@@ -123,7 +122,7 @@ class Ignore(NamedTuple):
     span: Span
     lines: tuple[int, ...]
     names: tuple[str, ...]
-    until: datetime.date | None
+    until: str
     problem: str = ""
     reason: str = ""
     places: tuple[Span, ...] = ()
@@ -132,11 +131,11 @@ class Ignore(NamedTuple):
     @property
     def words(self) -> str:
         """What follows the names, in the form that ``--add-ignore`` writes."""
-        return words(str(self.until or ""), self.reason)
+        return words(self.until, self.reason)
 
-    def expired(self, today: datetime.date) -> bool:
-        """Return whether the comment has expired."""
-        return self.until is not None and today > self.until
+    def expired(self, today: str) -> bool:
+        """Return whether the comment has expired by a day, ``2026-11-28``."""
+        return bool(self.until) and today > self.until
 
 
 def words(until: str, reason: str) -> str:
@@ -168,17 +167,19 @@ def _ignore(document: ConfigDocument, span: Span, below: "_Below") -> Ignore | N
         return None
     lines = below.lines(span)
     if wrong is not None:
-        return Ignore(span, lines, (), None, wrong.problem, mistake=wrong)
+        return Ignore(span, lines, (), "", wrong.problem, mistake=wrong)
     assert form is not None
     offset = span[0] + form.start("names")
     found = list(re.finditer(_NAME, form["names"]))
     names = tuple(RENAMED.get(match[0], match[0]) for match in found)
     places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"
-    until = None
+    until = ""
     if form["until"]:
+        import datetime
+
         try:
-            until = datetime.date.fromisoformat(form["until"])
+            until = str(datetime.date.fromisoformat(form["until"]))
         except ValueError:
             problem = f"until={form['until']} is not a date of the form YYYY-MM-DD"
     reason = (form["reason"] or "").rstrip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,16 +131,17 @@ class Config:
 
     def on(self, target: Target) -> Config:
         """Return the config on these GPUs, whatever its header comment says."""
-        config = copy(self)
-        config.gpus = target
-        vars(config).pop("job", None)
-        return config
+        return self._copy(gpus=target, without=("job",))
 
     def having(self, **changes: Any) -> Config:
         """Return the config with other attributes, and load it again."""
-        config = copy(self)
-        vars(config).update(changes)
-        for name in ("loaded", "job"):
+        return self._copy(**changes, without=("loaded", "job"))
+
+    def _copy(self, *, without: tuple[str, ...], **changes: Any) -> Config:
+        """Return a copy with other attributes, which computes some again."""
+        config = Config.__new__(Config)
+        vars(config).update(vars(self) | changes)
+        for name in without:
             vars(config).pop(name, None)
         return config
 

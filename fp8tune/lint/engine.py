@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import marshal
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fp8tune.config.directive import Directive
 from fp8tune.config.discover import CannotRead, read
+from fp8tune.config.mark import read_ignores
 from fp8tune.config.reader import Config, NotAConfig, config_of
 from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.document import (
@@ -27,17 +27,16 @@ from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
-from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import Template, as_written, with_parts
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.faults import TITLED, UNKNOWN, Fault, dotted
-from fp8tune.trainers.hints import about_template
 from fp8tune.trainers.recognise import may_be_config, recognise
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.words import plain
 
 if TYPE_CHECKING:
     from fp8tune.lint.fix import Offer
+    from fp8tune.lint.suppress import Sieve
+    from fp8tune.lint.wording import Template
 
 _SAYS = re.compile("GPU|[ABHL][0-9]{2}")
 """A text that may name GPUs."""
@@ -202,13 +201,13 @@ class _Case:
         self.meant: list[tuple[Diagnostic, Fault]] = []
 
     def report(self) -> Report:
-        sieve = Sieve(self.document, datetime.date.today())
-        found = list(self.findings(sieve.keeps))
+        sieve = self._sieve()
+        found = list(self.findings(sieve.keeps if sieve else _kept))
         if any(one.once for one in found):
             from fp8tune.lint.once import noted
 
             found = [noted(one) if one.once else one for one in found]
-        if sieve.broken or sieve.ignores:
+        if sieve:
             judged = self._judged(sieve)
             found += self._findings_of(sieve.faults(self.rules.names, judged))
         found.sort(key=_order)
@@ -218,17 +217,27 @@ class _Case:
             for label in finding.labels
             for number in (label.region.line,)
         }
-        held = tuple(sieve.held)
         return Report(
             self.path,
             found,
             self.unjudged,
             lines=lines,
-            suppressed=held,
+            suppressed=tuple(sieve.held) if sieve else (),
             compared=self.compared,
             gaps=self.gaps,
             bugs=tuple(self.bugs.values()),
         )
+
+    def _sieve(self) -> Sieve | None:
+        """Return what applies the ignore comments, if there are any."""
+        ignores = read_ignores(self.document)
+        if not ignores:
+            return None
+        import datetime
+
+        from fp8tune.lint.suppress import Sieve
+
+        return Sieve(self.document, ignores, str(datetime.date.today()))
 
     def findings(self, keeps: Callable[[Diagnostic], bool]) -> Iterator[Diagnostic]:
         """Yield the findings that are kept, and new ones once what is meant stands."""
@@ -277,7 +286,7 @@ class _Case:
         config = self.config.having(document=document, overrides=overrides)
         case = _Case(config, self.rules, self.others, self.rounds - 1)
         words, later = self.known.vocabulary, []
-        for found in case.findings(lambda _: True):
+        for found in case.findings(_kept):
             names = self.rules.by_name[found.rule].names
             keys = {key for name in names for key in words.origins(name)}
             keys |= {found.key} if self.rules.by_name[found.rule].fault else set()
@@ -451,8 +460,11 @@ class _Case:
         if labels[0].argument:
             message += " (from the command line)"
         help_line = _filled(rule.help, scope)
-        if fault and (hint := about_template(fault.facts.get("value"))):
-            help_line = f"{hint}; {help_line}".removesuffix("; ")
+        if fault:
+            from fp8tune.trainers.hints import about_template
+
+            if hint := about_template(fault.facts.get("value")):
+                help_line = f"{hint}; {help_line}".removesuffix("; ")
         if offer and (why := offer.withheld or offer.kept):
             joint = " " if help_line.endswith("?") else "; "
             help_line = f"{help_line}{joint}{why}".removeprefix(joint)
@@ -476,6 +488,8 @@ class _Case:
 
     def _worded(self, text: str) -> str:
         """Return a text with keys and settings as the files of the job have them."""
+        from fp8tune.lint.wording import as_written, with_parts
+
         parts = self.known.about.parts
         titles = {section: part.title for section, part in parts.items()}
         text = as_written(text, self.document.format, self._is_key)
@@ -542,6 +556,11 @@ class _Case:
         for other in fault.others if fault else ():
             region = places.of_fault(Fault("", other, {}), rule.at[0].mark)
             yield Label(dotted(other), region, _filled(rule.label(0), scope))
+
+
+def _kept(_: Diagnostic) -> bool:
+    """Keep a finding, as where no comment silences any."""
+    return True
 
 
 def _writes_what_was_meant(found: Diagnostic) -> bool:

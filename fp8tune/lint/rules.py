@@ -18,7 +18,6 @@ from fp8tune.config.settings import SEVERITIES
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.scope import ON_SCOPE
-from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer
@@ -26,6 +25,7 @@ from fp8tune.trainers.trainer import trainer
 if TYPE_CHECKING:
     from fp8tune.job import Vocabulary
     from fp8tune.lint.repair import Repair
+    from fp8tune.lint.wording import Template
     from fp8tune.trainers.trainer import Trainer
 
 _BRACKETS = r"\([^()]*\)"
@@ -258,12 +258,12 @@ class Rule:
     @cached_property
     def message(self) -> Template:
         """The compiled message."""
-        return compile_template(self.front["message"], self.compiled)
+        return self._template(self.front["message"])
 
     @cached_property
     def help(self) -> Template:
         """The compiled help line."""
-        return compile_template(self.front.get("help", ""), self.compiled)
+        return self._template(self.front.get("help", ""))
 
     @cached_property
     def _labels(self) -> dict[int, Template]:
@@ -272,9 +272,13 @@ class Rule:
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
         if index not in self._labels:
-            template = compile_template(self.at[index].label, self.compiled)
-            self._labels[index] = template
+            self._labels[index] = self._template(self.at[index].label)
         return self._labels[index]
+
+    def _template(self, text: str) -> Template:
+        from fp8tune.lint.wording import compile_template
+
+        return compile_template(text, self.compiled)
 
     @cached_property
     def fixes(self) -> list[Repair]:

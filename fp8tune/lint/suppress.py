@@ -6,11 +6,10 @@ span of the finding, or on its own line above. There is no form for all rules.
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fp8tune.config.mark import Ignore, read_ignores
+from fp8tune.config.mark import Ignore
 from fp8tune.formats.document import ConfigDocument, Span
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
@@ -21,9 +20,10 @@ from fp8tune.trainers.faults import Fault
 class Sieve:
     """Suppresses findings, and reports comments that suppressed nothing."""
 
-    def __init__(self, document: ConfigDocument, today: datetime.date) -> None:
+    def __init__(
+        self, document: ConfigDocument, ignores: Sequence[Ignore], today: str
+    ) -> None:
         self.text = document.text
-        ignores = read_ignores(document)
         self.ignores = [ignore for ignore in ignores if not ignore.problem]
         self.broken = [ignore for ignore in ignores if ignore.problem]
         self.today = today

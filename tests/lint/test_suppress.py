@@ -1,7 +1,5 @@
 """Ignore comments: what they silence, and what is said about them."""
 
-import datetime
-
 import pytest
 
 from fp8tune.config.mark import read_ignores
@@ -11,7 +9,7 @@ from fp8tune.lint.diagnostic import Diagnostic, Label, Region
 from fp8tune.lint.suppress import Sieve
 from tests.each import each
 
-TODAY = datetime.date(2026, 11, 20)
+TODAY = "2026-11-20"
 
 
 def finding(rule, *lines):
@@ -20,7 +18,8 @@ def finding(rule, *lines):
 
 
 def sieve(text):
-    return Sieve(parse(text.encode()), TODAY)
+    document = parse(text.encode())
+    return Sieve(document, read_ignores(document), TODAY)
 
 
 KNOWN = {"one": "X1", "two": "X2"}

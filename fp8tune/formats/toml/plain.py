@@ -15,14 +15,15 @@ from typing import Any
 from fp8tune.formats.document import Path, Span, Spans
 
 _END = r"[ \t]*+(?:#[^\x00-\x08\x0a-\x1f\x7f]*+)?+"
-_BLANK = rf"(?:{_END}\r?\n)*+[ \t]*+"
-_LINE = rf"{_END}(?:\r?\n|\Z)"
-_KEY = r"([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+"
-_SPACE = r"[ \t]*+"
+_GAP = rf"(?:{_END}\r?\n)*+[ \t]*+"
+_ENDS = rf"{_END}(?:\r?\n|\Z)"
+_NAMED = r"([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+"
+_BLANK, _LINE, _KEY = map(re.compile, (_GAP, _ENDS, _NAMED))
+_SPACE = re.compile(r"[ \t]*+")
 _SCALAR = r""""[^"\\\x00-\x1f\x7f]*+"|'[^'\x00-\x1f\x7f]*+'|[\w.+-]++"""
 _ITEM = re.compile(
-    rf"{_BLANK}(?:\[([A-Za-z0-9_.-]++)\]{_LINE}"
-    rf"|{_KEY}(?:({_SCALAR}){_LINE}|(?=[\[{{]))|\Z)"
+    rf"{_GAP}(?:\[([A-Za-z0-9_.-]++)\]{_ENDS}"
+    rf"|{_NAMED}(?:({_SCALAR}){_ENDS}|(?=[\[{{]))|\Z)"
 )
 _ONE = re.compile(_SCALAR)
 _NUMBER = re.compile(
@@ -132,7 +133,7 @@ class _Reader:
         table: dict[str, Any] = {}
         at = self.skip(_SPACE, start + 1)
         while self.text[at] != "}":
-            found = re.compile(_KEY).match(self.text, at)
+            found = _KEY.match(self.text, at)
             if found is None or found[1] in table:
                 raise _NotPlain
             here = (*path, found[1])
@@ -147,9 +148,9 @@ class _Reader:
                 raise _NotPlain
         return table, at + 1
 
-    def skip(self, pattern: str, at: int) -> int:
+    def skip(self, pattern: re.Pattern[str], at: int) -> int:
         """Return where the pattern that matches here ends."""
-        found = re.compile(pattern).match(self.text, at)
+        found = pattern.match(self.text, at)
         if found is None:
             raise _NotPlain
         return found.end()

@@ -12,14 +12,17 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.hints import Hints, key_meant, value_meant
 from fp8tune.trainers.kempnerforge import checks, coercion, freeze
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.schema import Key, Schema
+
+if TYPE_CHECKING:
+    from fp8tune.trainers.hints import Hints
 
 ALWAYS_READ = ("model", "train", "eval", "distributed")
 """Sections whose attributes ``JobConfig.validate`` reads in every run."""
@@ -86,7 +89,13 @@ class Config:
         self.values = dict(loader.defaults)
         self.written: set[str] = set()
         self.faults: list[Fault] = []
-        self.hints = Hints(loader.schema)
+
+    @cached_property
+    def hints(self) -> Hints:
+        """What was probably meant by keys and values that are refused."""
+        from fp8tune.trainers.hints import Hints
+
+        return Hints(self.schema)
 
     def fault(self, kind: str, path: Path, **facts: Any) -> None:
         """Note a fault; of more than a thousand the rest is dropped."""
@@ -119,8 +128,16 @@ class Config:
         self._not_tables(raw)
         for path, module, aliases in freeze.unknown(self.values, self.written):
             hint = self.hints.for_name(module, aliases)
-            facts = {"allowed": aliases, "hint": hint, **value_meant(hint, module)}
-            self.fault("unknown-freeze-module", path, value=module, **facts)
+            self.not_allowed("unknown-freeze-module", path, module, aliases, hint)
+
+    def not_allowed(
+        self, kind: str, path: Path, value: Any, allowed: Iterable[Any], hint: str
+    ) -> None:
+        """Note a value that is none of those allowed, with the one that was meant."""
+        from fp8tune.trainers.hints import value_meant
+
+        facts = {"allowed": allowed, "hint": hint, **value_meant(hint, value)}
+        self.fault(kind, path, value=value, **facts)
 
     def section(self, section: str, table: dict[str, Any]) -> None:
         """Load the table of one section."""
@@ -241,6 +258,8 @@ class Config:
         self, path: Path, table: str, keys: Mapping[str, Key], value: Any
     ) -> None:
         """Note a key that the trainer does not have, with the one that was meant."""
+        from fp8tune.trainers.hints import key_meant
+
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
         home, spec = facts.get("home"), keys.get(str(facts.get("meant")))
@@ -316,8 +335,7 @@ class Config:
         is_precision = dotted(path) == self.schema.job["precision"]
         kind = "unknown-precision" if is_precision else "value-not-allowed"
         hint = self.hints.for_value(spec, value)
-        facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, value)}
-        self.fault(kind, path, value=value, **facts)
+        self.not_allowed(kind, path, value, spec.allowed, hint)
         return False
 
     def check(self, spec: Key, values: dict[str, Any], here: Path, raw: Any) -> None:
