@@ -127,7 +127,7 @@ def kept_bytes(
     Unknown without FSDP, where autocast keeps copies of the weights. Full AC keeps the
     input. Per-op AC also attention and every second product: of the
     queries, values, gate and down. Without AC a compiled block keeps what its linears
-    and attention read (``results/torchtitan_activation_bytes.md`` of benchmarks); the norms
+    and attention read (``benchmarks/results/torchtitan_activation_bytes.md``); norms
     of eager blocks depend on the version of torch.
     """
     if not dense_only or compute_bytes > BF16:
