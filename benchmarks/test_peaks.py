@@ -1,5 +1,6 @@
 """A trial's step has allocated what the trainer's own step has."""
 
+import gc
 import json
 
 import pytest
@@ -7,11 +8,17 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
-from benchmarks.depths import MIB, trial_mib
 from benchmarks.fake_mesh import reduce_without_temporaries
 from benchmarks.paths import RESULTS
 from fp8tune.job import Target
+from fp8tune.runners.builtin.convert import build
+from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.spec import from_job
+from fp8tune.runners.builtin.step import Training
 from fp8tune.search.plan import read_config
+from tests.support.live_bytes import LiveBytes
+
+MIB = 2**20
 
 TABLE = 1.2
 """Made-up text's own tables on the host [MiB]."""
@@ -26,6 +33,33 @@ CASES = {
     case["name"]: case
     for case in json.loads((RESULTS / "step_memory.json").read_text())["cases"]
 }
+
+
+def trial_mib(job):
+    """Return the peak of a trial's second step on the CPU [MiB].
+
+    All tokens go to the first experts, as in the recorded steps of the trainer.
+    """
+    given = {"device": "cpu", "dp_shard": job["shards"], "seed": 0}
+    spec = from_job(job, **given, min_steps=3, max_steps=6, warm_steps=1)
+    gc.collect()  # or what others have left would be freed meanwhile
+    with LiveBytes("build") as live:
+        model, _ = build(spec)
+        for layer in model.layers if spec.experts else ():
+            router = getattr(layer.mlp, "router", None)
+            if router is not None:
+                router.register_forward_hook(
+                    lambda _router, _inputs, logits: (
+                        logits * 0 - torch.arange(logits.shape[-1])
+                    )
+                )
+        training = Training(model, spec, batches(spec))
+        live.enter("step")
+        training.step()
+        training.step()
+    if spec.dp_shard > 1:
+        torch.distributed.destroy_process_group()
+    return live.peaks["step"] / MIB
 
 
 @pytest.fixture

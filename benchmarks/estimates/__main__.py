@@ -57,7 +57,7 @@ and gradients (16 bytes per parameter) differ by 1.87. Neither report nor code e
 the other 0.9 GiB. Eager torchtitan is predicted 5 % too low, which is not understood.
 
 70B with TP8 is predicted 9 GiB too low, though the gathered input of the head, 2 GiB,
-is counted (`benchmarks/torchtitan/tensor_parallel.py`). The rest seems to be freed
+is counted (`torchtitan_tensor_parallel.md`). The rest seems to be freed
 memory of the blocks that the allocator keeps: async TP changes only the blocks and
 printed 4.3 GiB less, but the blocks alone are estimated at 34 GiB and the loss at 58.6.
 The range of its estimate from TOML ends at 70.3 GiB of allocated memory, or 74.2 with

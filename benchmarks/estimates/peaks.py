@@ -141,7 +141,7 @@ def _shape(row: dict[str, Any]) -> Point:
     """A run of a trainer without an adapter.
 
     Tensor parallelism splits all that a token keeps, but for the input of the head,
-    which is gathered (``benchmarks/torchtitan/tensor_parallel.py``). Reserved beside
+    which is gathered (``torchtitan_tensor_parallel.md``). Reserved beside
     the peak are: the last block, which stays whole after its forward pass; the buffers
     of another stream; and the block of the bf16 logits, too small for the fp32 tensors
     that come after.

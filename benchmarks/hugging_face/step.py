@@ -1,4 +1,4 @@
-"""Live memory of steps of transformers' Trainer, on the CPU or on GPUs.
+"""Live memory of two steps of transformers' Trainer, measured on the CPU.
 
 ``python -m benchmarks.hugging_face.step < cases.jsonl`` needs a Python with torch,
 transformers and accelerate, and this repository on its path. An input line is a case:
@@ -11,30 +11,20 @@ is a process of its own, joined by gloo. An output line adds the release of
 
 The model, the Trainer and Accelerate are the real ones. To reach FSDP on the CPU, the
 process group says that it is one of GPUs.
-
-With ``device`` ``cuda`` one rank trains on a GPU, by PyTorch's own count of its memory.
-Such a case also says ``compile`` and ``steps``, and its output line has
-``tokens_per_second``, the median of all steps but the first ``UNTIMED``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import tempfile
-import time
 from importlib import import_module
-from itertools import pairwise
 from multiprocessing import get_context
 from typing import Any
 
 STEPS = 2
 """The first step allocates the optimizer's state, the second has it."""
-
-UNTIMED = 5
-"""Steps at the beginning that are not timed: the first ones compile and warm up."""
 
 FSDP = {
     "ACCELERATE_USE_FSDP": "true",
@@ -71,31 +61,6 @@ def main() -> int:
     return 0
 
 
-class GpuBytes:
-    """As ``LiveBytes`` for a GPU, which counts its memory itself; it times steps."""
-
-    def __init__(self, phase: str) -> None:
-        self.peaks: dict[str, int] = {}
-        self._phase = phase
-        self._ends: list[float] = []
-        self._cuda: Any = import_module("torch.cuda")
-
-    def enter(self, phase: str) -> None:
-        """The code does something else from here on."""
-        peak = self._cuda.max_memory_allocated()
-        self.peaks[self._phase] = max(self.peaks.get(self._phase, 0), peak)
-        self._cuda.reset_peak_memory_stats()
-        self._phase = phase
-        if phase == "optimizer":  # once in a step
-            self._cuda.synchronize()
-            self._ends.append(time.perf_counter())
-
-    def seconds(self) -> float:
-        """The median time of a step."""
-        ends = self._ends[UNTIMED:]
-        return statistics.median(b - a for a, b in pairwise(ends))
-
-
 def measured(
     case: dict[str, Any], train: Any = None, start: str = "spawn"
 ) -> dict[str, Any]:
@@ -125,9 +90,6 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     sharded = case["mode"].startswith("fsdp")
     if case.get("precision") == "fp8":
         os.environ.update(FP8)
-    if case.get("device") == "cuda":
-        _train_on_gpu(case, folder, pipe)
-        return
     if case["mode"].startswith("zero"):
         os.environ["DS_ACCELERATOR"] = "cpu"
     if case["ranks"] > 1 or case["mode"] != "ddp":
@@ -146,19 +108,6 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
     with live:
         _train(case, folder, live.enter)
     pipe.send({"peaks": live.peaks})
-
-
-def _train_on_gpu(case: dict[str, Any], folder: str, pipe: Any) -> None:
-    """Train on one GPU, and send peaks and speed."""
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")
-    os.environ["CUDA_VISIBLE_DEVICES"] = seen[0]  # several would be DataParallel
-    live = GpuBytes("init")
-    _train(case, folder, live.enter)
-    live.enter("end")
-    tokens = case["batch"] * case["length"] * case["accumulated"]
-    pipe.send(
-        {"peaks": live.peaks, "tokens_per_second": round(tokens / live.seconds(), 1)}
-    )
 
 
 def _join(ranks: int, rank: int, folder: str, *, as_gpus: bool) -> None:
@@ -217,24 +166,22 @@ def _train(case: dict[str, Any], folder: str, enter: Any) -> None:
     model = transformers.AutoModelForCausalLM.from_config(kind)
     model = model.to(getattr(torch, case["weights"]))
     ids = torch.randint(0, kind.vocab_size, (case["length"],))
-    steps = case.get("steps", STEPS)
     rows = [{"input_ids": ids, "labels": ids}] * (
-        steps * case["batch"] * case["accumulated"] * case["ranks"]
+        STEPS * case["batch"] * case["accumulated"] * case["ranks"]
     )
     given = transformers.TrainingArguments(
         output_dir=folder,
-        use_cpu=case.get("device") != "cuda",
+        use_cpu=True,
         report_to="none",
         save_strategy="no",
         logging_strategy="no",
         disable_tqdm=True,
-        max_steps=steps,
+        max_steps=STEPS,
         per_device_train_batch_size=case["batch"],
         gradient_accumulation_steps=case["accumulated"],
         gradient_checkpointing=case["ac"],
         optim=case["optimizer"],
         bf16=case.get("precision") != "fp8",
-        torch_compile=case.get("compile", False),
         dataloader_pin_memory=False,
         deepspeed=_zero(case),
     )

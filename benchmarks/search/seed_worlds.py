@@ -20,7 +20,7 @@ GAPS = (0, 0.5, 1, 2, 4, 8)
 """By how many of these deviations FP8's loss is higher."""
 BESIDE, OWN = 0.1, None
 """How far FP8 is from bf16 of the same seed, in these deviations: about as in the
-rehearsal's real runs (0.07, of ``curves.py``), or it is a seed of its own."""
+rehearsal's real runs (0.07, ``seed_curves.jsonl``), or it is a seed of its own."""
 CLIMBS = (0.05, 0.1, 0.2, 0.4)
 """Of what is learned, the share that FP8 loses again in the last half of each run."""
 SEEN = 0.2

@@ -28,10 +28,19 @@ import torch
 from torch import Tensor
 
 from benchmarks.paths import ROOT
-from benchmarks.search.curves import spec
+from fp8tune.job import Target
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import Spec
+from fp8tune.search.plan import read_config
 from tests.support.curves import CURVES, recorded, table
 
+STEPS, BATCH = 400, 8
+CONFIG = ROOT / "configs" / "rehearsal_cpu.toml"
+KNOBS = {
+    "train.batch_size": BATCH,
+    "train.grad_accum_steps": 1,
+    "train.activation_checkpointing": "none",
+}
 TABLES = ROOT / "docs" / "runs"
 SHOWN = {
     "bf16-seed0.csv": ("bf16", "same", "", 0),
@@ -41,7 +50,6 @@ SHOWN = {
     "fp8-underflow.csv": ("fp8", "same", "underflow", 0),
 }
 """Runs that the guide compares: precision, data, fault and seed."""
-STEPS, BATCH = 400, 8
 SHRUNK = 2.0**-25
 """What ``underflow`` multiplies the scale of gradients by."""
 ENLARGED, ROOM = 16.0, 0.25
@@ -66,6 +74,14 @@ KINDS = (
     Kind("bf16", "own", "", 12),
     Kind("fp8", "own", "", 4),
 )
+
+
+def spec(precision: str, seed: int, steps: int) -> Spec:
+    """Return the rehearsal's model in a precision."""
+    config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("", 1))
+    runner = Builtin(config.trainer, config.loaded, config.job.target, Setup("cpu"))
+    made = runner.spec({**KNOBS, "train.mixed_precision": precision})
+    return made._replace(seed=seed, steps=steps)
 
 
 @contextlib.contextmanager
@@ -149,8 +165,7 @@ def every(kinds: Sequence[Kind], steps: int) -> Iterator[dict[str, Any]]:
     """Yield all runs, one after the other."""
     for kind in kinds:
         for seed in range(kind.seeds):
-            made = spec(kind.precision, seed, 1.0)
-            made = made._replace(steps=steps, micro_batch=BATCH)
+            made = spec(kind.precision, seed, steps)
             about = {**kind._asdict(), "seeds": None, "seed": seed, "steps": steps}
             about["tokens_per_step"] = made.tokens_per_step()
             with broken(kind.fault):

@@ -1,28 +1,21 @@
-"""Run a trainer's own program on the CPU, and record what each optimizer step did.
+"""Run a trainer's own program on the CPU.
 
 ``python benchmarks/verify/on_cpu.py scripts/train.py CONFIG`` and
 ``python benchmarks/verify/on_cpu.py -m torchtitan.train --job.config_file CONFIG``
 stand where ``torchrun`` would. The calls that insist on CUDA get the CPU instead; the
-rest is the trainer's. With ``FP8TUNE_RECORD`` set, rank 0 appends one JSON line for
-each step to that file: the learning rate, and checksums of the tokens, the gradients,
-and the weights and the optimizer's state before and after. With ``FP8TUNE_SIGNAL`` set
-to ``TERM:3`` or ``KILL:3`` it gets that signal with the third line.
+rest is the trainer's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
-import signal
 import sys
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-RECORD, SIGNAL = "FP8TUNE_RECORD", "FP8TUNE_SIGNAL"
 STATISTICS = (
     *("active_bytes.all.peak", "reserved_bytes.all.peak"),
     *("num_alloc_retries", "num_ooms"),
@@ -64,8 +57,6 @@ def main() -> None:
         divide(module, factor)
 
     fsdp.set_gradient_divide_factor = divide_on_gloo
-    if place := os.environ.get(RECORD):
-        Recorder(Path(place), torch)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, "")
@@ -102,74 +93,6 @@ def _stand_in() -> None:
 
         sys.path.insert(0, str(root))
         stand_in_for_cuda()
-
-
-class Recorder:
-    """Writes a line for each optimizer step of rank 0."""
-
-    def __init__(self, place: Path, torch: Any) -> None:
-        self.place, self.torch = place, torch
-        self.tokens = 0
-        self.line: dict[str, Any] = {}
-        if os.environ["RANK"] != "0":
-            return
-        hooks: Any = import_module("torch.optim.optimizer")
-        hooks.register_optimizer_step_pre_hook(self._before)
-        hooks.register_optimizer_step_post_hook(self._after)
-        torch.nn.modules.module.register_module_forward_pre_hook(self._forward)
-
-    def _forward(self, module: Any, inputs: Any) -> None:
-        if isinstance(module, self.torch.nn.Embedding):
-            self.tokens = checksum([inputs[0]], self.tokens)
-
-    def _before(self, optimizer: Any, *_: Any) -> None:
-        if hasattr(optimizer, "optimizers"):  # torchtitan's container of them
-            return
-        self.line = {
-            "lr": [group["lr"] for group in optimizer.param_groups],
-            "tokens": self.tokens,
-            "gradients": checksum(p.grad for p in _parameters(optimizer)),
-            "before": _state(optimizer),
-        }
-        self.tokens = 0
-
-    def _after(self, optimizer: Any, *_: Any) -> None:
-        if hasattr(optimizer, "optimizers") or not self.line["tokens"]:
-            return  # without tokens: the step with which torch makes empty states
-        line = {**self.line, "after": _state(optimizer)}
-        with self.place.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        name, colon, step = os.environ.get(SIGNAL, "").partition(":")
-        if colon and len(self.place.read_text().splitlines()) == int(step):
-            os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
-
-
-def _parameters(optimizer: Any) -> Iterator[Any]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
-
-
-def _state(optimizer: Any) -> int:
-    """A checksum of the weights and the optimizer's state."""
-    found = checksum(_parameters(optimizer))
-    for parameter in _parameters(optimizer):
-        states = optimizer.state[parameter].items()
-        found = checksum((value for _, value in sorted(states)), found)
-    return found
-
-
-def checksum(tensors: Any, start: int = 0) -> int:
-    """The CRC-32 of the bytes of tensors; of a rank's own part of sharded ones."""
-    torch: Any = import_module("torch")
-    for tensor in tensors:
-        if not isinstance(tensor, torch.Tensor):
-            continue
-        plain = tensor.detach()
-        plain = plain.to_local() if hasattr(plain, "to_local") else plain
-        plain = getattr(plain, "_tensor", plain)
-        flat = plain.contiguous().view(-1).view(torch.uint8)
-        start = zlib.crc32(flat.numpy().tobytes(), start)
-    return start
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
-"""Tiny configs of the real trainers for runs in phases, and the data that they read."""
+"""Tiny configs of the real trainers, and the data that they read."""
 
 from __future__ import annotations
 
 import base64
 import json
 import random
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-from fp8tune.words import counted
 
 KEMPNERFORGE = """\
 [model]
@@ -37,15 +33,6 @@ dir = "{checkpoints}"
 interval = 3
 [metrics]
 log_interval = 1
-"""
-MIXTURE = """\
-phases = [{ start_step = 3, dataset_weights = { a = 3.0 }, lr_scale = 0.5 }]
-[[data.datasets]]
-path = "{folder}/tokens"
-name = "a"
-[[data.datasets]]
-path = "{folder}/more"
-name = "b"
 """
 TORCHTITAN = """\
 [job]
@@ -75,78 +62,6 @@ seed = 1
 [{float8}]
 enable_fsdp_float8_all_gather = {gathers}
 """
-
-
-class Case(NamedTuple):
-    """A trainer with a config: its folder, the text, the words in it by precision.
-
-    ``stop`` is the signal that interrupts it; ``refused``: also run what is refused.
-    """
-
-    name: str
-    trainer: str
-    place: Path
-    text: str
-    ranks: int
-    words: Mapping[str, Mapping[str, str]]
-    stop: str = "KILL"
-    refused: bool = False
-
-
-def kempnerforge(checkout: Path) -> Iterator[Case]:
-    """Yield the cases of KempnerForge."""
-    words = {p: {"precision": p} for p in ("bf16", "fp8")}
-    schedules = {
-        "cosine": 'name = "cosine"\nwarmup_steps = 3',
-        "linear": 'name = "linear"\nwarmup_steps = 0',
-        "wsd": 'name = "wsd"\nwarmup_steps = 1\nstable_steps = 3',
-    }
-    one = 'dataset_path = "{folder}/tokens"'
-    for ranks, name, stop, source in (
-        (1, "cosine", "TERM", one),
-        (1, "linear", "KILL", MIXTURE),
-        (2, "wsd", "KILL", one),
-    ):
-        text = KEMPNERFORGE.replace("{schedule}", schedules[name])
-        text = text.replace("{data}", source)
-        where = f"KempnerForge, {name}, {counted(ranks, 'rank')}"
-        where += ", mixture with a data phase" * (source == MIXTURE)
-        yield Case(
-            where, "kempnerforge", checkout, text, ranks, words, stop, source == one
-        )
-
-
-def torchtitan(folder: Path) -> Iterator[Case]:
-    """Yield the cases of each release of torchtitan."""
-    for place in sorted(folder.glob("0.*")):
-        old = place.name == "0.1.0"
-        float8 = "float8" if old else "quantize.linear.float8"
-        names = {
-            "{enable}": "enable_checkpoint" if old else "enable",
-            "{tokenizer}": 'tokenizer_path = "{folder}/bpe"'
-            if old
-            else 'hf_assets_path = "{folder}/words"',
-            "{seed}": "debug",
-            "{float8}": float8,
-        }
-        words = {
-            "bf16": {"converters": "[]"},
-            "fp8": {"converters": json.dumps([float8])},
-        }
-        total = place.name == "0.2.2"
-        schedule = "decay_ratio = 0.25" if not total else 'decay_type = "cosine"'
-        for ranks, gathers in ((1, "false"), (2, "true")):
-            text = TORCHTITAN.replace("{schedule}", f"warmup_steps = 2\n{schedule}")
-            for old_name, new in {**names, "{gathers}": gathers}.items():
-                text = text.replace(old_name, new)
-            if place.name < "0.2.1":
-                text = text.replace("[debug]\nseed = 1\n", "")
-                text = text.replace("seq_len = 64", "seq_len = 64\nseed = 1")
-            where = f"torchtitan {place.name}, {counted(ranks, 'rank')}"
-            where += ", FP8 all-gather" * (gathers == "true")
-            ask = total and ranks > 1
-            name = f"torchtitan=={place.name}"
-            yield Case(where, name, place, text, ranks, words, refused=ask)
 
 
 def data(place: Path) -> None:

@@ -14,7 +14,7 @@ from tests.each import each
 from tests.verify.files import bytes_field, event, record, wandb_file, wandb_row
 
 REAL = Path(__file__).parent.parent / "data" / "runs" / "torch.tfevents"
-"""Written by torch's SummaryWriter: ``benchmarks/verify/real_files.py``."""
+"""Written by torch's SummaryWriter."""
 
 
 def read(kind, path, data):

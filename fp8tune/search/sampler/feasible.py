@@ -28,7 +28,7 @@ def library_sampler(name: str) -> Inner:
     """Return a function that makes Optuna's ``tpe``, ``gp`` or ``random`` from a seed.
 
     TPE starts without random trials and GP with one: after the warm starts each does
-    better so (seeds 0 to 17 of benchmarks/search/samplers.py).
+    better so (seeds 0 to 17, benchmarks/results/samplers.md).
 
     Raises ``ImportError`` if ``gp`` lacks SciPy, and ``KeyError`` for other names.
     """

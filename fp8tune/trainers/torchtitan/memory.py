@@ -127,7 +127,7 @@ def kept_bytes(
     Unknown without FSDP, where autocast keeps copies of the weights. Full AC keeps the
     input. Per-op AC also attention and every second product: of the
     queries, values, gate and down. Without AC a compiled block keeps what its linears
-    and attention read (``python -m benchmarks.torchtitan.activation_bytes``); the norms
+    and attention read (``benchmarks/results/torchtitan_activation_bytes.md``); norms
     of eager blocks depend on the version of torch.
     """
     if not dense_only or compute_bytes > BF16:
@@ -193,8 +193,8 @@ def recompute_bytes(
 def gathered_inputs_bytes(tp: int, hidden_size: int) -> float:
     """Bytes per token by which TP's gathered inputs exceed an even split, in a block.
 
-    Those of attention and feed-forward, in bf16 (``python -m
-    benchmarks.torchtitan.tensor_parallel``).
+    Those of attention and feed-forward, in bf16 (``benchmarks/results/
+    torchtitan_tensor_parallel.md``).
     """
     return 2 * BF16 * hidden_size * (1 - 1 / tp)
 
@@ -208,7 +208,7 @@ def saved_sums_bytes(
     """Bytes per token that per-op AC saves with TP beyond an even split.
 
     The product of down before ranks are summed, which is whole, and both sums. For
-    eager blocks (``python -m benchmarks.torchtitan.tensor_parallel``); compiled ones
+    eager blocks (``torchtitan_tensor_parallel.md`` there); compiled ones
     keep only what their backward pass reads, and were not measured.
     """
     if tp == 1 or ac_applied != "op" or compile:
@@ -219,8 +219,8 @@ def saved_sums_bytes(
 def gathered_input_bytes(tp: int, hidden_size: int) -> int:
     """Bytes per token of the head's input with TP, until its backward pass.
 
-    The head gathers the sequence and keeps it whole, in bf16 (``python -m
-    benchmarks.torchtitan.tensor_parallel``).
+    The head gathers the sequence and keeps it whole, in bf16 (``benchmarks/results/
+    torchtitan_tensor_parallel.md``).
     """
     return BF16 * hidden_size if tp > 1 else 0
 

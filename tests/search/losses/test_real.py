@@ -1,4 +1,4 @@
-"""Curves of real training on a CPU, recorded by ``benchmarks/search/curves.py``."""
+"""Curves of real training on a CPU, recorded once (``benchmarks/README.md``)."""
 
 import pytest
 
