@@ -329,7 +329,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     runner = None
     if options.has_workers:
         check_locks(study.place)
-        pool: Pool = Watcher(study, starter_of(options, study, trials.gpus))
+        starter = starter_of(options, study, machine.gpus, trials.gpus)
+        pool: Pool = Watcher(study, starter)
     else:
         runner = trials.runner(study.folder)
         name = name_of_this_process(options) if is_shared(options) else ""

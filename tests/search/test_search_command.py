@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from tests.metadata import write_metadata
-from tests.runners.fake_smi import script
+from tests.runners import fake_nvml
 from tests.sample import SMALL_MODEL
 
 pytest.importorskip("optuna")
@@ -264,7 +264,7 @@ def test_a_study_that_cannot_be_started_from(searched):
 def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     fp8tune, project, tmp_path, monkeypatch
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     text = SMALL_MODEL + "[optimizer]\nname = 'muon'\n"
     project({"a.toml": text})
     said = fp8tune("search", "a.toml", "--budget", "3m")
@@ -293,7 +293,7 @@ REFUSED = (
 def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
     fp8tune, project, tmp_path, monkeypatch, versions, precision, options, refused
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     names = dict(zip(("torch", "torchao"), versions, strict=True))
     write_metadata(tmp_path / "site", names)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -311,7 +311,7 @@ def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
 def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
     fp8tune, project, tmp_path, monkeypatch
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     files = ("scripts/train.py", "kempnerforge/__init__.py")
     project({"a.toml": SMALL_MODEL, **{f"there/{name}": "" for name in files}})
 
