@@ -19,12 +19,12 @@ from benchmarks.search.budgets import fraction
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import Simulated
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 from tests.support.landscape import World, estimate, world
+from tests.support.side_by_side import Simulated
 
 FIRST, COUNT = 720_000, 30
 """Seeds that no tuning used."""

@@ -49,7 +49,7 @@ from fp8tune.search.plan import (
     world_size_note,
     world_size_warning,
 )
-from fp8tune.search.pool import NoWorkers, Peer, Pool, Simulated, Watcher
+from fp8tune.search.pool import NoWorkers, Peer, Pool, Watcher
 from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
     RealRunner,
@@ -388,6 +388,8 @@ def _remove_leftovers(study: Study) -> None:
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search that replays recorded trials."""
+    if options.has_workers:
+        raise CannotSearch("--runner replay needs no workers: no trial runs")
     gpu = named_gpu(options.gpu, None).gpu
     config = config_asked(options, gpu, "--gpu" if gpu else "", world_size=0)
     replay = plan_replay(config, options.records, options.allow, options.objective)
@@ -402,15 +404,12 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         runner.skip(plan.space.point(trial.record.knobs))
     for text in replay.notes:
         note(text)
-    pool: Pool = Peer(study, runner)
-    if options.has_workers:
-        pool = Simulated(study, runner, max(1, options.workers))
     return Prepared(
         plan,
         study,
         start,
         strategy=strategy,
-        pool=pool,
+        pool=Peer(study, runner),
         conditions=conditions_for_replay(
             config, replay.learned, options.allow, runner.offers
         ),
