@@ -23,6 +23,7 @@ from fp8tune.search.answer.decide import with_config
 from fp8tune.search.answer.findings import failed_before
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.stored import as_json, to_store
+from fp8tune.search.answer.wording import closing
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
@@ -81,7 +82,7 @@ from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
-from fp8tune.search.write.output import closing, display
+from fp8tune.search.write.output import display
 from fp8tune.search.write.tuned_config import (
     Written,
     check_files,

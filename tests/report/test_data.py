@@ -17,7 +17,7 @@ from fp8tune.report.html import commands, draw_plots
 from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND, Ending
-from fp8tune.search.answer.wording import setting_label
+from fp8tune.search.labels import setting_label
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BEAT, alone_in
 from fp8tune.search.study import Study
