@@ -41,6 +41,11 @@ def plain(text: str) -> str:
     return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def clean(text: str, most: int = 300) -> str:
+    """Return one line of bounded length without control and direction characters."""
+    return plain(text if len(text) <= most else f"{text[: most - 4]} ...")
+
+
 _UNIT = re.compile(r"(?<=\d) (?=%|GiB|tokens/)|(?<=#) ")
 """The space between a number and its unit, or behind the sign of a comment."""
 

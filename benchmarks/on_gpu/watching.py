@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
-from fp8tune.runners import driver, smi
+from fp8tune.runners import driver
 from fp8tune.runners.gpu import Sample
 
 UNLOADED_S = 10.0
@@ -75,7 +75,6 @@ def measure(device: str, seconds: float) -> dict[str, Any]:
             time.sleep(1.0)
             said["busy"] = _watch(found, seconds)._asdict()
         said["released_s"] = _released(found, idle)
-    said["smi_answer_s"] = _smi_answer_s()
     said["one_shots"] = list(_one_shots())
     return said
 
@@ -140,17 +139,6 @@ def _released(found: driver.Driver, idle: float | None) -> float | None:
         if used is not None and used <= idle + 0.05:
             return time.monotonic() - start
     return None
-
-
-def _smi_answer_s() -> float | None:
-    """Return how long a sample of a running ``nvidia-smi -lms`` takes [s]."""
-    known = smi.Smi(driver.START_S)
-    if not known.gpu.name or known.sliced:
-        return None
-    with closing(driver.WatchedBySmi(known)) as found:
-        found.look()
-        start = time.monotonic()
-        return None if found.look().time is None else time.monotonic() - start
 
 
 def _one_shots() -> Iterator[dict[str, Any]]:

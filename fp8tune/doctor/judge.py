@@ -119,7 +119,7 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
     if device == "cuda":
         found = machine.packages.get(NVML, "")
         state = "ok" if found else "warning"
-        without = "nvidia-smi is used instead, which has no energy counter"
+        without = "without it no trial knows clocks, watts and other processes"
         why, fix = ("", "") if found else (without, INSTALL)
         yield Check(NVML, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:

@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fp8tune.report.data import StudyReport
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
-from fp8tune.search.answer.wording import capital, setting_label
+from fp8tune.search.answer.wording import capital
+from fp8tune.search.labels import setting_label
 from fp8tune.search.losses.findings import LIMITS, curves_by_setting, pairs_by_warmup
 from fp8tune.verify.gap import Comparison
 from fp8tune.verify.gap_findings import amount

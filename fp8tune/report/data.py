@@ -13,16 +13,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.search.answer.answer import Estimate, Setting, setting_from
 from fp8tune.search.answer.stored import stored_answer
-from fp8tune.search.answer.wording import (
-    FAILURES,
-    capital,
-    change,
-    clean,
-    counts,
-    describe,
-    gib,
-    setting_label,
-)
+from fp8tune.search.answer.wording import FAILURES, capital, change, counts, gib
+from fp8tune.search.labels import describe, setting_label
 from fp8tune.search.objective import UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib
@@ -30,7 +22,7 @@ from fp8tune.search.saved_study import SavedStudy
 from fp8tune.search.storage import BadStudy, is_searched
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
-from fp8tune.words import counted
+from fp8tune.words import clean, counted
 
 ROLE_NAMES = {
     "chosen": "chosen",

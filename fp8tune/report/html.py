@@ -22,13 +22,12 @@ from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.next_step import options_of, password_lines, quoted
-from fp8tune.search.answer.wording import clean
 from fp8tune.search.options import is_same
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.write.tuned_config import check_apart, check_place
 from fp8tune.studies import FOLDER, make_folder
-from fp8tune.words import plain
+from fp8tune.words import clean, plain
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"

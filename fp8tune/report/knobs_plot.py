@@ -24,9 +24,11 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.search.answer.answer import Estimate, Setting
-from fp8tune.search.answer.wording import change, clean, joined, percent, value_label
+from fp8tune.search.answer.wording import change, joined, percent
+from fp8tune.search.labels import value_label
 from fp8tune.search.objective import show_value
 from fp8tune.trials.space import Knob, Point, shown
+from fp8tune.words import clean
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"
 MAX_PANELS = 6

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
-from fp8tune.search.answer.wording import precision_label
+from fp8tune.search.labels import precision_label
 
 
 class Colours(NamedTuple):

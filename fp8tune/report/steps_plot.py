@@ -20,8 +20,9 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.search.answer.answer import Setting
-from fp8tune.search.answer.wording import clean, joined, precision_label
-from fp8tune.words import counted
+from fp8tune.search.answer.wording import joined
+from fp8tune.search.labels import precision_label
+from fp8tune.words import clean, counted
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000

@@ -9,17 +9,13 @@ from typing import NamedTuple
 from fp8tune import __version__
 from fp8tune.report.data import StudyReport, ratio, role_names, vs_chosen
 from fp8tune.search.answer.answer import failure_code
-from fp8tune.search.answer.wording import (
-    FAILURES,
-    clean,
-    gib,
-    setting_label,
-)
+from fp8tune.search.answer.wording import FAILURES, gib
 from fp8tune.search.budget import show_duration
+from fp8tune.search.labels import setting_label
 from fp8tune.search.objective import ENERGY, SPEED, show_value
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
-from fp8tune.words import counted
+from fp8tune.words import clean, counted
 
 HEAD = (
     *("trial", "stage", "setting", "outcome", "tokens/s", "tokens/J"),

@@ -16,10 +16,6 @@ from fp8tune.trials.record import Discarded, Record
 
 MOST_SLOWED = 0.5
 """Share of throttled steps from which the whole trial counts as throttled."""
-AVERAGE_S = 1.0
-"""The time before a sample that its watts are the mean of [s] (NVML reference,
-nvmlDeviceGetPowerUsage: on Ampere but GA100, and newer)."""
-
 METERED_S = 1.0
 """The least time whose energy the driver's counter tells [s]: it is updated every 20 to
 100 ms (PETSc manual, PetscLogGpuEnergyMeter), so a second is known within 10 %, and ten
@@ -94,23 +90,15 @@ def power(
 ) -> dict[str, Any]:
     """Return ``power_w``, the mean watts of the counted steps; nothing if unknown.
 
-    It comes from the driver's energy counter (``energy_counter`` is then set), else
-    from samples of watts. A sample is a mean over the time before it and counts if all
-    of that time is in counted steps.
+    It comes from the driver's energy counter.
     """
-    stretches = list(_stretches(found, _ends(events)))
+    stretches = _stretches(found, _ends(events))
     metered = [_metered(samples, start, end) for start, end in stretches]
     seconds = sum(took for took, _ in metered)
-    if seconds >= METERED_S:
-        watts = sum(joules for _, joules in metered) / seconds
-        return {"power_w": round(watts, 1), "energy_counter": True}
-    drawn = [
-        sample.power_w
-        for sample in samples
-        if sample.time is not None and sample.power_w is not None
-        if any(start + AVERAGE_S <= sample.time <= end for start, end in stretches)
-    ]
-    return {"power_w": round(statistics.fmean(drawn), 1)} if drawn else {}
+    if seconds < METERED_S:
+        return {}
+    watts = sum(joules for _, joules in metered) / seconds
+    return {"power_w": round(watts, 1)}
 
 
 def _metered(
@@ -154,7 +142,7 @@ def with_interval_and_energy(found: Record, ranks: int) -> Record:
 
     ``joules_per_step`` is one GPU's mean over the counted steps. ``tokens_per_joule``
     is that GPU's share of the tokens over the joules, slow steps included. Both exist
-    only if watts were sampled.
+    only if watts are known.
     """
     if not found.ok:
         return found

@@ -1,22 +1,20 @@
 """Find the GPU that trials run on and watch its state, in a long-lived process.
 
-It asks NVML first (``nvml``), then nvidia-smi (``smi``), then torch (``probe``), which
-knows the GPU but not its state.
+It asks NVML (``nvml``), then torch (``probe``), which knows the GPU but not its state.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
 
-from fp8tune.runners import nvml, probe, smi
+from fp8tune.runners import nvml, probe
 from fp8tune.runners.gpu import Gpu, Sample
-from fp8tune.runners.smi import Smi
 
 START_S = 60.0
 """How long to wait for a driver's first answer [s]: without persistence mode it starts
@@ -26,9 +24,7 @@ ANSWER_S = 10.0
 until the driver answers again."""
 KEPT = 20_000
 """Samples that are kept: those of 80 minutes."""
-UNWATCHED = "neither NVML nor nvidia-smi reports its state"
-ONLY_NVML = "several GPUs are watched by nvidia-ml-py only"
-OF_SLICE = "nvidia-smi shows whole GPUs, not a slice (MIG)"
+UNWATCHED = "NVML does not report its state"
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """Variables that decide which driver answers, and about which GPU."""
 
@@ -37,22 +33,15 @@ class Driver:
     """A GPU whose state is not watched.
 
     ``failed`` says why no GPU is known, ``""`` if there is none. ``answered`` says that
-    NVML or nvidia-smi answered. ``unwatched`` says why the GPU's state is unknown,
-    ``""`` while it is known.
+    NVML answered. ``unwatched`` says why the GPU's state is unknown, ``""`` while it is
+    known.
     """
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        failed: str = "",
-        unwatched: str = UNWATCHED,
-        *,
-        answered: bool = False,
-    ) -> None:
+    def __init__(self, gpu: Gpu, failed: str = "", unwatched: str = UNWATCHED) -> None:
         self.gpu = gpu
         self.failed = failed
         self.unwatched = unwatched
-        self.answered = answered
+        self.answered = False
 
     def look(self, wait: float = ANSWER_S) -> Sample:  # noqa: ARG002
         """Return the GPU's current state; an empty sample after ``wait`` seconds."""
@@ -67,26 +56,17 @@ class Driver:
 
 
 class Watched(Driver):
-    """A GPU whose state another process prints line by line.
+    """The first of ``count`` GPUs, whose state another process prints line by line."""
 
-    ``read`` parses a line: the GPU, a sample of its state, or why there is none.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        read: Callable[[str], Gpu | Sample | nvml.Failed | None],
-        gpu: Gpu | None = None,
-    ) -> None:
-        super().__init__(gpu or Gpu(), unwatched="", answered=gpu is not None)
+    def __init__(self, count: int) -> None:
+        super().__init__(Gpu(), unwatched="")
         self.absent = self.hung = False
-        self._read = read
         self._news = threading.Condition()
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._ended = self._silent = False
         # its own session: it must survive Ctrl-C, which ends only the search
-        self._process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
-            command,
+        self._process = subprocess.Popen(  # noqa: S603, the command is ours
+            [*nvml.COMMAND, str(os.getpid()), str(count)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -112,7 +92,7 @@ class Watched(Driver):
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._take(self._read(line))
+                self._take(nvml.read(line))
         with self._news:
             self._ended = True
             self._news.notify_all()
@@ -158,53 +138,27 @@ class Watched(Driver):
 
     def close(self) -> None:
         """End the process; do not wait for one that hangs in the driver."""
-        smi.end(self._process)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
         self._reader.join(1.0)
 
 
-class WatchedBySmi(Watched):
-    """A GPU watched by nvidia-smi; its processes are listed at each ``look``."""
-
-    def __init__(self, found: Smi) -> None:
-        every_ms = round(1000 * nvml.EVERY_S)
-        command = found.stream(every_ms, START_S)
-        super().__init__(command, smi.Reader(), found.gpu)
-        self._smi = found
-
-    def look(self, wait: float = ANSWER_S) -> Sample:
-        """Return the first sample taken from now on; an empty one if none comes."""
-        seen = super().look(wait)
-        if seen.time is None:
-            return seen
-        return seen._replace(processes=self._smi.processes(wait))
-
-
 def watched(count: int = 1) -> Driver:
-    """Return the GPU by NVML, else by nvidia-smi; the caller closes it.
+    """Return the GPU by NVML; the caller closes it.
 
     Of several GPUs it is the first, and the states are of all together.
     """
-    first = Watched([*nvml.COMMAND, str(os.getpid()), str(count)], nvml.read)
-    if first.answered:
-        return first
-    first.close()
-    if first.hung:  # as nvidia-smi would, which asks NVML
-        return Driver(Gpu(), f"NVML gives {first.failed}")
-    second = Smi(START_S)
-    if second.gpu.name and second.sliced:
-        return Driver(second.gpu, unwatched=OF_SLICE, answered=True)
-    if second.gpu.name and count > 1:
-        return Driver(second.gpu, unwatched=ONLY_NVML, answered=True)
-    if second.gpu.name:
-        return WatchedBySmi(second)
-    if second.failed:
-        return Driver(Gpu(), f"nvidia-smi fails: {second.failed}")
-    failed = "" if first.absent or second.installed else f"NVML fails: {first.failed}"
-    return Driver(Gpu(), failed, answered=second.installed)
+    found = Watched(count)
+    if found.answered:
+        return found
+    found.close()
+    how = "gives" if found.hung else "fails:"
+    return Driver(Gpu(), "" if found.absent else f"NVML {how} {found.failed}")
 
 
 def _find(count: int) -> Driver:
-    """Ask NVML, nvidia-smi and then torch, unless one of them knows of no GPU."""
+    """Ask NVML and then torch, unless NVML knows of no GPU."""
     driver = watched(count)
     if driver.answered:
         return driver

@@ -46,8 +46,7 @@ class Gpu(NamedTuple):
 
     Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
     answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
-    ``NVML``, ``nvidia-smi`` or ``torch``. ``visible`` is the number of GPUs
-    that torch sees.
+    ``NVML`` or ``torch``. ``visible`` is the number of GPUs that torch sees.
     """
 
     name: str = ""

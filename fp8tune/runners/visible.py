@@ -1,4 +1,4 @@
-"""Find the first GPU, or slice (MIG) of one, that torch sees.
+"""Find the GPUs, or slices (MIG) of them, that torch sees.
 
 ``CUDA_VISIBLE_DEVICES`` names GPUs by number, UUID or the beginning of one, and slices
 by their own UUID.
@@ -7,13 +7,9 @@ by their own UUID.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import NamedTuple
-
-_GPU = re.compile(r"GPU (\d+): .*\(UUID: ([^)]+)\)")
-_SLICE = re.compile(r"\s+MIG (\S+) .*\(UUID: ([^)]+)\)")
 
 
 class Listed(NamedTuple):
@@ -25,7 +21,7 @@ class Listed(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """A GPU as ``nvidia-smi -i`` names it, and its slice if one is used.
+    """The number of a GPU, and its slice if one is used.
 
     ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU. For a GPU with
     slices the driver reports watts, clocks and use of all slices together.
@@ -62,15 +58,3 @@ def visible_gpu(name: str, gpus: Iterable[Listed]) -> Visible | None:
         if named:
             return Visible(number)
     return None
-
-
-def listed_gpus(text: str) -> Iterator[Listed]:
-    """Yield each GPU in the output of ``nvidia-smi -L``."""
-    gpus: list[Listed] = []
-    for line in text.splitlines():
-        if gpu := _GPU.match(line):
-            gpus.append(Listed(gpu[1], gpu[2]))
-        elif gpus and (part := _SLICE.match(line)):
-            slices = (*gpus[-1].slices, (part[1], part[2]))
-            gpus[-1] = gpus[-1]._replace(slices=slices)
-    yield from gpus

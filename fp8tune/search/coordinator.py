@@ -12,7 +12,7 @@ each other on one GPU; each GPU adds pairs of its own. Loss runs come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from fp8tune.search.answer.answer import (
@@ -37,10 +37,10 @@ from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.history import History
 from fp8tune.search.losses.loss_runs import Conditions, Stage
 from fp8tune.search.objective import SPEED
-from fp8tune.search.pool import Ended, Pool, Worker
-from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
+from fp8tune.search.pool import Ended, Pool
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
-from fp8tune.trials.order import Order
+from fp8tune.trials.order import Order, PlannedTrial
 from fp8tune.trials.runner import CONFIRMED_S, TrialLimits
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import (
@@ -99,7 +99,6 @@ class Search:
         self.stage = Stage(conditions, self.budget) if conditions else None
         self.interrupted = False
         self.running: dict[int, PlannedTrial] = {}
-        self._workers: dict[int, str] = {}
         self._whole: bool | None = None
         self._search_is_over = False
         self._take_up(study.process)
@@ -120,7 +119,7 @@ class Search:
         """Return the search time that the trials of all processes show [s]."""
         own = (t for t in self.study.trials if t.process == self.study.process)
         ended = (t.at_s + t.record.cost_s for t in own if t.at_s is not None)
-        begun = (running.at_s for running in self.pool.running().values())
+        begun = (planned.at_s or 0.0 for planned in self.study.running.values())
         return max(*ended, *begun, 0.0, 0.0)
 
     @property
@@ -194,9 +193,9 @@ class Search:
     def _go_on(self) -> bool:
         """Start a trial or wait for one to end; return whether there may be more."""
         worker = self.pool.idle()
-        name = worker.name if worker else ""
-        planned = self._next(name) if worker or not self.running else None
-        if planned and worker:
+        waits = worker is None and bool(self.running)
+        planned = None if waits else self._next(worker or "")
+        if planned and worker is not None:
             self._start(planned, worker)
         elif planned or (self.running and self.budget.left > -OVERRUN_S):
             self._take(self.pool.wait())
@@ -319,7 +318,7 @@ class Search:
     def _taken(self) -> Iterator[Trial]:
         """Yield the confirmation runs of other processes, as if they had ended."""
         for number, planned in self.running.items():
-            worker = self._workers[number]
+            worker = planned.worker
             if known := self._counting.runs(planned.point).succeeded:
                 yield Trial(
                     number,
@@ -332,7 +331,22 @@ class Search:
                 )
 
     def _left_over(self) -> PlannedTrial | None:
-        return untested_before_answer(self._history, self.strategy, self.budget)
+        """Return the next of the few settings left if the baseline would be the best.
+
+        The time left must allow as many repeats as the baseline had, and one more of
+        both; otherwise a conclusive answer could become inconclusive. None is tried if
+        the machine's speed changed, because it would be compared with earlier runs.
+        """
+        history, chosen = self._history, choose(self._history)
+        if history.speed_changed or chosen[:2] != (self.baseline, "same"):
+            return None
+        planned = self.strategy.propose_untested(history.timed)
+        if planned is None:
+            return None
+        cost = typical_cost(history, planned.point)
+        repeats = len(history.runs(self.baseline).confirmed)
+        enough = self.budget.left_for_speed > (1 + 2 * repeats) * cost
+        return planned if enough else None
 
     def _unfinished(self) -> PlannedTrial | None:
         running = [planned for planned in self.running.values() if planned.loss_run]
@@ -344,18 +358,19 @@ class Search:
     def _chosen(self) -> Point | None:
         return choose(self._history).point
 
-    def _start(self, planned: PlannedTrial, worker: Worker) -> None:
-        number = worker.start(self._order(planned, worker.name))
-        self._has_begun(number, planned, worker.name)
+    def _start(self, planned: PlannedTrial, worker: str) -> None:
+        at_s = self.budget.spent if self.pool.side_by_side else None
+        planned = planned._replace(worker=worker, at_s=at_s)
+        self._has_begun(self.pool.start(self._order(planned)), planned)
 
-    def _has_begun(self, number: int, planned: PlannedTrial, worker: str) -> None:
-        self.running[number], self._workers[number] = planned, worker
+    def _has_begun(self, number: int, planned: PlannedTrial) -> None:
+        self.running[number] = planned
         self.watch(Event(number, planned, None, self.budget.left))
 
-    def _take(self, ended: Sequence[Ended]) -> None:
+    def _take(self, ended: Ended) -> None:
         """Take up trials that ended, and those that other processes began."""
         self._take_up(self.study.process)
-        for number, trial in ended:
+        for number, trial in ended.items():
             planned = self.running.pop(number, None)
             if trial:
                 point = self.space.point(trial.record.knobs)
@@ -363,11 +378,9 @@ class Search:
             if planned:
                 left = self.budget.left
                 self.watch(Event(number, planned, trial, left, lost=trial is None))
-        for number, other in self.pool.running().items():
+        for number, planned in self.study.running.items():
             if number not in self.running:
-                point = self.space.point(other.knobs)
-                planned = PlannedTrial(point, other.stage, other.reason, other.loss_run)
-                self._has_begun(number, planned, other.worker)
+                self._has_begun(number, planned)
 
     def _has_seen_all(self) -> bool | None:
         """Return whether every promising setting was tried; ``None`` if time ran out.
@@ -377,7 +390,7 @@ class Search:
         seen = [self._whole, *(trial.searched_all for trial in self.study.trials)]
         return True if True in seen else False if False in seen else None
 
-    def _order(self, planned: PlannedTrial, worker: str) -> Order:
+    def _order(self, planned: PlannedTrial) -> Order:
         """Return the order of a trial with its limits."""
         left, point = self.budget.left, planned.point
         history = History(self.space, self.baseline, self.study.trials)
@@ -389,14 +402,10 @@ class Search:
         if planned.stage == "confirm":
             limits = limits._replace(least_s=CONFIRMED_S)
         return Order(
+            planned,
             self.space.values(point),
-            planned.stage,
-            planned.reason,
             limits,
             left,
             self.budget.seconds,
-            loss_run=planned.loss_run,
             searched_all=self._has_seen_all() if planned.is_final else None,
-            at_s=self.budget.spent if self.pool.side_by_side else None,
-            worker=worker,
         )

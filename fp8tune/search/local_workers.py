@@ -16,7 +16,6 @@ from typing import Any
 
 from fp8tune.runners.process import STORAGE as STORAGE
 from fp8tune.runners.process import module_command as module_command
-from fp8tune.runners.visible import listed_gpus
 from fp8tune.search import CannotSearch
 from fp8tune.words import counted
 
@@ -149,19 +148,19 @@ def gpus_of_this_process(environment: Mapping[str, str]) -> str:
 
 
 def gpus_of_workers(
-    named: str, workers: int, device: str, ranks: int = 1
+    named: str, workers: int, device: str, visible: int, ranks: int = 1
 ) -> list[str | None]:
     """Return ``CUDA_VISIBLE_DEVICES`` for each worker of ``ranks`` GPUs.
 
     ``named`` lists GPUs as ``CUDA_VISIBLE_DEVICES`` does, or is ``all``, or ``""`` for
-    as many visible ones as ``workers`` need. Workers on a CPU get ``None``. Raises
-    ``CannotSearch`` where there are too few.
+    as many as ``workers`` need of the ``visible`` ones. Workers on a CPU get ``None``.
+    Raises ``CannotSearch`` where there are too few.
     """
     if device == "cpu":
         return [None] * max(1, workers)
     names = [name.strip() for name in named.split(",") if name.strip()]
     if named in ("", "all"):
-        names = visible_names()
+        names = visible_names(visible)
     count = workers if workers > 0 else len(names) // ranks
     if count * ranks > len(names) or not count:
         asked = f"{counted(max(count, 1), 'worker')} of {counted(ranks, 'GPU')}"
@@ -172,17 +171,8 @@ def gpus_of_workers(
     return [",".join(names[first : first + ranks]) for first in groups]
 
 
-def visible_names() -> list[str]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, else all of this machine."""
+def visible_names(count: int) -> list[str]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, else ``count`` numbers."""
     if visible := os.environ.get("CUDA_VISIBLE_DEVICES", ""):
         return [name.strip() for name in visible.split(",")]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"],  # noqa: S607
-            capture_output=True,
-            text=True,
-            timeout=STOP_S,
-            check=False,
-        )
-        return [gpu.number for gpu in listed_gpus(listed.stdout)]
-    return []
+    return list(map(str, range(count)))

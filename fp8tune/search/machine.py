@@ -90,8 +90,7 @@ def check_watts(objective: str, machine: TrialMachine) -> None:
             f"--objective {objective}: a rehearsal on the CPU cannot measure watts"
         )
     raise CannotSearch(
-        f"--objective {objective}: the driver does not report this GPU's watts; "
-        "see `nvidia-smi --query-gpu=power.draw --format=csv`"
+        f"--objective {objective}: the driver does not count this GPU's energy"
     )
 
 

@@ -1,16 +1,14 @@
 """Who runs the trials of a search: this process, or others that it watches.
 
-``Peer`` runs trials beside other processes of the study, ``Watcher`` runs none, and
-``Simulated`` replays trials side by side in simulated time.
+``Peer`` runs trials beside other processes of the study, ``Watcher`` runs none.
 """
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from optuna.exceptions import UpdateFinishedTrialError
 
@@ -18,9 +16,8 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.say import note
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import Running, Study
+from fp8tune.search.study import Study
 from fp8tune.trials.order import Order
-from fp8tune.trials.record import Record
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import Trial
 
@@ -34,21 +31,8 @@ class NoWorkers(CannotSearch):
     """Nobody runs trials, and nobody will."""
 
 
-class Ended(NamedTuple):
-    """A trial that ended; ``trial`` is ``None`` if it was lost and does not count."""
-
-    number: int
-    trial: Trial | None
-
-
-class Worker(NamedTuple):
-    """What can run a trial now; ``start`` begins one and returns its number.
-
-    ``name`` is that of its GPU and machine, ``""`` if there is only this process.
-    """
-
-    name: str
-    start: Callable[[Order], int]
+Ended = Mapping[int, Trial | None]
+"""Trials that ended, by number; ``None`` if one was lost and does not count."""
 
 
 class Pool(Protocol):
@@ -61,19 +45,22 @@ class Pool(Protocol):
         """Return seconds on the clock of the trials, from an arbitrary start."""
         ...
 
-    def begin(self) -> list[Ended]:
+    def begin(self) -> Ended:
         """Begin to plan; return the trials that ended since the study was opened."""
         ...
 
-    def running(self) -> Mapping[int, Running]:
-        """Return the trials that run, by number."""
+    def idle(self) -> str | None:
+        """Return the name of a worker that can run a trial now, if there is one.
+
+        It names GPU and machine, ``""`` if there is only this process.
+        """
         ...
 
-    def idle(self) -> Worker | None:
-        """Return a worker that can run a trial now, if there is one."""
+    def start(self, order: Order) -> int:
+        """Begin a trial on its worker, which is idle; return the trial's number."""
         ...
 
-    def wait(self) -> list[Ended]:
+    def wait(self) -> Ended:
         """Wait until a trial begins or ends; return those that ended."""
         ...
 
@@ -114,27 +101,25 @@ class _Shared:
         self._study = study
         self._planning = ExitStack()
 
-    def running(self) -> Mapping[int, Running]:
-        """Return the trials that run, in any process."""
-        return self._study.running
-
-    def begin(self) -> list[Ended]:
+    def begin(self) -> Ended:
         """Begin to plan: other processes do not until ``wait`` or ``close``."""
         self._planning.enter_context(self._study.planning())
         return self._news()
 
-    def _news(self) -> list[Ended]:
+    def _news(self) -> Ended:
         self._study.fail_lost()
-        return [Ended(*each) for each in self._study.refresh().items()]
+        return self._study.refresh()
 
-    def _wait_for_others(self) -> list[Ended]:
-        before, until = self.running().keys(), time.monotonic() + LOOK_S
+    def _wait_for_others(self) -> Ended:
+        """Wait until a trial of another process begins or ends, then begin to plan."""
+        before, until = self._study.running.keys(), time.monotonic() + LOOK_S
+        news: Ended = {}
         while time.monotonic() < until:
             time.sleep(POLL_S)
             is_alone, news = self._is_left_alone(), self._news()
-            if is_alone or news or self.running().keys() != before:
-                return news
-        return []
+            if is_alone or news or self._study.running.keys() != before:
+                break
+        return {**news, **self.begin()}
 
     def _is_left_alone(self) -> bool:
         """Return whether nobody runs trials any more."""
@@ -159,22 +144,21 @@ class Peer(_Shared):
         """Return seconds on the runner's clock."""
         return self._runner.now()
 
-    def idle(self) -> Worker | None:
+    def idle(self) -> str | None:
         """Return this process, unless a trial was started that ``wait`` has to run."""
-        return Worker(self._name, self._start) if self._next is None else None
+        return self._name if self._next is None else None
 
-    def _start(self, order: Order) -> int:
+    def start(self, order: Order) -> int:
         """Store a trial as running; ``wait`` runs it."""
-        number = self._study.ask(order)
+        number = self._study.ask(order.planned)
         self._next = number, order
         return number
 
-    def wait(self) -> list[Ended]:
+    def wait(self) -> Ended:
         """Run the trial that was started, else wait for those of other processes."""
         self._planning.close()
         if self._next is None:
-            ended = self._wait_for_others()
-            return ended + self.begin()
+            return self._wait_for_others()
         (number, order), self._next = self._next, None
         self._ran = number
         try:
@@ -191,7 +175,7 @@ class Peer(_Shared):
         except UpdateFinishedTrialError:
             self._was_taken_away(number)
             return ended
-        return [*ended, Ended(number, trial)]
+        return {**ended, number: trial}
 
     def _was_taken_away(self, number: int) -> None:
         """Say that a result does not count; raise ``BadStudy`` in a search alone."""
@@ -234,7 +218,7 @@ class Watcher(_Shared):
     def now(self) -> float:
         """Return the seconds in which a trial ran."""
         now = time.monotonic()
-        if self.running():
+        if self._study.running:
             self._clock += now - self._looked
         self._looked = now
         return self._clock
@@ -242,7 +226,11 @@ class Watcher(_Shared):
     def idle(self) -> None:
         """Return ``None``: it runs no trial."""
 
-    def wait(self) -> list[Ended]:
+    def start(self, order: Order) -> int:
+        """Raise an error: it has no worker."""
+        raise NotImplementedError
+
+    def wait(self) -> Ended:
         """Wait for the trials of others; the first call starts these.
 
         Raises ``NoWorkers`` if there is something left to run when none of them is.
@@ -253,8 +241,7 @@ class Watcher(_Shared):
         if not self._has_started:
             self._starter.start()  # now, as a search that needs no trial needs none
             self._has_started = True
-        ended = self._wait_for_others()
-        return ended + self.begin()
+        return self._wait_for_others()
 
     def _is_left_alone(self) -> bool:
         self.now()
@@ -270,62 +257,3 @@ class Watcher(_Shared):
         self._planning.close()
         if self._has_started:
             self._starter.stop()
-
-
-class Simulated:
-    """Runs recorded trials on several workers at the same simulated time.
-
-    ``runner`` returns records without waiting; a trial ends ``cost_s`` seconds after
-    its start.
-    """
-
-    side_by_side = True
-
-    def __init__(self, study: Study, runner: Runner, workers: int) -> None:
-        self._study = study
-        self._runner = runner
-        self._idle = [f"worker {number}" for number in range(workers)]
-        self._now = 0.0
-        self._ends: list[tuple[float, int, Order, Record]] = []
-
-    def now(self) -> float:
-        """Return the simulated time [s]."""
-        return self._now
-
-    def begin(self) -> list[Ended]:
-        """Return nothing: nobody else searches the study."""
-        return []
-
-    def running(self) -> Mapping[int, Running]:
-        """Return the trials that run."""
-        return self._study.running
-
-    def idle(self) -> Worker | None:
-        """Return the first idle worker, if there is one."""
-        return Worker(min(self._idle), self._start) if self._idle else None
-
-    def _start(self, order: Order) -> int:
-        """Start a trial on its worker."""
-        number = self._study.ask(order)
-        self._study.refresh()
-        self._idle.remove(order.worker)
-        record = order.run(self._runner)
-        heapq.heappush(self._ends, (self._now + record.cost_s, number, order, record))
-        return number
-
-    def wait(self) -> list[Ended]:
-        """Advance the time to the end of the next trial."""
-        self._now, number, order, record = heapq.heappop(self._ends)
-        self._idle.append(order.worker)
-        return [Ended(number, self._study.tell(number, record, **order.place(record)))]
-
-    def goes_on(self, running: Collection[int]) -> bool:  # noqa: ARG002
-        """Return ``False``: they are of this process."""
-        return False
-
-    def close(self) -> None:
-        """Give back the trials that are running."""
-        for _, number, *_ in self._ends:
-            self._study.lose(number)
-        self._ends = []
-        self._runner.close()

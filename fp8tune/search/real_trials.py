@@ -75,7 +75,7 @@ def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMa
         driver=driver.gpu.driver,
         allocator=allocator(),
         failure=driver.failed,
-        has_watts=seen.power_w is not None or seen.energy_j is not None,
+        has_watts=seen.energy_j is not None,
         gpus=driver.gpu.visible,
     )
 

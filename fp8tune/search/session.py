@@ -23,6 +23,7 @@ from fp8tune.search.answer.decide import with_config
 from fp8tune.search.answer.findings import failed_before
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.stored import as_json, to_store
+from fp8tune.search.answer.wording import closing
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
@@ -49,7 +50,7 @@ from fp8tune.search.plan import (
     world_size_note,
     world_size_warning,
 )
-from fp8tune.search.pool import NoWorkers, Peer, Pool, Simulated, Watcher
+from fp8tune.search.pool import NoWorkers, Peer, Pool, Watcher
 from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
     RealRunner,
@@ -81,7 +82,7 @@ from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
-from fp8tune.search.write.output import closing, display
+from fp8tune.search.write.output import display
 from fp8tune.search.write.tuned_config import (
     Written,
     check_files,
@@ -329,7 +330,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     runner = None
     if options.has_workers:
         check_locks(study.place)
-        pool: Pool = Watcher(study, starter_of(options, study, trials.gpus))
+        starter = starter_of(options, study, machine.gpus, trials.gpus)
+        pool: Pool = Watcher(study, starter)
     else:
         runner = trials.runner(study.folder)
         name = name_of_this_process(options) if is_shared(options) else ""
@@ -387,6 +389,8 @@ def _remove_leftovers(study: Study) -> None:
 
 def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search that replays recorded trials."""
+    if options.has_workers:
+        raise CannotSearch("--runner replay needs no workers: no trial runs")
     gpu = named_gpu(options.gpu, None).gpu
     config = config_asked(options, gpu, "--gpu" if gpu else "", world_size=0)
     replay = plan_replay(config, options.records, options.allow, options.objective)
@@ -401,15 +405,12 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         runner.skip(plan.space.point(trial.record.knobs))
     for text in replay.notes:
         note(text)
-    pool: Pool = Peer(study, runner)
-    if options.has_workers:
-        pool = Simulated(study, runner, max(1, options.workers))
     return Prepared(
         plan,
         study,
         start,
         strategy=strategy,
-        pool=pool,
+        pool=Peer(study, runner),
         conditions=conditions_for_replay(
             config, replay.learned, options.allow, runner.offers
         ),

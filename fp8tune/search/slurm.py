@@ -10,6 +10,7 @@ the jobs.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -80,39 +81,17 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _time_limit(text: str) -> str:
-    """Return a time limit as Slurm writes it, from ``30m`` or from Slurm's own form.
-
-    0 is Slurm's word for no limit.
-    """
-    is_of_slurm = re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text)
+    """Return a time limit such as ``30m`` in minutes; other forms are Slurm's own."""
     try:
-        limit_s = _limit_s(text) if is_of_slurm else parse_duration(text)
+        limit_s = parse_duration(text)
     except CannotSearch:
-        raise CannotSearch(
-            f"--slurm: time={plain(text)} is no time limit; write 30m or 2h30m, or as "
-            "sbatch does: minutes (30), minutes:seconds (30:00), hours:minutes:seconds "
-            "(2:30:00), days-hours (1-12) or days-hours:minutes:seconds (1-12:00:00)"
-        ) from None
-    if 0 < limit_s < 4 * NOTICE_S:
+        return text
+    if limit_s < 4 * NOTICE_S:
         raise CannotSearch(
             f"--slurm: time={text} is too short for a trial, because Slurm announces "
             f"the end up to {2 * NOTICE_S} s before; at least {4 * NOTICE_S // 60}m"
         )
-    return text if is_of_slurm else str(-(-int(limit_s) // 60))
-
-
-def _limit_s(text: str) -> float:
-    """Return the seconds of a limit in one of sbatch's forms.
-
-    They are minutes, minutes:seconds, hours:minutes:seconds, days-hours,
-    days-hours:minutes and days-hours:minutes:seconds.
-    """
-    days, dash, clock = text.rpartition("-")
-    parts = [int(part) for part in clock.split(":")]
-    if not dash and len(parts) < 3:
-        parts = [0, *parts]
-    hours, minutes, last = (*parts, 0, 0)[:3]
-    return 86400.0 * int(days or 0) + 3600 * hours + 60 * minutes + last
+    return str(math.ceil(limit_s / 60))
 
 
 class Jobs:

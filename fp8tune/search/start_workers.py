@@ -210,8 +210,13 @@ class SomebodyElse:
         """Do nothing."""
 
 
-def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Starter:
-    """Return what starts the workers; raises ``CannotSearch`` if they cannot be."""
+def starter_of(
+    options: SearchOptions, study: Study, visible: int, gpus_of_each: int
+) -> Starter:
+    """Return what starts the workers; raises ``CannotSearch`` if they cannot be.
+
+    torch sees ``visible`` GPUs here.
+    """
     place = study.place if "://" in study.place else os.path.abspath(study.place)
     words = command_to_join(options, study.name)
     command = [*module_command("fp8tune"), *words]
@@ -228,7 +233,7 @@ def starter_of(options: SearchOptions, study: Study, gpus_of_each: int) -> Start
         more = outside_this_job(), THROUGH_SRUN
         return LocalWorkers(command, place, study.folder, [None], note, *more)
     named, workers = options.gpus, options.workers
-    gpus = gpus_of_workers(named, workers, options.device, gpus_of_each)
+    gpus = gpus_of_workers(named, workers, options.device, visible, gpus_of_each)
     return LocalWorkers(command, place, study.folder, gpus, note)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from optuna.trial import FrozenTrial
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.answer.choice import choose
-from fp8tune.search.budget import Budget, typical_cost
-from fp8tune.search.history import History
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import (
@@ -24,29 +21,13 @@ from fp8tune.search.sampler import (
 from fp8tune.search.sampler.past import is_timed
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
-from fp8tune.trials.record import LossRun, positive
+from fp8tune.trials.order import PlannedTrial
+from fp8tune.trials.record import positive
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import FINAL_STAGES, Trial
+from fp8tune.trials.trial import Trial
 
 LITTLE = 0.01
 """Expected gain of what may not fit, from which the answer mentions it."""
-
-
-class PlannedTrial(NamedTuple):
-    """A setting to try, the stage of the search, and the reason in a few words.
-
-    With a ``loss_run`` it is trained that way and not timed.
-    """
-
-    point: Point
-    stage: str
-    reason: str
-    loss_run: LossRun | None = None
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the search proposes nothing new after it."""
-        return self.stage in FINAL_STAGES
 
 
 class Strategy:
@@ -136,28 +117,6 @@ def build_strategy(
         return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
     except ImportError as error:
         raise CannotSearch(f"--sampler {sampler}: {error}") from None
-
-
-def untested_before_answer(
-    history: History, strategy: Strategy, budget: Budget
-) -> PlannedTrial | None:
-    """Return the next of the few settings left if the baseline would be called best.
-
-    The time left must allow as many repeats as the baseline had, and one more of both;
-    otherwise a conclusive answer could become inconclusive. None is tried if the
-    machine's speed changed, because it would be compared with earlier runs.
-    """
-    if history.speed_changed:
-        return None
-    chosen = choose(history)
-    if chosen.point != history.baseline or chosen.verdict != "same":
-        return None
-    planned = strategy.propose_untested(history.timed)
-    if planned is None:
-        return None
-    cost = typical_cost(history, planned.point)
-    repeats = len(history.runs(history.baseline).confirmed)
-    return planned if budget.left_for_speed > (1 + 2 * repeats) * cost else None
 
 
 def _known_keys(space: Space) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 from optuna.distributions import (
@@ -50,9 +50,9 @@ from fp8tune.search.storage import (
     open_storage,
 )
 from fp8tune.studies import JOURNAL, make_folder
-from fp8tune.trials.order import Order
+from fp8tune.trials.order import PlannedTrial
 from fp8tune.trials.record import BadRecord, LossRun, Record, positive
-from fp8tune.trials.space import Knob, Space
+from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial, seconds_spent
 from fp8tune.words import counted
 
@@ -77,20 +77,6 @@ VALUE = {"tokens-per-joule": "tokens_per_joule"}
 """The field of a record that holds the value of an objective, if not tokens/s."""
 
 
-class Running(NamedTuple):
-    """A trial that runs now, in this process or in another one of the study.
-
-    ``worker`` and ``at_s`` are those of the ``Trial``.
-    """
-
-    knobs: dict[str, Any]
-    stage: str
-    reason: str
-    loss_run: LossRun | None
-    worker: str
-    at_s: float
-
-
 class Study:
     """The study of one search, in memory if it has no folder.
 
@@ -111,7 +97,7 @@ class Study:
         self.distributions = _distributions(space)
         self.process = 0
         self.trials: list[Trial] = []
-        self.running: dict[int, Running] = {}
+        self.running: dict[int, PlannedTrial] = {}
         self._read: dict[int, Trial | None] = {}
         self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
@@ -197,19 +183,28 @@ class Study:
         """Keep other processes from planning a trial at the same time."""
         return one_at_a_time(self._storage, self.place, self._id)
 
-    def ask(self, order: Order) -> int:
+    def ask(self, planned: PlannedTrial) -> int:
         """Start a trial in this process; return the number of the RUNNING trial.
 
         It is stored at once, with all its parameters: a process that is killed leaves
         only a trial without a result.
         """
         plan = {
-            "reason": order.reason,
-            "loss_run": order.loss_run and list(order.loss_run),
-            "worker": order.worker,
-            "at_s": order.at_s,
+            "reason": planned.reason,
+            "loss_run": planned.loss_run and list(planned.loss_run),
+            "worker": planned.worker,
+            "at_s": planned.at_s,
         }
-        return self._create(order.stage, order.knobs, plan)
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=self.space.params(planned.point),
+            distributions=self.distributions,
+            user_attrs={"stage": planned.stage, TAKEN_UP: self.process},
+            system_attrs={PLAN: plan},
+        )
+        with errors_of(self.place):
+            trial = self._storage.create_new_trial(self._id, template)
+            return self._storage.get_trial_number_from_id(trial)
 
     def beating(self, number: int) -> BaseHeartbeatThread:
         """Show that the process of a trial lives, until the end of the block."""
@@ -232,9 +227,9 @@ class Study:
         for trial in every:
             if trial.state.is_finished() and trial.number not in self._read:
                 lost = is_lost(trial)
-                ended[trial.number] = None if lost else checked(trial, self.place)
+                ended[trial.number] = None if lost else self._checked(trial)
         self.running = {
-            trial.number: _running(trial)
+            trial.number: self._planned(trial)
             for trial in every
             if trial.state == TrialState.RUNNING
         }
@@ -242,18 +237,6 @@ class Study:
             self._read |= ended
             self.trials = in_order(self._read.values())
         return ended
-
-    def _create(self, stage: str, knobs: dict[str, Any], plan: dict[str, Any]) -> int:
-        template = create_trial(
-            state=TrialState.RUNNING,
-            params=self.space.params(self.space.point(knobs)),
-            distributions=self.distributions,
-            user_attrs={"stage": stage, TAKEN_UP: self.process},
-            system_attrs={PLAN: plan},
-        )
-        with errors_of(self.place):
-            trial = self._storage.create_new_trial(self._id, template)
-            return self._storage.get_trial_number_from_id(trial)
 
     def tell(self, number: int, record: Record, **place: Any) -> Trial:
         """Finish a trial with its record; the record is on disk when this returns.
@@ -298,8 +281,8 @@ class Study:
 
     def add(self, stage: str, record: Record, **place: Any) -> Trial:
         """Add a trial that has already run."""
-        number = self._create(stage, record.knobs, {})
-        return self.tell(number, record, **place)
+        planned = PlannedTrial(self.space.point(record.knobs), stage, "")
+        return self.tell(self.ask(planned), record, **place)
 
     def export(self, path: str) -> None:
         """Write the trials as JSON lines that a replay reads; raises ``OSError``."""
@@ -316,6 +299,32 @@ class Study:
         with errors_of(self.place):
             trial = self._storage.get_trial_id_from_study_id_trial_number
             return self._storage.get_trial(trial(self._id, number))
+
+    def _checked(self, trial: FrozenTrial) -> Trial:
+        self._point(trial)
+        return checked(trial, self.place)
+
+    def _planned(self, trial: FrozenTrial) -> PlannedTrial:
+        """Return a trial that runs, as its process has planned it."""
+        stage, plan = trial.user_attrs.get("stage", "search"), _plan(trial)
+        loss_run, at_s = plan.get("loss_run"), float(plan.get("at_s") or 0.0)
+        return PlannedTrial(
+            self._point(trial),
+            stage,
+            str(plan.get("reason") or ""),
+            LossRun(*loss_run) if loss_run else None,
+            str(plan.get("worker") or ""),
+            at_s,
+        )
+
+    def _point(self, trial: FrozenTrial) -> Point:
+        """Return a trial's setting; raise ``BadStudy`` for one of another search."""
+        try:
+            return self.space.point(_knobs(trial))
+        except KeyError as error:
+            what = f"not a setting of this search ({error}); remove the study"
+            where = f"{without_password(self.place)}: trial {trial.number}"
+            raise BadStudy(f"{where}: {what}") from None
 
     def end_stale(self) -> None:
         """End the trials that a killed process left RUNNING, which searched alone."""
@@ -350,13 +359,6 @@ def open_study(
         if is_new and url:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    for trial in study.trials:
-        try:
-            space.point(trial.record.knobs)
-        except KeyError as error:
-            what = f"not a setting of this search ({error}); remove the study"
-            where = f"{study.place}: trial {trial.number}"
-            raise BadStudy(f"{where}: {what}") from None
     return study
 
 
@@ -420,12 +422,12 @@ def fail_if_lost_again(study: optuna.Study, lost: FrozenTrial) -> None:
         return
     earlier = counted(times - 1, "earlier trial")
     message = f"its worker was lost, as in {earlier} of this setting"
-    running = _running(lost)
+    plan = _plan(lost)
     fields = {
         "outcome": "launch",
         "message": message,
-        "worker": running.worker,
-        "at_s": running.at_s,
+        "worker": str(plan.get("worker") or ""),
+        "at_s": float(plan.get("at_s") or 0.0),
     }
     failed = create_trial(
         state=TrialState.FAIL,
@@ -443,20 +445,15 @@ def are_alive(study: optuna.Study) -> bool:
     lost: Sequence[int] = ()
     if isinstance(storage, BaseHeartbeat) and is_heartbeat_enabled(storage):
         lost = storage._get_stale_trial_ids(study._study_id)
-    return any(_running(t).worker and t._trial_id not in lost for t in running)
+    return any(_plan(t).get("worker") and t._trial_id not in lost for t in running)
 
 
-def _running(trial: FrozenTrial) -> Running:
-    plan = trial.system_attrs.get(PLAN) or {}
-    loss_run = plan.get("loss_run")
-    return Running(
-        {key: value for key, value in trial.params.items() if value is not None},
-        trial.user_attrs.get("stage", "search"),
-        str(plan.get("reason") or ""),
-        LossRun(*loss_run) if loss_run else None,
-        str(plan.get("worker") or ""),
-        float(plan.get("at_s") or 0.0),
-    )
+def _plan(trial: FrozenTrial) -> dict[str, Any]:
+    return trial.system_attrs.get(PLAN) or {}
+
+
+def _knobs(trial: FrozenTrial) -> dict[str, Any]:
+    return {key: value for key, value in trial.params.items() if value is not None}
 
 
 def checked(trial: FrozenTrial, place: str) -> Trial:
@@ -472,10 +469,13 @@ def _trial(trial: FrozenTrial) -> Trial:
     stage, process = trial.user_attrs.get("stage"), trial.user_attrs.get(TAKEN_UP, 0)
     if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
-    knobs = {key: value for key, value in trial.params.items() if value is not None}
     attributes = dict(trial.user_attrs)
     rest = attributes.pop(RECORD, {})
-    fields = {"knobs": knobs, **attributes, **(rest if isinstance(rest, dict) else {})}
+    fields = {
+        "knobs": _knobs(trial),
+        **attributes,
+        **(rest if isinstance(rest, dict) else {}),
+    }
     # through JSON text, which drops NaN and numbers that a record cannot have
     return parse_trial(trial.number, json.dumps(fields))
 

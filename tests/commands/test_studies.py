@@ -6,7 +6,7 @@ import pytest
 from fp8tune.search.storage import alone_in
 from fp8tune.search.study import Study
 from tests.report.studies import CONFIG, WHOLE, plan, study
-from tests.search.tries import BEST, order
+from tests.search.tries import BEST, planned
 
 URL = "sqlite:///x.db"
 
@@ -118,7 +118,7 @@ def test_what_is_not_deleted(fp8tune, stored, tmp_path):
     with alone_in(".fp8tune/a-1"):
         assert "another search is running in it" in said("a-1")
     worker = Study(plan().space, ".fp8tune/a-1")
-    with worker.beating(worker.ask(order(BEST, worker="vm GPU 0"))):
+    with worker.beating(worker.ask(planned(BEST, worker="vm GPU 0"))):
         assert "a search is running on it; end that first" in said("a-1")
     study("sub/.fp8tune/a-1", [])
     assert "several studies have this name" in said("a-1")

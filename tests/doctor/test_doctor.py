@@ -15,7 +15,6 @@ from tests.doctor.machines import NODE
 from tests.each import each
 from tests.metadata import write_metadata
 from tests.runners import fake_nvml
-from tests.runners.fake_smi import script
 
 
 def missing(machine, device="cuda", state="missing"):
@@ -288,7 +287,7 @@ def test_versions_that_are_unsafe_together(versions, device, state, value, fix):
 def test_the_metadata_of_the_environment_says_the_versions(
     fp8tune, tmp_path, monkeypatch
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     write_metadata(tmp_path / "site", {"torch": "2.14.1", "torchao": "0.17.0"})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     said = fp8tune("doctor", "--output-format", "json")

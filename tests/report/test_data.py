@@ -17,7 +17,7 @@ from fp8tune.report.html import commands, draw_plots
 from fp8tune.report.summary import summarize
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND, Ending
-from fp8tune.search.answer.wording import setting_label
+from fp8tune.search.labels import setting_label
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BEAT, alone_in
 from fp8tune.search.study import Study
@@ -35,7 +35,7 @@ from tests.report.studies import (
     told,
 )
 from tests.search.losses.runs import learned, seeds
-from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, SPACE, but, order, ran
+from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, SPACE, but, planned, ran
 
 FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
 
@@ -524,7 +524,7 @@ def test_a_search_runs_while_one_of_its_workers_lives(tmp_path):
     """Its command was killed."""
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
     worker = Study(SPACE, folder, beat_s=0.1)
-    number = worker.ask(order(BEST, worker="vm GPU 0"))
+    number = worker.ask(planned(BEST, worker="vm GPU 0"))
     with worker.beating(number):
         assert summarize(folder).state == "running"
         assert read_report(load_study(folder)).is_running

@@ -1,7 +1,6 @@
 """Steps with a throttled GPU are left out, and a record says its energy."""
 
 import itertools
-import statistics
 
 import pytest
 
@@ -80,47 +79,14 @@ def steps(*seconds):
     ]
 
 
-def watts(*stretches):
-    """Samples every quarter of a second, as the GPU tells them: each of a second."""
-    each = [power for seconds, power in stretches for _ in range(round(4 * seconds))]
-    means = (statistics.fmean(each[max(0, n - 3) : n + 1]) for n in range(len(each)))
-    return [Sample((n + 1) / 4, power_w=mean) for n, mean in enumerate(means)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "left", "seen", "told"),
-    [
-        # what was before the steps that count is not of them
-        ([0.5, 0.5, 20, *[0.5] * 10], [LATE], [(1, 700), (20, 130), (5, 700)], 700.0),
-        # nor what was between them
-        (
-            [1.5, 1, 3],
-            [{"first": 1, "last": 1, "why": "throttled"}],
-            [(1.5, 600), (1, 100), (3, 700)],
-            675.0,
-        ),
-        ([0.5, 1, 1], [], [(0.5, 400), (2, 700)], 667.9),
-        # too short for a sample that is of them alone
-        ([20, 0.3, 0.3], [{**LATE, "last": 0}], [(20, 130), (0.6, 700)], None),
-        ([1, 1, 1], [], [], None),
-    ],
-)
-def test_watts_are_of_the_steps_that_count(seconds, left, seen, told):
-    times = [1e3 * took for took in seconds]
-    record = ran(all_step_ms=times, discarded=left)
-    expected = {} if told is None else {"power_w": told}
-    assert power(record, steps(*seconds), watts(*seen)) == expected
-
-
 def metered(*stretches, every=4):
-    """Samples of a GPU whose counter tells its energy, whatever its watts say."""
+    """Samples of a GPU whose counter tells its energy."""
     each = [
         power for seconds, power in stretches for _ in range(round(every * seconds))
     ]
     joules = itertools.accumulate(power / every for power in each)
     return [
-        Sample((n + 1) / every, power_w=1.0, energy_j=7e9 + spent)
-        for n, spent in enumerate(joules)
+        Sample((n + 1) / every, energy_j=7e9 + spent) for n, spent in enumerate(joules)
     ]
 
 
@@ -128,6 +94,10 @@ def metered(*stretches, every=4):
     ("seconds", "left", "seen", "watts"),
     [
         ([0.5, 1, 5], [{**LATE, "last": 0}], [(0.5, 400), (6, 700)], 700.0),
+        # what was before the steps that count is not of them
+        ([0.5, 0.5, 20, *[0.5] * 10], [LATE], [(1, 700), (20, 130), (5, 700)], 700.0),
+        # too short for the counter
+        ([20, 0.3, 0.3], [{**LATE, "last": 0}], [(20, 130), (0.6, 700)], None),
         # 1.25 s at 600 W and 3 s at 700 W, between samples
         (
             [1.5, 1, 3],
@@ -137,20 +107,15 @@ def metered(*stretches, every=4):
         ),
     ],
 )
-def test_the_energy_counter_is_preferred_to_watts(seconds, left, seen, watts):
+def test_watts_are_of_the_steps_that_count(seconds, left, seen, watts):
     times = [1e3 * took for took in seconds]
     record = ran(all_step_ms=times, discarded=left)
-    told = {"power_w": watts, "energy_counter": True}
+    told = {"power_w": watts} if watts else {}
     assert power(record, steps(*seconds), metered(*seen)) == told
 
 
 def test_a_counter_that_starts_again_tells_nothing():
     seen = [Sample(12.0, energy_j=9.0), Sample(15.0, energy_j=1.0)]
-    assert power(ran(), EVENTS, seen) == {}
-
-
-def test_samples_without_time_or_watts_tell_no_power():
-    seen = [Sample(15.0), Sample(power_w=500.0)]
     assert power(ran(), EVENTS, seen) == {}
 
 

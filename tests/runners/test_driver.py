@@ -1,4 +1,4 @@
-"""What the driver tells, through the real pynvml and a fake library, or nvidia-smi."""
+"""What the driver tells, through the real pynvml and a fake library."""
 
 import sys
 import time
@@ -9,15 +9,10 @@ import pytest
 from fp8tune.runners import driver, probe
 from fp8tune.runners.driver import Driver, current, watched
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from tests.runners import fake_nvml, fake_smi
+from tests.runners import fake_nvml
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", "580.82.07", 81559 / 1024, "9.0", "NVML")
 IDLE = Sample(None, 345, 70.0, 30, 3 / 1024, 1, 0.0, None, ())
-
-
-@pytest.fixture
-def no_smi(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
 
 
 def until(look, condition):
@@ -87,7 +82,6 @@ def test_a_first_answer_may_take_longer_than_others(tmp_path, monkeypatch):
 
 
 def test_a_driver_that_never_answers(tmp_path, monkeypatch):
-    fake_smi.script(tmp_path, monkeypatch, "exec sleep 1000")  # is not asked
     fake_nvml.install(tmp_path, monkeypatch, hangs=1)
     monkeypatch.setattr(driver, "START_S", 1.0)
     with closing(watched()) as found:
@@ -129,7 +123,7 @@ def test_a_watching_process_that_ends(tmp_path, monkeypatch):
         ({"count": 2, "forbidden": 2}, "", True),
     ],
 )
-def test_nvml_without_a_gpu(tmp_path, monkeypatch, no_smi, state, failed, answered):
+def test_nvml_without_a_gpu(tmp_path, monkeypatch, state, failed, answered):
     fake_nvml.install(tmp_path, monkeypatch, **state)
     with closing(watched()) as found:
         said = (found.gpu, found.failed, found.answered)
@@ -161,41 +155,6 @@ def test_the_gpus_of_a_trial_are_watched_together(tmp_path, monkeypatch):
     assert current(1).look().used_gib == 3 / 1024
 
 
-def test_several_gpus_need_nvml_to_be_watched(tmp_path, monkeypatch):
-    both = f"{fake_smi.LISTING}\n{fake_smi.LISTING.replace('0', '1', 1)}"
-    fake_smi.install(tmp_path, monkeypatch, listing=both)
-    found = current(2)
-    assert found.gpu == H100._replace(source="nvidia-smi", visible=2)
-    assert (found.look(), found.unwatched) == (Sample(), driver.ONLY_NVML)
-
-
-@pytest.mark.parametrize("unknown", [(), ("clocks_event_reasons.active",)])
-def test_nvidia_smi_where_nvml_cannot_be_asked(tmp_path, monkeypatch, unknown):
-    apps = [("12", "other", "3072")]
-    fake_smi.install(tmp_path, monkeypatch, apps=apps, unknown=unknown)
-    found = current()
-    assert found.gpu == H100._replace(source="nvidia-smi")
-    first = found.look()
-    assert first._replace(time=None) == Sample(
-        None, 1755, 652.31, 61, 520 / 1024, 4, 0.0, None, (Process(12, "other", 3.0),)
-    )
-    assert found.look().time > first.time
-
-
-def test_nvidia_smi_tells_nothing_of_a_slice(tmp_path, monkeypatch):
-    listing = (
-        "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)\n"
-        "  MIG 2g.20gb     Device  0: (UUID: MIG-44dd)"
-    )
-    fake_smi.install(tmp_path, monkeypatch, [("12", "other", "9")], (), listing, "1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-44dd")
-    found = current()
-    assert found.gpu == Gpu(
-        "NVIDIA H100 80GB HBM3 MIG 2g.20gb", "580.82.07", 0.0, "9.0", "nvidia-smi"
-    )
-    assert (found.look(), found.unwatched) == (Sample(), driver.OF_SLICE)
-
-
 SAID = {"device": "NVIDIA H200", "capability": "9.0", "memory_gib": 139.8}
 
 
@@ -209,7 +168,7 @@ SAID = {"device": "NVIDIA H200", "capability": "9.0", "memory_gib": 139.8}
         ),
     ],
 )
-def test_torch_where_no_driver_can_be_asked(tmp_path, monkeypatch, no_smi, said, gpu):
+def test_torch_where_no_driver_can_be_asked(tmp_path, monkeypatch, said, gpu):
     fake_nvml.hide(tmp_path, monkeypatch)
     monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-c", said))
     found = current()

@@ -2,18 +2,10 @@
 
 import pytest
 
-from fp8tune.runners.visible import (
-    Visible,
-    listed_gpus,
-    visible_gpus,
-)
+from fp8tune.runners.visible import Listed, Visible, visible_gpus
 
-LISTING = """\
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11aa)
-GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)
-  MIG 1g.10gb     Device  0: (UUID: MIG-33cc)
-  MIG 2g.20gb     Device  1: (UUID: MIG-44dd)
-"""
+SLICES = ("1g.10gb", "MIG-33cc"), ("2g.20gb", "MIG-44dd")
+LISTED = [Listed("0", "GPU-11aa"), Listed("1", "GPU-22bb", SLICES)]
 WHOLE = Visible("0")
 SLICE = Visible("1", "1g.10gb", "MIG-33cc")
 
@@ -36,4 +28,4 @@ SLICE = Visible("1", "1g.10gb", "MIG-33cc")
 )
 def test_the_gpus_or_slices_that_torch_takes(devices, is_):
     environment = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    assert visible_gpus(listed_gpus(LISTING), environment) == is_
+    assert visible_gpus(LISTED, environment) == is_

@@ -2,18 +2,12 @@
 
 import pytest
 
-from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
-from fp8tune.search.write.comments import (
-    ChangedKey,
-    choices,
-    stale_comments,
-    summary,
-)
+from fp8tune.search.write.comments import choices, summary
 from fp8tune.search.write.writeback import Choice
 from tests.search.replayed import BEST_BF16
 from tests.search.tries import (
@@ -149,10 +143,3 @@ def test_a_baseline_that_nearly_fills_the_gpu_is_a_reason():
     plan, found = search(full, ran((0, 1, 1, 1), 90))
     said = "your config leaves too little memory for a long run: 3 allocator retries"
     assert said in summary(plan, found, "study a-1", ())[1]
-
-
-def test_a_changed_value_may_be_a_list():
-    """As torchtitan's converters and filters are."""
-    document = parse(b"# was [1] here\n[a]\nb = [2]\n", "a.toml")
-    change = ChangedKey("a.b", [1], [2])
-    assert list(stale_comments("a.toml", document, [change])) == []

@@ -5,11 +5,12 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.answer.stored import as_json
+from fp8tune.search.answer.wording import closing
 from fp8tune.search.coordinator import Event
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.write.comments import summary
-from fp8tune.search.write.output import closing, progress
+from fp8tune.search.write.output import progress
+from fp8tune.trials.order import PlannedTrial
 from tests.search.tries import BEST, GIVEN, SPACE, history_of, ran, trials
 
 CONFIG = b"[train]\nbatch_size = 2\nmixed_precision = 'fp8'\n[scheduler]\n"

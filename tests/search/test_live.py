@@ -12,9 +12,9 @@ from fp8tune.job import Target
 from fp8tune.search.coordinator import Event
 from fp8tune.search.live import Board
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
 from fp8tune.search.write.output import display
+from fp8tune.trials.order import PlannedTrial
 from tests.search.tries import (
     BEST,
     BF16,

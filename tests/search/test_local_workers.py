@@ -95,7 +95,7 @@ def test_the_steps_of_a_node_are_told_apart_by_their_gpus(environment, gpus):
 )
 def test_the_gpus_of_workers(monkeypatch, named, count, ranks, shares):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-5")
-    assert gpus_of_workers(named, count, "cuda", ranks) == shares
+    assert gpus_of_workers(named, count, "cuda", 9, ranks) == shares
 
 
 @each(
@@ -108,8 +108,13 @@ def test_the_gpus_of_workers(monkeypatch, named, count, ranks, shares):
 )
 def test_gpus_that_cannot_be_had(named, count, ranks, why):
     with pytest.raises(CannotSearch, match=why):
-        gpus_of_workers(named, count, "cuda", ranks)
+        gpus_of_workers(named, count, "cuda", 3, ranks)
+
+
+def test_the_gpus_that_torch_sees_are_numbered(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus_of_workers("all", -1, "cuda", 3) == ["0", "1", "2"]
 
 
 def test_workers_on_a_cpu_share_it():
-    assert gpus_of_workers("", 2, "cpu") == [None, None]
+    assert gpus_of_workers("", 2, "cpu", 0) == [None, None]

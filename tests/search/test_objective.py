@@ -81,11 +81,11 @@ def test_a_rehearsal_knows_no_watts(objective):
             check_watts(objective, this_machine("cpu", watts=True))
 
 
-def test_a_gpu_without_watts(tmp_path, monkeypatch):
-    tell = install(tmp_path, monkeypatch, milliwatts=None)
-    check_watts(ENERGY, this_machine("cuda", watts=True))  # its energy is counted
+def test_a_gpu_whose_energy_is_not_counted(tmp_path, monkeypatch):
+    tell = install(tmp_path, monkeypatch)
+    check_watts(ENERGY, this_machine("cuda", watts=True))
     tell(counter_watts=None)
     current().look()  # the one that was on its way
     check_watts(SPEED, this_machine("cuda"))
-    with pytest.raises(CannotSearch, match="does not report this GPU's watts"):
+    with pytest.raises(CannotSearch, match="does not count this GPU's energy"):
         check_watts(ENERGY, this_machine("cuda", watts=True))

@@ -9,8 +9,8 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.pool import NoWorkers, Peer, Watcher
 from fp8tune.search.storage import BEAT
-from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study, is_lost
+from fp8tune.trials.order import PlannedTrial
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import (
     BEST,
@@ -19,6 +19,7 @@ from tests.search.tries import (
     SPACE,
     InOrder,
     order,
+    planned,
     ran,
     space_of,
 )
@@ -50,9 +51,9 @@ class Each(InOrder):
         self.study = study
 
     def propose(self, trials):
-        taken = [trial.record.knobs for trial in trials]
-        taken += [running.knobs for running in self.study.running.values()]
-        left = [p for p in self.points if SPACE.values(p) not in taken]
+        taken = [SPACE.point(trial.record.knobs) for trial in trials]
+        taken += [running.point for running in self.study.running.values()]
+        left = [p for p in self.points if p not in taken]
         return PlannedTrial(left[0], "search", "in order") if left else None
 
 
@@ -128,7 +129,7 @@ def test_peers_find_what_a_search_by_itself_finds(place):
 
 def lost(study, point):
     """Begin a trial whose process ends without a word; return its number."""
-    number = study.ask(order(point, worker="killed"))
+    number = study.ask(planned(point, worker="killed"))
     trial = study.optuna.trials[number]._trial_id
     study.optuna._storage.set_trial_system_attr(trial, BEAT, time.time() - 60)
     return number
@@ -138,9 +139,7 @@ def test_a_trial_of_a_killed_process_is_lost_and_its_setting_runs_again(place):
     before = opened(place)
     number = lost(before, BEST)
     peer = PeerThread(place, "lives")
-    assert [planned.knobs for planned in peer.search.study.running.values()] == [
-        SPACE.values(BEST)
-    ]
+    assert [each.point for each in peer.search.study.running.values()] == [BEST]
     peer.run()
     assert (peer.answer.chosen, peer.answer.verdict) == (BEST, "faster")
     study = peer.search.study
@@ -159,7 +158,7 @@ def test_a_setting_in_which_processes_are_lost_again_has_failed(place):
         known = [trial for trial in study.refresh().values() if trial]
         return [(trial.record.outcome, trial.record.message) for trial in known]
 
-    study.lose(study.ask(order(BEST, worker="w1")))  # given back: that is no loss
+    study.lose(study.ask(planned(BEST, worker="w1")))  # given back: that is no loss
     assert ends() == []
     failed = "its worker was lost, as in 1 earlier trial of this setting"
     again = "its worker was lost, as in 2 earlier trials of this setting"
@@ -182,9 +181,9 @@ def test_a_result_that_came_too_late_is_dropped(place, capsys):
     study = opened(place)
     pool = Peer(study, TakenAway(RECORDS, space_of(RECORDS)), "w1")
     pool.begin()
-    number = pool.idle().start(order(BEST, worker="w1"))
+    number = pool.start(order(BEST, worker="w1"))
     study.optuna._storage._beat_s = 600.0  # it has slept since its last heartbeat
-    assert pool.wait() == [(number, None)]
+    assert pool.wait() == {number: None}
     pool.close()
     assert study.trials == []
     said = f"trial {number} counts as lost, as this process was silent for too long"
@@ -205,7 +204,7 @@ def test_only_the_time_in_which_a_trial_runs_is_charged(place):
     pool = Watcher(study, Started())
     time.sleep(0.2)
     assert pool.now() == 0.0
-    study.ask(order(BEST, worker="w1"))
+    study.ask(planned(BEST, worker="w1"))
     study.refresh()
     time.sleep(0.2)
     assert pool.now() >= 0.2
@@ -226,10 +225,10 @@ def test_a_search_whose_budget_is_spent_starts_nobody(place):
 def test_who_joins_goes_on_with_the_time_that_the_others_spent(place):
     before = opened(place)
     before.add("search", ran(BEST, cost_s=60.0), at_s=10.0, worker="w1")
-    before.ask(order(GIVEN, stage="baseline", at_s=75.0, worker="w2"))
+    before.ask(planned(GIVEN, stage="baseline", at_s=75.0, worker="w2"))
     peer = PeerThread(place, "w3").search
     assert peer.budget.spent == pytest.approx(75.0, abs=1.0)
-    peer._take([])
+    peer._take({})
     running = [(p.point, p.stage) for p in peer.running.values()]
     assert running == [(GIVEN, "baseline")]
     assert peer.pool.goes_on(peer.running)

@@ -21,7 +21,7 @@ from fp8tune.trainers.about import trainers
 from fp8tune.trials.record import Record
 from tests.conftest import REPOSITORY
 from tests.each import each
-from tests.runners.fake_smi import script
+from tests.runners import fake_nvml
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
 CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
@@ -187,14 +187,14 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("state", "why"),
     [
-        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; fix"),
-        ("exit 0", "no NVIDIA GPU found; run on a GPU node, or rehearse with"),
+        ({"init_error": 9}, "NVML fails: Driver Not Loaded; fix"),
+        ({"count": 0}, "no NVIDIA GPU found; run on a GPU node, or rehearse with"),
     ],
 )
-def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
-    script(tmp_path, monkeypatch, text)
+def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, state, why):
+    fake_nvml.install(tmp_path, monkeypatch, **state)
     which = shutil.which
     monkeypatch.setattr("shutil.which", lambda n: which(n) if n != "sbatch" else None)
     with pytest.raises(CannotSearch, match=f"^{why}"):

@@ -22,7 +22,7 @@ from fp8tune.search.real_trials import this_machine
 from fp8tune.search.write.comments import choices, summary
 from fp8tune.search.write.writeback import write_back
 from tests.conftest import REPOSITORY
-from tests.runners.fake_smi import install
+from tests.runners import fake_nvml
 from tests.search.tries import ran, trials
 
 PATH = REPOSITORY / "configs" / "rehearsal_cpu.toml"
@@ -112,7 +112,7 @@ def test_a_study_is_of_one_gpu_driver_and_allocator(tmp_path, monkeypatch):
     text, one, conf = PATH.read_text(), Target("", 1), "expandable_segments:True"
     names = []
     for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
-        install(tmp_path, monkeypatch, name=name)
+        fake_nvml.install(tmp_path, monkeypatch, name=name)
         names.append(identity(text, one, "cuda"))
     rehearsal = identity(text, one, "cpu")
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):

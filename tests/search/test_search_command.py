@@ -1,12 +1,11 @@
 """``fp8tune search`` on recorded trials: the whole loop, its files and its answer."""
 
 import json
-import tomllib
 
 import pytest
 
 from tests.metadata import write_metadata
-from tests.runners.fake_smi import script
+from tests.runners import fake_nvml
 from tests.sample import SMALL_MODEL
 
 pytest.importorskip("optuna")
@@ -63,154 +62,6 @@ def searched(project, fp8tune, without_plots):
     return run
 
 
-def test_the_best_setting_is_found_and_written(searched, project):
-    outcome = searched(world(), "--output-format", "json")
-    assert outcome.code == 0
-    said = outcome.json
-    assert said["version"] == 2
-    assert said["knobs"] == {
-        "train.batch_size": 8,
-        "train.activation_checkpointing": "selective",
-        "train.compile_model": True,
-        "train.mixed_precision": "fp8",
-    }
-    assert said["verdict"] == "faster"
-    speeds = said["tokens_per_second"]
-    for name in ("chosen", "baseline", "bf16_baseline"):
-        assert speeds[name]["low"] <= speeds[name]["value"] <= speeds[name]["high"]
-    assert said["fp8_gain"] == pytest.approx(1.2, abs=0.01)
-    assert said["oom_trials"] <= 3
-    assert said["seconds"] <= 7260
-    assert said["output"] == "c.tuned.toml"
-    text = (project({}) / "c.tuned.toml").read_text()
-    assert tomllib.loads(text)["train"] == {
-        "batch_size": 8,
-        "grad_accum_steps": 2,
-        "mixed_precision": "fp8",
-        "activation_checkpointing": "selective",
-    }
-    assert "# fp8tune search: 4 -> 8" in text
-    assert "# per GPU" in text
-
-
-def test_what_it_wrote_lints_clean(searched, fp8tune):
-    assert searched(world()).code == 0
-    assert fp8tune("lint", "c.tuned.toml", "--fail-on", "warning").code == 0
-
-
-def test_a_finished_study_answers_at_once(searched, fp8tune):
-    first = searched(world(), "--output-format", "json")
-    again = searched(world(), "--output-format", "json")
-    assert again.json == first.json
-
-
-def test_bf16_that_is_faster_is_said_first(searched):
-    outcome = searched(world(gain=0.8), "--output-format", "json")
-    assert outcome.code == 0
-    assert outcome.json["findings"][0]["code"] == "fp8-slower-than-bf16"
-
-
-def test_precision_is_kept_unless_it_is_allowed(searched):
-    kept = searched(world(gain=0.8), "--output-format", "json").json["knobs"]
-    assert kept["train.mixed_precision"] == "fp8"
-    freed = searched(world(gain=0.8), "--allow", "precision", "--output-format", "json")
-    assert freed.json["knobs"]["train.mixed_precision"] == "bf16"
-
-
-def test_a_config_that_is_the_best_is_left_alone(searched, project):
-    best = CONFIG.replace("= 4  #", "= 8  #").replace('"full"', '"selective"')
-    outcome = searched(world(), config=best)
-    assert outcome.code == 0
-    assert "already the best" in outcome.out
-    assert not (project({}) / "c.tuned.toml").exists()
-
-
-def test_no_rehearsal_of_a_model_that_this_machine_cannot_hold(fp8tune, project):
-    model = "[model]\ndim = 65536\nn_heads = 64\nn_layers = 999\n"
-    project({"c.toml": f"{model}[train]\ncompile_model = false\n"})
-    outcome = fp8tune("search", "c.toml", "--device", "cpu", "--budget", "30s")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "its weights need " in outcome.err
-
-
-def test_nothing_succeeds(searched, project):
-    records = [{**t, "outcome": "oom", "tokens_per_second": 0.0} for t in world()]
-    outcome = searched(records)
-    assert outcome.code == 1
-    assert "no trial succeeded" in outcome.out
-    assert not (project({}) / "c.tuned.toml").exists()
-
-
-@pytest.mark.parametrize("outcome", ["hang", "launch", "compile", "nan"])
-def test_a_budget_ends_whatever_happens(searched, outcome):
-    records = [
-        {**t, "outcome": outcome, "cost_s": 1e6, "tokens_per_second": 0.0}
-        if t["knobs"]["train.batch_size"] != 4
-        else t
-        for t in world()
-    ]
-    said = searched(records, "--output-format", "json", budget="30m").json
-    assert said["seconds"] <= 1800 + 60
-
-
-def test_diff_writes_nothing(searched, project):
-    outcome = searched(world(), "--diff")
-    assert outcome.code == 0
-    assert "+batch_size = 8  # per GPU" in outcome.out
-    assert not (project({}) / "c.tuned.toml").exists()
-
-
-def test_in_place(searched, project):
-    assert searched(world(), "--in-place").code == 0
-    text = (project({}) / "c.toml").read_text()
-    assert tomllib.loads(text)["train"]["batch_size"] == 8
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--budget", "soon"), "'soon' is not a duration"),
-        (("--allow", "precison"), "did you mean `precision`?"),
-        (("--in-place", "--output", "x"), "cannot be combined"),
-    ],
-)
-def test_what_cannot_start(searched, arguments, said):
-    outcome = searched(world(), *arguments)
-    assert outcome.code == 2
-    assert said in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "records.jsonl: line 1: no JSON"),
-        ("[]", "records.jsonl: line 1: not a JSON object"),
-        ('{"knobs": {}, "outcome": "fine"}', "line 1: `outcome` is one of ok, oom"),
-        ('{"knobs": [], "outcome": "ok"}', "line 1: `knobs` maps config keys"),
-        ("", "the records have no trial"),
-    ],
-)
-def test_records_that_cannot_be_read(project, fp8tune, line, said):
-    project({"c.toml": CONFIG, "records.jsonl": f"{line}\n"})
-    runner = ("--runner", "replay", "--records", "records.jsonl")
-    outcome = fp8tune("search", "c.toml", "--budget", "1h", *runner)
-    assert outcome.code == 2
-    assert said in outcome.err
-
-
-def test_a_second_search_in_place_replaces_its_own_comments(searched, project):
-    assert searched(world(), "--in-place").code == 0
-    once = (project({}) / "c.toml").read_text()
-    slow = once.replace("batch_size = 8", "batch_size = 4")
-    assert searched(world(), "--in-place", config=slow).code == 0
-    again = (project({}) / "c.toml").read_text()
-    train = tomllib.loads(again)["train"]
-    assert (train["batch_size"], train["grad_accum_steps"]) == (8, 1)
-    for start in ("# fp8tune search: 4 -> 8", "# fp8tune search: study"):
-        assert again.count(start) == once.count(start)
-
-
 def test_a_diff_does_not_spoil_json(searched):
     outcome = searched(world(), "--diff", "--output-format", "json")
     assert outcome.json["output"] is None
@@ -251,20 +102,10 @@ def test_a_replay_starts_from_an_earlier_one_only_where_it_is_asked_to(searched)
     assert line in again.err
 
 
-def test_a_study_that_cannot_be_started_from(searched):
-    outcome = searched(world(), "--start-from", "nowhere")
-    assert outcome.code == 2
-    said = (
-        ".fp8tune; give the path of one elsewhere (`fp8tune studies FOLDER` lists them)"
-    )
-    assert outcome.err.startswith("fp8tune: --start-from: no study nowhere in ")
-    assert outcome.err.endswith(f"{said}\n")
-
-
 def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     fp8tune, project, tmp_path, monkeypatch
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     text = SMALL_MODEL + "[optimizer]\nname = 'muon'\n"
     project({"a.toml": text})
     said = fp8tune("search", "a.toml", "--budget", "3m")
@@ -293,7 +134,7 @@ REFUSED = (
 def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
     fp8tune, project, tmp_path, monkeypatch, versions, precision, options, refused
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     names = dict(zip(("torch", "torchao"), versions, strict=True))
     write_metadata(tmp_path / "site", names)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -311,7 +152,7 @@ def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
 def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
     fp8tune, project, tmp_path, monkeypatch
 ):
-    script(tmp_path, monkeypatch, "exit 0")  # no GPU
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     files = ("scripts/train.py", "kempnerforge/__init__.py")
     project({"a.toml": SMALL_MODEL, **{f"there/{name}": "" for name in files}})
 

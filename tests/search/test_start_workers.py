@@ -17,7 +17,7 @@ from fp8tune.search.start_workers import is_shared as is_shared_by
 from fp8tune.search.study import Study
 from tests.each import each
 from tests.report.studies import plan, study
-from tests.runners import fake_smi
+from tests.runners import fake_nvml
 from tests.sample import SMALL_MODEL
 
 SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS": "8"}
@@ -162,7 +162,7 @@ def test_who_finds_no_study_to_join_is_told_what_is_missing(fp8tune, project, tm
 
 def test_a_machine_without_a_gpu_does_not_join(fp8tune, project, tmp_path, monkeypatch):
     """It would be the first, and every one with a GPU would be refused after it."""
-    fake_smi.script(tmp_path, monkeypatch, "exit 0")
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
     project({"a.toml": ""})
     own = Study(plan().space, study(".fp8tune/a-1", []))
     done = fp8tune(*joining("a-1"))

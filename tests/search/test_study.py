@@ -33,6 +33,7 @@ from tests.search.tries import (
     OTHER,
     SPACE,
     order,
+    planned,
     ran,
     space_of,
     trials,
@@ -80,7 +81,7 @@ def test_what_is_told_is_there_again(tmp_path, url):
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
-    running = filled(tmp_path / "s").ask(order(OTHER))
+    running = filled(tmp_path / "s").ask(planned(OTHER))
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "s" / NAME)))
     study = optuna.load_study(study_name="s", storage=storage)
     seen = [(t.state.name, t.values, t.params) for t in study.trials]
@@ -320,10 +321,10 @@ def test_a_study_that_is_removed_keeps_nothing(tmp_path):
 def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     study = filled(tmp_path / "s")
     study.optuna.enqueue_trial({AC: "none"})  # as the dashboard does: it is left alone
-    study.lose(study.ask(order(OTHER)))
-    study.ask(order(OTHER))  # and then the process was killed
+    study.lose(study.ask(planned(OTHER)))
+    study.ask(planned(OTHER))  # and then the process was killed
     again = Study(SPACE, str(tmp_path / "s"))
-    assert [each.knobs for each in again.running.values()] == [SPACE.values(OTHER)]
+    assert [each.point for each in again.running.values()] == [OTHER]
     again.end_stale()
     assert (again.trials, again.running) == (TRIALS, {})
     lost = again.optuna.trials[len(TRIALS) + 1 :]
@@ -373,7 +374,7 @@ def test_a_study_that_another_search_takes_over_ends_this_one_in_one_line(tmp_pa
     pool = Peer(
         Study(SPACE, str(tmp_path / "s"), url), TakenOver(records, space_of(records))
     )
-    pool.idle().start(order(OTHER))
+    pool.start(order(OTHER))
     with pytest.raises(BadStudy, match=r"x\.db: trial 0 was ended: another search"):
         pool.wait()
 

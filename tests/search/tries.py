@@ -3,8 +3,7 @@
 import itertools
 
 from fp8tune.search.history import History
-from fp8tune.search.strategy import PlannedTrial
-from fp8tune.trials.order import Order
+from fp8tune.trials.order import Order, PlannedTrial
 from fp8tune.trials.record import Record, from_data
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Knob, Space
@@ -70,11 +69,15 @@ def without_numbers(known):
     return [trial._replace(number=0) for trial in known]
 
 
-def order(point, stage="search", space=SPACE, **fields) -> Order:
+def planned(point, stage="search", **fields) -> PlannedTrial:
+    """A trial that a search has planned."""
+    return PlannedTrial(point, stage, "in order", **fields)
+
+
+def order(point, left_s=3600.0, **fields) -> Order:
     """An order of a trial, with time for it."""
-    limits = TrialLimits(600.0)
-    given = {"left_s": 3600.0, "budget_s": 7200.0, **fields}
-    return Order(space.values(point), stage, "in order", limits, **given)
+    trial, limits = planned(point, **fields), TrialLimits(600.0)
+    return Order(trial, SPACE.values(point), limits, left_s, 7200.0)
 
 
 class InOrder:

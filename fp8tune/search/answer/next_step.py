@@ -8,11 +8,11 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.search.answer.answer import SAME_COMMAND, Answer
-from fp8tune.search.answer.wording import clean
 from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.database import HIDDEN
 from fp8tune.search.options import is_same, tuned
 from fp8tune.search.plan import Plan
+from fp8tune.words import clean
 
 ON_CPU = ("device", "workers", "heartbeat")
 """Options of a rehearsal that a search on a GPU does not take over: as many workers of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Container,
     Iterable,
     Iterator,
     Mapping,
@@ -15,17 +14,17 @@ from typing import Any
 from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     SAME_COMMAND,
+    Answer,
     Estimate,
     Finding,
-    changes,
 )
 from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.labels import describe, setting
 from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import OUTCOMES
-from fp8tune.trials.space import Knob, Point
 from fp8tune.trials.space import shown as value_shown
-from fp8tune.words import counted, plain
+from fp8tune.words import counted
 
 FAILURES = {
     **{name: outcome.words for name, outcome in OUTCOMES.items() if name != "ok"},
@@ -70,60 +69,6 @@ def message(finding: Finding) -> str:
     """Return the finding as a sentence without its full stop."""
     sentence = MESSAGES[finding.code]
     return sentence(finding.facts) if callable(sentence) else sentence
-
-
-def setting(differing: Mapping[str, Any]) -> str:
-    """Return a setting by the knobs in which it differs from the baseline."""
-    pairs = differing.items()
-    parts = (f"{key.rpartition('.')[2]} = {value_shown(value)}" for key, value in pairs)
-    return ", ".join(parts) or "your config"
-
-
-def describe(plan: Plan, point: Point) -> str:
-    """Return a setting by the knobs in which it differs from the baseline."""
-    return setting(changes(plan.space, plan.baseline, point))
-
-
-def clean(text: str, most: int = 300) -> str:
-    """Return one line of bounded length without control and direction characters."""
-    return plain(text if len(text) <= most else f"{text[: most - 4]} ...")
-
-
-def setting_label(
-    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
-) -> str:
-    """Return a setting in a few words: ``batch 4, AC full, compiled, FP8``.
-
-    ``keys`` are the knobs to name; by default all.
-    """
-    return ", ".join(
-        value_label(knob, knob.values[index])
-        for knob, index in zip(knobs, point, strict=True)
-        if keys is None or knob.key in keys
-    )
-
-
-def short_label(plan: Plan, point: Point) -> str:
-    """Return the label of the knobs in which a setting differs from the baseline."""
-    differing = changes(plan.space, plan.baseline, point)
-    return setting_label(plan.space.knobs, point, differing) or "your config"
-
-
-def value_label(knob: Knob, value: Any) -> str:
-    """Return one value of a knob in a word or two."""
-    if knob.role == "compile" and isinstance(value, bool):
-        return "compiled" if value else "eager"
-    if knob.role == "precision":
-        return precision_label(clean(str(value), 24))
-    if isinstance(value, str) and not knob.role:
-        return clean(value, 24)
-    name = knob.traits.label or clean(knob.key.rpartition(".")[2], 24)
-    return f"{name} {clean(value_shown(value), 24)}"
-
-
-def precision_label(precision: str) -> str:
-    """Return the name of a precision as people write it."""
-    return "FP8" if precision == "fp8" else precision
 
 
 def gib(value: float) -> str:
@@ -511,3 +456,19 @@ def messages(findings: Iterable[Finding], *codes: str) -> Iterator[str]:
     for finding in findings:
         if not codes or finding.code in codes:
             yield message(finding)
+
+
+def closing(outcome: Answer, plan: Plan, outputs: Sequence[str]) -> Iterator[str]:
+    """Yield the answer in lines: the findings, the setting, and the counts."""
+    for finding in outcome.findings:
+        yield message(finding)
+        if finding.code in (
+            outcome.verdict,
+            "baseline-failed",
+            "baseline-not-measured",
+        ):
+            assert outcome.chosen is not None
+            yield f"chosen: {describe(plan, outcome.chosen)}"
+    yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
+    for output in outputs:
+        yield f"wrote {output}"

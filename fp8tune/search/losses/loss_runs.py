@@ -38,7 +38,7 @@ from fp8tune.search.losses.findings import (
     curves_at,
     loss_trials,
 )
-from fp8tune.search.strategy import PlannedTrial
+from fp8tune.trials.order import PlannedTrial
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.space import Point, Space
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from fp8tune.formats.document import ConfigDocument
 from fp8tune.search.answer.answer import Answer, is_untied
 from fp8tune.search.answer.wording import (
     FAILURES,
@@ -21,7 +19,7 @@ from fp8tune.search.answer.wording import (
 from fp8tune.search.knobs import warmup_key
 from fp8tune.search.losses import findings as stability
 from fp8tune.search.plan import Plan
-from fp8tune.search.write.writeback import LONGEST, MARK, Choice
+from fp8tune.search.write.writeback import LONGEST, Choice
 from fp8tune.trials.space import shown
 from fp8tune.words import counted
 
@@ -169,45 +167,3 @@ def _accumulation(
     if kept != steps or not exact:
         for name, value in job.with_values(after).keys_for({key: kept}).items():
             yield Choice(name, value, reason)
-
-
-class ChangedKey(NamedTuple):
-    """A key that the search has changed, with its old and new value."""
-
-    key: str
-    was: Any
-    now: Any
-
-    def is_in(self, comment: str, *, is_beside: bool) -> bool:
-        """Return whether a comment has the old value, ``is_beside`` the key or not.
-
-        One that stands elsewhere names the key before the value.
-        """
-        name = (
-            ""
-            if is_beside
-            else rf"\b{re.escape(self.key.rpartition('.')[2])}\s*[=:]\s*"
-        )
-        value = rf"(?<![\w.,]){re.escape(shown(self.was))}(?!\w|[.,]\d)"
-        return bool(re.search(name + value, comment))
-
-
-def stale_comments(
-    path: str, document: ConfigDocument, changes: Sequence[ChangedKey]
-) -> Iterator[str]:
-    """Yield a line for each comment of a tuned file that may no longer be true.
-
-    ``path`` is where the file is written.
-    """
-    position, keys = document.lines.position, document.spans.keys
-    places = {each.key: keys.get(tuple(each.key.split("."))) for each in changes}
-    lines = {key: position(at[0])[0] for key, at in places.items() if at}
-    for start, end in document.comments():
-        text, line = document.text[start:end], position(start)[0]
-        if text.startswith(MARK) or "fp8tune:" in text:
-            continue
-        for change in changes:
-            if change.is_in(text, is_beside=lines.get(change.key) == line):
-                said = f"`{change.key}` was {shown(change.was)}, is {shown(change.now)}"
-                yield f"{path}:{line}: the comment may no longer hold: {said}"
-                break

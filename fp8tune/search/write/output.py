@@ -1,16 +1,17 @@
-"""Print a search: lines while it runs, and its answer."""
+"""Show a search while it runs: a line for each event, or a live table."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.search.answer.answer import Answer, failure_code
-from fp8tune.search.answer.wording import FAILURES, counts, describe, gib, mark, message
+from fp8tune.search.answer.answer import failure_code
+from fp8tune.search.answer.wording import FAILURES, gib, mark
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
+from fp8tune.search.labels import describe
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,
@@ -129,19 +130,3 @@ def trial_result(trial: Trial) -> str:
     error = mark(record.extrapolation_error) if record.extrapolated else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
-
-
-def closing(outcome: Answer, plan: Plan, outputs: Sequence[str]) -> Iterator[str]:
-    """Yield the answer in lines: the findings, the setting, and the counts."""
-    for finding in outcome.findings:
-        yield message(finding)
-        if finding.code in (
-            outcome.verdict,
-            "baseline-failed",
-            "baseline-not-measured",
-        ):
-            assert outcome.chosen is not None
-            yield f"chosen: {describe(plan, outcome.chosen)}"
-    yield counts(outcome.trials, outcome.oom_trials, outcome.seconds)
-    for output in outputs:
-        yield f"wrote {output}"

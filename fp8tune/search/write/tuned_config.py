@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
 from fp8tune.config.reader import Config
-from fp8tune.formats import TITLES, format_of, parse
+from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
@@ -25,9 +25,9 @@ from fp8tune.search.options import SearchOptions, is_same, notes_path, tuned
 from fp8tune.search.plan import Plan
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.write.comments import ChangedKey, choices, stale_comments, summary
+from fp8tune.search.write.comments import choices, summary
 from fp8tune.search.write.job_files import Name, Tuned, changing, write_job
-from fp8tune.search.write.writeback import MARK, Choice
+from fp8tune.search.write.writeback import MARK
 from fp8tune.studies import JOURNAL
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -197,7 +197,7 @@ def write_tuned(
             for each in files
         ]
     texts = {file.path: file.after.decode() for file in files}
-    messages += _messages(config, after, files, names, chosen)
+    messages += _findings(config, after, files, names)
     if diff_to:
         for file in files:
             diff_to.write(unified_diff(file.path, _before(config, file), file.after))
@@ -220,33 +220,15 @@ def _names(path: str, config: Config) -> Name:
     return name
 
 
-def _messages(
-    config: Config,
-    after: Config,
-    files: Sequence[Tuned],
-    names: Name,
-    choices: Iterable[Choice],
+def _findings(
+    config: Config, after: Config, files: Sequence[Tuned], names: Name
 ) -> Iterator[str]:
-    """Yield what a user should check in the tuned files, lint's findings first."""
-    alone = files[0] if not (config.script or config.files) else None
+    """Return lint's new findings in the tuned files."""
+    if config.script or config.files:
+        return aftermath_of_job(config, after, names)
+    (alone,) = files
     target = config.job.target
-    if alone:
-        found = [*aftermath(names(alone.path), config.data, alone.after, target)]
-    else:
-        found = [*aftermath_of_job(config, after, names)]
-    yield from found
-    places = {line.split(": ", 1)[0] for line in found}
-    before = config.loaded.values
-    changes = [
-        ChangedKey(key, before.get(key), value)
-        for key, value, _ in choices
-        if before.get(key) != value
-    ]
-    for file in files:
-        document = parse(file.after, file.path)
-        for line in stale_comments(names(file.path), document, changes):
-            if line.split(": ", 1)[0] not in places:
-                yield line
+    return aftermath(names(alone.path), config.data, alone.after, target)
 
 
 def _before(config: Config, file: Tuned) -> bytes:

@@ -21,7 +21,7 @@ from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY
 from tests.each import each
-from tests.runners import fake_smi
+from tests.runners import fake_nvml
 
 HERE = Path(__file__).parent
 EXAMPLE = REPOSITORY / "docs/own_trainer/run"
@@ -206,8 +206,7 @@ def test_ranks_are_told_and_slurm_is_not(runner):
 def test_the_state_of_the_gpu_is_recorded(
     runner, tmp_path, monkeypatch, fault, used, outcome, reserved
 ):
-    (tmp_path / "smi").mkdir(exist_ok=True)
-    fake_smi.install(tmp_path / "smi", monkeypatch, memory__used=used)
+    fake_nvml.install(tmp_path, monkeypatch, used_mib=used)
     known = runner(fault)
     known.guard = Guard(current())
     known.setup = known.setup._replace(device="cuda")

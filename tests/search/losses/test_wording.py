@@ -7,11 +7,10 @@ import pytest
 from fp8tune.search.answer.answer import Ending, is_untied
 from fp8tune.search.answer.decide import decide, with_config
 from fp8tune.search.answer.stored import as_json
-from fp8tune.search.answer.wording import UNTIED
+from fp8tune.search.answer.wording import UNTIED, closing
 from fp8tune.search.losses import findings
 from fp8tune.search.losses.compare import LossVerdict
 from fp8tune.search.write.comments import choices, summary
-from fp8tune.search.write.output import closing
 from fp8tune.search.write.writeback import write_back
 from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
