@@ -203,13 +203,6 @@ def inside(module, room):
     return module == f"fp8tune.{room}" or module.startswith(f"fp8tune.{room}.")
 
 
-def test_the_modules_are_found():
-    assert {"fp8tune.cli", "fp8tune.formats.toml", "fp8tune.lint.engine"} <= set(
-        MODULES
-    )
-    assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
-
-
 READERS = ("formats.yaml", "formats.json")
 """Readers that need a package of their own; ``formats.parse`` finds them by name."""
 

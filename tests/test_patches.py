@@ -9,10 +9,6 @@ from fp8tune.formats.edits import unified_diff
 from tests.each import each
 
 
-def test_nothing_changes():
-    assert unified_diff("a.toml", b"a = 1", b"a = 1") == ""
-
-
 def test_without_a_newline_at_the_end():
     assert unified_diff("a.toml", b"a = 1", b"a = 2\n") == (
         "--- a.toml\n+++ a.toml\n@@ -1 +1 @@\n"

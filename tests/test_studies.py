@@ -47,11 +47,6 @@ def test_no_study_or_several(study, message, folder):
     assert str(error.value) == message.format(place=folder)
 
 
-def test_no_folder_of_studies(tmp_path):
-    with pytest.raises(NoStudy, match="; give the path of one elsewhere"):
-        find("x", str(tmp_path))
-
-
 def test_git_ignores_a_new_folder_and_an_old_one_is_left_alone(tmp_path):
     make_folder(str(tmp_path / ".fp8tune" / "a-1"))
     ignore = tmp_path / ".fp8tune" / ".gitignore"

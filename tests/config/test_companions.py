@@ -47,11 +47,6 @@ def findings(project, fp8tune):
 BOTH = {"run/launch.yaml": LAUNCH, "sft.yaml": TRAINING}
 
 
-def test_files_are_alone_unless_something_joins_them(findings):
-    expected = [("run/launch.yaml", 6, UNREAD)]
-    assert findings(BOTH, "run/launch.yaml") == expected
-
-
 @pytest.mark.parametrize(
     ("comment", "arguments"),
     [
@@ -92,15 +87,6 @@ def test_its_label_in_the_other_file(project, fp8tune):
     ]
     shown = fp8tune("lint", "--select", OFF, *arguments)
     assert "--> sft.yaml:4:7\n4 | bf16: true\n" in shown.out
-
-
-def test_a_fix_changes_the_file_that_is_checked(project, fp8tune):
-    launch = LAUNCH.replace("pad_inner_dimension: true", "amax_history_length: 16")
-    root = project({**BOTH, "run/launch.yaml": launch})
-    fp8tune("lint", "--fix", "run/launch.yaml", "--with", "sft.yaml", *TRAINER)
-    fixed = launch.replace("amax_history_length", "amax_history_len")
-    assert (root / "run/launch.yaml").read_text() == fixed
-    assert (root / "sft.yaml").read_text() == TRAINING
 
 
 def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
@@ -151,24 +137,6 @@ def test_what_is_no_part_of_the_job(findings, name, reason):
     assert findings(files, "run/launch.yaml") == expected
 
 
-@pytest.mark.parametrize("name", ["sft.yaml", "run/../sft.yaml", "other.yaml"])
-def test_the_command_line_replaces_the_comment(findings, name):
-    quiet = TRAINING.replace("bf16: true", "bf16: false\ntorch_compile: true")
-    comment = "# fp8tune: with=../sft.yaml\n"
-    files = {**BOTH, "other.yaml": quiet, "run/launch.yaml": comment + LAUNCH}
-    bf16 = [("run/launch.yaml", 6, OFF)] if name != "other.yaml" else []
-    expected = [*bf16, ("run/launch.yaml", 7, UNREAD)]
-    assert findings(files, "run/launch.yaml", "--with", name) == expected
-
-
-def test_two_files_of_one_kind_on_the_command_line(findings):
-    files = {**BOTH, "other.yaml": TRAINING}
-    twice = ("--with", "sft.yaml", "--with", "other.yaml")
-    reason = "its keys are of the same kind as those of sft.yaml"
-    said = findings(files, "run/launch.yaml", *twice)
-    assert said == f"fp8tune: run/launch.yaml: --with other.yaml: {reason}\n"
-
-
 def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
     """A file of TRL has many keys that LLaMA-Factory and Axolotl know too."""
     more = (
@@ -183,18 +151,6 @@ def test_training_arguments_are_no_other_trainers_config(project, fp8tune):
     said = fp8tune("lint", "--output-format", "json", ".")
     rules = {(d["path"], d["rule"]) for d in json.loads(said.out)["diagnostics"]}
     assert rules == {("launch.yaml", OFF), ("launch.yaml", UNREAD)}
-
-
-def test_ignore_comments_are_not_written_into_json(project, fp8tune):
-    text = '{"train_batch_size": 8, "fp8": {"enabled": true}}'
-    root = project({"ds.json": text})
-    said = fp8tune("lint", "--add-ignore", "ds.json")
-    assert "no ignore comments were added to JSON" in said.out
-    assert (root / "ds.json").read_text() == text
-    launch = {"distributed_type": "NO", "num_processes": 1, "mixed_precision": "fp9"}
-    root = project({"launch.json": json.dumps(launch)})
-    fp8tune("lint", "--add-ignore", "launch.json")
-    assert json.loads((root / "launch.json").read_text()) == launch
 
 
 LLAMA_FACTORY = """\
@@ -261,13 +217,10 @@ SCRIPT = "accelerate launch --config_file launch.yaml src/train.py train.yaml"
     ("above", "arguments", "turned_off"),
     [
         pytest.param(("", ""), "launch.yaml --with train.yaml", True, id="launch"),
-        pytest.param(("", ""), "train.yaml --with launch.yaml", True, id="train"),
         pytest.param(("with=train.yaml", ""), "launch.yaml", True, id="comment"),
-        pytest.param(("", "with=launch.yaml"), "train.yaml", True, id="its-comment"),
         pytest.param(("with=train.yaml", "with=launch.yaml"), ".", True, id="both"),
         pytest.param(("", ""), "--script run.sh", True, id="script"),
         pytest.param(("", ""), "--script off.sh", False, id="argument"),
-        pytest.param(("", ""), "train.yaml launch.yaml", True, id="named"),
         pytest.param(
             ("", "with=launch.yaml"), "train.yaml -- bf16=false", False, id="arguments"
         ),
@@ -328,26 +281,6 @@ def test_no_estimate_of_llama_factory_and_a_launch_file(project, fp8tune):
     assert fp8tune("estimate", "launch.yaml", "--gpu", "h100") == alone
 
 
-def test_other_commands_take_no_config_of_another_trainer(project, fp8tune):
-    project({"launch.yaml": LAUNCH, "lf.yaml": LLAMA_FACTORY})
-    said = fp8tune("estimate", "launch.yaml", "--with", "lf.yaml")
-    reason = "a config of LLaMA-Factory, which is read alone"
-    assert (said.code, said.err) == (2, f"fp8tune: --with lf.yaml: {reason}\n")
-
-
-def test_a_warning_in_the_other_file_fails_the_run_too(project, fp8tune):
-    other = LLAMA_FACTORY.replace("stage: dpo", "stage: sft").replace("fp8: true", "")
-    other += "fp8_enable_fsdp_float8_all_gather: true\n"
-    project({"launch.yaml": LAUNCH, "lf.yaml": other})
-    rule = "fp8-all-gather-not-read"
-    arguments = ("launch.yaml", "--with", "lf.yaml", "--select", rule)
-    codes = [fp8tune("lint", *arguments, "--fail-on", x).code for x in LEVELS]
-    assert codes == [0, 1]
-
-
-LEVELS = ("error", "warning")
-
-
 def test_an_option_for_a_folder_is_for_jobs_of_several_files(findings):
     """Files of other trainers are checked as without it, and the file itself."""
     files = {
@@ -361,16 +294,6 @@ def test_an_option_for_a_folder_is_for_jobs_of_several_files(findings):
         ("a/launch.yaml", 6, UNREAD),
         ("a/lf.yaml", 7, "fp8-in-another-stage"),
     ]
-
-
-def test_a_trainer_of_one_file(project, fp8tune):
-    project({"a.toml": "[train]\ncompile_model = true\n", "b.yaml": TRAINING})
-    said = fp8tune("lint", "a.toml", "--with", "b.yaml")
-    assert (said.code, said.err) == (
-        2,
-        "fp8tune: a.toml: --with b.yaml: KempnerForge reads one config file: "
-        "lint each by itself\n",
-    )
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,6 @@ def test_discover(project):
     ]
 
 
-def test_a_path_named_twice_is_one(project):
-    project({"a.toml": ""})
-    assert list(discover(("a.toml", "a.toml"))) == [Found("a.toml", True)]
-
-
 @each(
     ("paths", "files"),
     [
@@ -66,28 +61,6 @@ def test_a_file_that_a_link_leads_to_is_checked_once(project, paths, files):
         if not (root / link).exists():
             (root / link).symlink_to(root / target)
     assert [found.path for found in discover(paths)] == files
-
-
-@pytest.mark.parametrize(
-    "paths", [("a.toml", "."), (".", "a.toml"), ("sub", "."), ("./a.toml", "a.toml")]
-)
-def test_a_file_that_two_paths_mean_is_checked_once(project, paths):
-    project({"a.toml": "", "sub/b.toml": ""})
-    found = [os.path.normpath(file.path) for file in discover(paths)]
-    assert sorted(found) == sorted(set(found))
-
-
-def test_a_folder_named_from_outside(project):
-    root = project({"configs/a.toml": "", "configs/b/c.toml": ""})
-    assert [found.path for found in discover((f"{root}/configs/",))] == [
-        f"{root}/configs/a.toml",
-        f"{root}/configs/b/c.toml",
-    ]
-
-
-def test_read(project):
-    project({"a.toml": "x = 1\r\n"})
-    assert read("a.toml") == b"x = 1\r\n"
 
 
 def test_read_stops_one_byte_past_the_limit(project):
@@ -118,20 +91,13 @@ def test_cannot_read(project, path, said):
     ("path", "pattern", "hit"),
     [
         ("a.toml", "a.toml", True),
-        ("a.toml", "*.toml", True),
         ("sub/a.toml", "*.toml", True),
-        ("sub/a.toml", "a.toml", True),
         ("sub/a.toml", "sub", True),
-        ("sub/a.toml", "sub/", True),
         ("sub/a.toml", "sub/*", True),
-        ("sub/deep/a.toml", "sub/*", True),
         ("sub/deep/a.toml", "sub/deep", True),
-        ("sub/deep/a.toml", "deep", True),
         ("sub/deep/a.toml", "sub/*.toml", True),
         ("sub/a.toml", "ub", False),
-        ("sub/a.toml", "b.toml", False),
         ("sub/a.toml", "other/*", False),
-        ("a.toml", "[x", False),
         ("a.toml", "", False),
         ("../a.toml", "a.toml", True),
     ],
@@ -140,10 +106,6 @@ def test_matches(project, path, pattern, hit):
     root = project()
     assert matches(path, str(root), (pattern,)) is hit
     assert matches(str(root / path), str(root), ("zzz", pattern)) is hit
-
-
-def test_no_pattern_matches_nothing(project):
-    assert not matches("a.toml", str(project()), ())
 
 
 def test_a_file_that_only_names_fp8tune_is_no_config(project, fp8tune):

@@ -8,29 +8,14 @@ from tests.each import each
 WELL = "# fp8tune: ignore[a-rule]"
 
 
-@pytest.mark.parametrize(
-    "comment",
-    [
-        WELL,
-        "#fp8tune:ignore[a-rule]",
-        "#\tfp8tune : ignore[a-rule, other] until=2030-01-01 -- why\r",
-        "# fp8tune: ignore[]",
-    ],
-)
-def test_well_written(comment):
-    assert is_ignore(comment)
-
-
 @each(
     ("comment", "problem"),
     [
         ("# fp8tune: Ignore[a-rule]", "write `ignore` in lower case"),
-        ("# fp8tune: disable[a-rule]", "the word is `ignore`, not `disable`"),
         ("# fp8tune: ignroe[a-rule]", "the word is `ignore`, not `ignroe`"),
         ("# FP8Tune: ignore[a-rule]", "write `fp8tune` in lower case"),
         ("# fp8tune ignore[a-rule]", "there is no colon after `fp8tune`"),
         ("# fp8tune: ignore [a-rule]", "there must be no space before the bracket"),
-        ("#FP8TUNE NoQA [a-rule] ", "write `fp8tune` in lower case"),
     ],
 )
 @each("words", ["", " until=2030-01-01 -- why"])
@@ -45,14 +30,10 @@ def test_a_beginning_that_can_be_mended(comment, problem, words):
     "comment",
     [
         "# fp8tune: ignore",
-        "# fp8tune: ignored",
         "# fp8tune: ignore a-rule",
         "# fp8tune: ignore[a-rule] because",
-        "# fp8tune: disable",
         "# fp8tune: disable=a-rule",
-        "# fp8tune: noqa: a-rule",
         "# fp8tune: skip(a-rule)",
-        "# fp8tune: suppress a-rule",
         "# fp8tune: disable[]",
     ],
 )
@@ -72,21 +53,14 @@ def test_one_behind_other_words(comment):
 @each(
     "comment",
     [
-        "# fp8tune",
         "# fp8tune: gpu=h100 world-size=16",
         "# fp8tune search: batch_size 8 was faster than 4",
-        "# fp8tune ignores this key",
         "# fp8tune ignore comments are listed in the README",
         "# fp8tune: allow for a warmup of 100 steps",
-        "# fp8tune: disabled the compiler while debugging",
-        "# fp8tune: skip the first step",
         "# fp8tune estimate[1] says 71 GiB",
-        "# fp8tune: estimate [see notes]",
         "# fp8tune: region[eu-1]",
-        "# fp8tune [docs]",
         "# silence it with `# fp8tune: ignore[a-rule]`",
         "# as 'fp8tune: ignore[a-rule]' would",
-        "# ignore[a-rule] of another tool",
         "# my-fp8tune: ignored",
     ],
 )
@@ -108,12 +82,6 @@ LINE = "[train]\nbatch_size = 3.9  {}\n"
 )
 def test_what_is_found(fired, comment, expected):
     assert fired(LINE.format(comment), gpu="h100", world_size=8) == expected
-
-
-@pytest.mark.parametrize("above", ["", "[train]\n"])
-def test_one_on_its_own_line_is_no_bad_directive(fired, above):
-    text = f"{above}# fp8tune: disable[value-truncated]\n"
-    assert fired(f"{text}[optimizer]\nlr = 1e-4\n")[:1] == ["bad-ignore"]
 
 
 def test_the_fix_says_what_was_meant(lint):

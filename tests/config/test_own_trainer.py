@@ -12,16 +12,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-import fp8tune.trainers
 from fp8tune.config.own_trainer import BadTrainer, add_trainer
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
-from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
-from fp8tune.search.plan import read_config
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.described.loader import in_words
 from fp8tune.trainers.json_schema import json_schema
 from fp8tune.trainers.trainer import trainer
 from tests.commands.test_schema import both
@@ -59,18 +55,6 @@ def job(known, text=FIXED, target=GPUS):
     return known.job(known.load(tomllib.loads(text)), target)
 
 
-def test_its_configs_may_be_yaml(ours, tmp_path, fp8tune):
-    ours(f'formats = ["yaml"]\nreads = "omegaconf"\n{OURS}')
-    path = tmp_path / "train.yaml"
-    text = "model: {dim: 1024, depth: 2, heads: 8}\ntrain:\n  lr: 5e-5\n  warmup: x\n"
-    path.write_text(f"{text}data: {{path: d}}\n")
-    trainer_file = str(tmp_path / "ours.toml")
-    said = fp8tune("lint", str(path), "--trainer", trainer_file, "--select", "rejected")
-    assert [line for line in said.out.splitlines() if "error[" in line] == [
-        'error[wrong-type] `train.warmup: "x"` must be a whole number'
-    ]
-
-
 def test_the_guide_shows_the_files():
     guide = (ROOT / "docs/guides/own-trainer.md").read_text(encoding="utf-8")
     assert f"```toml\n{OURS}```" in guide
@@ -93,11 +77,8 @@ def test_every_field_that_the_guide_lists_is_one(ours):
     [
         ('[data]\npath = "x"\n', []),
         ("[data]\n", [("data.path", "missing-key")]),
-        ("", [("data.path", "missing-key")]),
         ('[data]\npath = 3\n[model]\ndim = "8"\n', ["wrong-type"] * 2),
         ('[data]\npath = "x"\n[model]\ndim = true\n', ["wrong-type"]),
-        ('[data]\npath = "x"\n[model]\ndim = 8.0\n', ["wrong-type"]),
-        ('[data]\npath = "x"\n[model]\nffn_factor = 4\n', []),
         ('[data]\npath = "x"\n[model]\nffn_factor = nan\n', ["not-a-number"]),
         ('[data]\npath = "x"\n[train]\nbatch = 0\n', ["value-out-of-range"]),
         ('[data]\npath = "x"\n[train]\ndtype = "float8"\n', ["value-not-allowed"]),
@@ -145,23 +126,14 @@ ac = ["full"]
     [
         ('run = { n = "3", x = "0.5", on = "off" }', {"run.n": 3, "run.on": False}),
         ('run = { n = "three" }', "value-not-convertible"),
-        ('run = { on = "maybe" }', "value-not-convertible"),
         ('run = { n = "0" }', "value-out-of-range"),
-        ("run = { x = 2 }", "value-out-of-range"),
         ("run = { shift = 0 }", "value-out-of-range"),
         ("run = { sizes = [2, 0] }", "value-out-of-range"),
-        ("run = { sizes = [2] }", {"run.sizes": [2]}),
         ("run = { nn = 1 }", "ignored-key"),
         ("run = { names = [1] }", "wrong-type"),
         ('run = { weights = { a = "b" } }', "wrong-type"),
-        (
-            "run = { parts = [{ k = 1, n = 1 }, { k = 0, n = 1 }] }",
-            "value-out-of-range",
-        ),
         ("run = { parts = [{ k = 0 }] }", {"run.parts[0].k": 0}),
-        ("run = { inner = { k = 0, n = 1 } }", "value-out-of-range"),
         ("run = { inner = { k = 7 } }", {"run.inner.k": 7, "run.inner.n": 0}),
-        ("run = { inner = 3 }", "wrong-type"),
         ("", {"vlm": False, "run.inner.k": 2, "run.names": ["a"]}),
         ("vlm = {}", {"vlm": True, "vlm.size": 5}),
         ("run = { n = 9223372036854775808 }", {}),
@@ -177,28 +149,6 @@ def test_types_defaults_and_what_the_trainer_converts(ours, config, found):
     assert 2**63 not in loaded.values.values()
 
 
-@each(
-    ("base", "said"),
-    [
-        ("int", "a whole number"),
-        ("list[str]", "an array of strings"),
-        ("list[list[int]]", "an array of arrays"),
-        ("list[Part]", "an array of tables"),
-        ("dict[str, float]", "a table of numbers"),
-        ("dict[str, list[int]]", "a table of arrays"),
-        ("Part", "a table"),
-    ],
-)
-def test_a_type_in_words(base, said):
-    assert in_words(base) == said
-
-
-def test_a_missing_key_is_said_with_its_table(fp8tune, project):
-    (project / "train.toml").write_text(FIXED.partition("[data]")[0])
-    found = fp8tune("lint", "train.toml", "--trainer", "trainers/ours.toml")
-    assert "error[missing-key] `data.path` is missing\n" in found.out
-
-
 @both
 def test_editors_have_its_schema(check, ours, tmp_path):
     schema = json_schema(ours())
@@ -208,24 +158,6 @@ def test_editors_have_its_schema(check, ours, tmp_path):
     for name, text in (("bad", TRAIN), ("good", FIXED)):
         (tmp_path / f"{name}.toml").write_text(f"#:schema ./a.json\n{text}")
     assert check(tmp_path) == {"bad.toml": {(0, "seq_len"), (13, "")}}
-
-
-def test_the_schema_follows_what_the_trainer_does(ours):
-    node = json_schema(ours('title = "T"\n' + MORE))
-    json.dumps(node, allow_nan=False)
-    run = node["properties"]["run"]
-    keys = run["properties"]
-    assert node["additionalProperties"] is run["additionalProperties"] is True
-    assert keys["n"]["type"] == ["integer", "string"]
-    assert keys["on"]["type"] == ["boolean", "string"]
-    assert keys["names"]["items"] == {"type": "string"}
-    assert keys["weights"]["additionalProperties"] == {"type": "number"}
-    assert keys["sizes"]["items"] == {"type": "integer", "minimum": 1}
-    assert keys["old"]["deprecated"] is True
-    assert keys["parts"]["items"]["properties"]["k"]["default"] == 2
-    strict = json_schema(ours())
-    assert strict["additionalProperties"] is False
-    assert strict["properties"]["data"]["required"] == ["path"]
 
 
 def test_an_estimate_is_that_of_a_built_in_trainer_for_the_same_run(ours):
@@ -264,18 +196,6 @@ def test_advice_sets_keys_and_not_the_accumulation_that_follows(ours):
     found = job(known, config, Target("h100-sxm", 4))
     assert found["memory.advice"] == "set `train.batch = 4`"
     assert found.with_values({"train.batch": 4})["grad_accum"] == 4
-
-
-def test_what_the_file_does_not_say_is_unknown(ours):
-    for field in ("weight_bytes", "tied_embeddings", "optimizer", "ac", "precision"):
-        said = "\n".join(
-            line for line in OURS.splitlines() if not line.startswith(f"{field} =")
-        )
-        known = ours(said, field.replace("_", "-"))
-        found = job(known)
-        assert (found.find(field), found.find("memory.peak_gib")) == (None, None)
-        if field != "precision":
-            assert found.lacking["memory.peak_gib"] == f"unsaid.{field}"
 
 
 def test_all_fields_that_an_estimate_lacks_are_named_at_once(fp8tune, project):
@@ -321,20 +241,13 @@ def saying(field, value):
             '`precision` is "bfloat16" here; fp8tune knows bf16, fp8, fp16 and fp32',
         ),
         (
-            "ac",
-            '"selective"',
-            '`ac` is "selective" here; fp8tune knows none and full',
-        ),
-        (
             "fp8_recipe",
             '"delayed"',
             '`fp8_recipe` is "delayed" here; fp8tune knows tensorwise, rowwise and '
             "rowwise_with_gw_hp",
         ),
-        ("fp8_recipe", '"rowwise_with_gw_hp"', "recipe rowwise_with_gw_hp, of which"),
         ("ac", '"none"', "activations without full AC, of a trainer that only a file"),
         ("weight_bytes", "1 - 5", "`weight_bytes` is -4 here, and it is at least 1"),
-        ("layers", "model.depth // 100", "`layers` is 0 here, and it is at least 1"),
     ],
 )
 def test_values_without_an_estimate_are_named(fp8tune, project, field, value, said):
@@ -342,42 +255,6 @@ def test_values_without_an_estimate_are_named(fp8tune, project, field, value, sa
     file.write_text(saying(field, value), encoding="utf-8")
     found = fp8tune("estimate", "fixed.toml", "--trainer", str(file))
     assert said in " ".join(found.out.split())
-
-
-def test_a_key_that_allows_other_values_is_asked_for_each(ours):
-    text = OURS.replace('allowed = ["bf16", "fp8"], near = { fp8 = ["float8"] }, ', "")
-    config = FIXED.replace('"fp8"', '"bfloat16"')
-    known = ours(text)
-    assert job(known, config).find("precision") is None
-    assert job(known, FIXED)["precision"] == "fp8"
-    assert known.vocabulary.origins("precision") == ["train.dtype"]
-
-
-def test_rowwise_has_a_speed_of_its_own(ours):
-    gains = [
-        job(ours(saying("fp8_recipe", f'"{recipe}"')))["speed.fp8_gain"]
-        for recipe in ("tensorwise", "rowwise")
-    ]
-    assert gains[0] > gains[1] > 1
-
-
-def test_runs_of_one_trainer_do_not_speak_for_another(ours):
-    names = ("ours", "theirs")
-    assert {job(ours(OURS, name))["estimate_family"] for name in names} == {
-        "trainer ours",
-        "trainer theirs",
-    }
-
-
-def test_lint_says_what_the_file_does_not_say(fp8tune, project):
-    text = OURS.replace("tied_embeddings = false\n", "")
-    (project / "trainers/ours.toml").write_text(text, encoding="utf-8")
-    found = fp8tune("lint", "fixed.toml", "--trainer", "trainers/ours.toml")
-    assert "memory and speed not checked because [job] of the trainer's file does " in (
-        found.err + found.out
-    )
-    said = fp8tune("estimate", "fixed.toml", "--trainer", "trainers/ours.toml").out
-    assert "memory: unknown: [job] of the trainer's file does not say" in said
 
 
 def test_a_degree_below_1_is_unknown(ours):
@@ -420,12 +297,6 @@ def test_degrees_that_do_not_fit_the_gpus_have_no_estimate(
     assert (" not checked because " in lint.out + lint.err) == bool(said)
 
 
-def test_degrees_tell_the_number_of_gpus(ours):
-    text = f"{OURS}dp_shard = 8\ndp_replicate = 2\n"
-    assert job(ours(text), target=Target("h100-sxm"))["world_size"] == 16
-    assert job(ours(f"{text}ep = 2\n"), target=Target()).find("world_size") is None
-
-
 def test_a_key_is_not_taken_for_a_field_of_the_same_spelling(ours):
     text = """
 title = "T"
@@ -444,30 +315,21 @@ dp_shard = "world_size // tp"
 
 MISTAKES = [
     ("title = .*", "title = 3", "1:9: `title` must be a string"),
-    ("title = .*", "", "1:1: `title = ...` is missing: a string"),
     ("title = .*", 'titel = "x"', "has no field `titel`; did you mean `title`?"),
     ('^data = "Data"', 'data = "Date"', "no class `Date` in [classes]; did you mean"),
     ('^data = "Data"', "", "no section has the class `Data`"),
-    ("steps = { type", "steps = { typ", "a key has no field `typ`; did you mean"),
-    ('steps = { type = "int", ', "steps = { ", "`steps` has no type: write one such"),
     ('steps = { type = "int"', 'steps = { type = "in"', "no type `in`: write one"),
-    ("steps = {.*", "steps = 3", "a key is a table: steps = {"),
     ("default = 10000", "default = 0", "the default of `steps` is not at least 1"),
     ("default = 10000", 'default = "x"', "the default of `steps` is not of type int"),
     ('default = "bf16"', 'default = "bf"', "the default is not one of the allowed"),
-    ("near = { fp8 =", "near = { fp =", '"fp" is not one of the'),
     ("default = 10000", "only_if = 'x'", "`x` is no key of Train with type int"),
     ("default = 10000", 'within = "0 to 1"', "`within` must be an interval in quotes"),
-    ("^tied_embeddings", "tied", "no field `tied`"),
     ("^fused", "fusd", "no field `fusd`; did you mean `fused`?"),
-    ("^fused = .*", "gemms = 3", "no field `gemms`"),
     ("^fused = .*", "world_size = 3", "`world_size` is given by --gpu, --world-size"),
     ("^fused = .*", "tp = [1]", "`tp` must be a key or an expression in quotes"),
-    ("^fused = .*", 'tp = "1 +"', "`tp`: invalid syntax"),
     ("^fused = .*", 'tp = "open(1)"', "`tp`: no such function; there are defined"),
     ("^fused = .*", 'tp = "model.dimm"', "`model.dimm`; did you mean `model.dim`?"),
     ("^fused = .*", 'tp = "memory.fit"', "`memory.fit` is a fact; keys and fields can"),
-    ("^fused = .*", 'tp = "pp"\npp = "tp"', "a circle: `tp` follows from `pp` follows"),
     ("^fused = .*", "reduces_each_micro_batch = true", "needs `grad_accum`, which"),
     (
         "^layers = .*",
@@ -475,28 +337,12 @@ MISTAKES = [
         "`layers` is a number, or true or false",
     ),
     ("(context = .*)min = 1, ", r"\1", "`seq_len` is a whole number from 1 on, but"),
-    ("^fused = .*", "tp = 0", "`tp` is a whole number from 1 on"),
-    ("^weight_bytes = .*", "weight_bytes = -4", "`weight_bytes` is a whole number"),
     ("^fused = .*", "gradient_bytes = -4", "`gradient_bytes` is a number from 0 on"),
-    (
-        "(?s)(warmup = [^\n]*)min = 0, (.*)fused = true",
-        r'\1\2reduce_bytes = "train.warmup"',
-        "`reduce_bytes` is a number from 0 on, but `train.warmup` need not be",
-    ),
     ("^ffn_matrices = .*", "ffn_matrices = 0", "`ffn_matrices` is a whole number"),
-    ("^seq_len = .*", 'seq_len = "train.lr"', "add min = 1 to the key, or write an"),
-    ("^precision = .*", 'precision = "fp8"', "for the text write '\"fp8\"'"),
     ("^precision = .*", 'precision = "train.lr"', "`precision` is text, but not"),
-    ("^precision = .*", "precision = 8", "`precision` is text: write"),
     ("(?s)depth = ", '"a.b" = ', "`a.b`: a key has letters, digits, - and _"),
-    ('"Model"\n', '"Model"\nmemory = "M"\n', "no class `M`"),
     (r"\[job\]", "[job", "Expected ']' at the end of a table declaration"),
     ("ffn_matrices = 3", "ffn_matrices = 1e300", "`ffn_matrices` must be a key"),
-    (
-        r"\[classes.Data\]\n.*",
-        '[classes.Data]\ninner = { type = "Data" }',
-        "`Data` holds itself",
-    ),
 ]
 
 
@@ -730,7 +576,6 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
         (("lint", "train.toml"), 1, "has no key `seq_len`"),
         (("lint", "train.toml", "--diff", "--unsafe-fixes"), 1, "+context = 8192"),
         (("estimate", "fixed.toml"), 0, "memory: 21.4 GiB per GPU (17.1 to 25.6)"),
-        (("explain", "train.context"), 0, "Tokens per sequence."),
         (("explain", "ac", "fixed.toml"), 0, '`"full" if train.recompute else "none"`'),
         (("schema",), 0, '"title": "Ours config"'),
         (
@@ -738,12 +583,6 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
             2,
             "a trial cannot represent a trainer that only a file describes",
         ),
-        (
-            ("lint", "--script", "run.sh"),
-            2,
-            "it starts no Python program with flags",
-        ),
-        (("lint", "fixed.toml", "--", "--a=1"), 2, "the command line of Ours is not"),
         (
             ("init", "--model", "llama3-8b", "--gpu", "h100", "--world-size", "8"),
             2,
@@ -756,52 +595,3 @@ def test_commands_take_its_path(fp8tune, project, arguments, code, said):
     named = (*arguments[:at], "--trainer", "trainers/ours.toml", *arguments[at:])
     done = fp8tune(*named)
     assert (done.code, said in done.out + done.err) == (code, True), done
-
-
-def test_a_folder_stands_for_its_trainer_file(fp8tune, project):
-    (project / "mine").mkdir()
-    (project / "trainers/ours.toml").rename(project / "mine/trainer.toml")
-    assert fp8tune("schema", "--trainer", "./mine").json["title"] == "Ours config"
-    assert fp8tune("schema", "--trainer", "mine/trainer.toml").code == 0
-    missing = fp8tune("schema", "--trainer", "./none")
-    assert (missing.code, missing.err.strip()) == (
-        2,
-        "fp8tune: ./none: No such file or directory",
-    )
-
-
-def test_a_built_in_trainer_needs_no_python(tmp_path, monkeypatch):
-    data = tomllib.loads(OURS)
-    keys = {name: said for name, said in data.pop("job").items() if said in NAMED}
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    head = {"title": "Plain", "tables": [*data["sections"]]}
-    (folder / "trainer.toml").write_text(lines(head))
-    rest = {"source": "https://example.com", "variants": {}, "job": keys}
-    (folder / "schema.toml").write_text(lines(data | rest))
-    places = [*fp8tune.trainers.__path__, str(tmp_path)]
-    monkeypatch.setattr(fp8tune.trainers, "__path__", places)
-    trainers.cache_clear()
-    try:
-        config = read_config("a.toml", FIXED.encode(), GPUS)
-        assert config.trainer.id == "plain"
-        assert config.job["hidden_size"] == 4096
-        assert faults(trainer("plain"), "[data]\n") == [("data.path", "missing-key")]
-    finally:
-        monkeypatch.undo()
-        trainers.cache_clear()
-        trainer.cache_clear()
-
-
-NAMED = ("model.dim", "model.depth", "train.batch", "train.context", "train.dtype")
-
-
-def lines(data):
-    return "".join(f"{name} = {toml(value)}\n" for name, value in data.items())
-
-
-def test_a_rule_pack_without_it_does_not_know_it(tmp_path):
-    (tmp_path / "slow").mkdir()
-    (tmp_path / "slow/x.toml").write_text('name = "x"\ntrainer = "ours"\n')
-    with pytest.raises(Exception, match=r"x\.toml"):
-        read_pack(str(tmp_path))

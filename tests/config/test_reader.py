@@ -34,27 +34,6 @@ def test_the_project_says_what_the_file_does_not(project):
     assert target == Target("h200", 2, "the comment on line 1", "pyproject.toml")
 
 
-def test_overrides_that_are_not_followed_are_refused(fp8tune, project):
-    project({"a.yaml": "base_model: a/b\nmicro_batch_size: 2\n"})
-    said = fp8tune("estimate", "a.yaml", "--trainer", "axolotl", "--", "b")
-    reason = "a.yaml: fp8tune does not follow this argument: b"
-    assert (said.code, said.err) == (2, f"fp8tune: {reason}\n")
-
-
-@pytest.mark.parametrize(
-    ("key", "line"),
-    [
-        ("train.batch_size", 3),
-        ("train", 2),
-        ("data.anneal_weights", 5),
-        ("model.dim", 0),
-    ],
-)
-def test_lines(project, key, line):
-    project({"a.toml": TEXT})
-    assert read_config("a.toml", Target()).line(key) == line
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -68,9 +47,3 @@ def test_what_is_no_config(project, text, said):
     with pytest.raises(NotAConfig) as error:
         read_config("a.toml", Target())
     assert str(error.value) == said
-
-
-def test_the_project_may_name_the_trainer(project):
-    toml = '[tool.fp8tune]\ntrainer = "kempnerforge"\n'
-    project({"pyproject.toml": toml, "a.toml": ""})
-    assert read_config("a.toml", Target()).job["tp"] == 1

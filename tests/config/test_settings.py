@@ -67,61 +67,27 @@ def test_the_nearest_that_speaks_of_fp8tune_holds(project, near):
     assert found == Settings(folder=str(root), gpu="h200")
 
 
-def test_an_empty_table_hides_the_outer_one(project):
-    root = project(
-        {
-            "pyproject.toml": "[tool.fp8tune]\ngpu = 'h200'\n",
-            "sub/pyproject.toml": "[tool.fp8tune]\n",
-        }
-    )
-    assert settings_for(str(root / "sub")) == Settings(folder=str(root / "sub"))
-
-
-def test_without_any(tmp_path):
-    found = settings_for("/")
-    assert found in (Settings(), Settings(folder="/"))
-
-
 @each(
     ("table", "said"),
     [
         ("gpuu = 'h100'", "has no setting `gpuu`; did you mean `gpu`?"),
         ("world_size = 8", "has no setting `world_size`; did you mean `world-size`?"),
-        ("zzzzz = 8", "has no setting `zzzzz`"),
         ("gpu = 'h1000'", "gpu: no GPU named 'h1000'; did you mean h100?"),
-        ("gpu = 5", '`gpu` is a name, such as "h100"'),
         ("gpus-per-node = 0", "`gpus-per-node` is a number of GPUs"),
-        ("world-size = 0", "`world-size` is a number of GPUs"),
         ("world-size = -8", "`world-size` is a number of GPUs"),
-        ("world-size = 10000001", "`world-size` is a number of GPUs"),
-        ("world-size = true", "`world-size` is a number of GPUs"),
-        ("world-size = '8'", "`world-size` is a number of GPUs"),
-        ("world-size = 8.0", "`world-size` is a number of GPUs"),
         ("trainer = 'x'", f"`trainer`: no trainer named 'x'; known: {KNOWN}"),
         (
             "trainer = 'kempnerforg'",
             "`trainer`: no trainer named 'kempnerforg'; did you mean kempnerforge?",
         ),
-        ("trainer = 5", f"`trainer`: no trainer named '5'; known: {KNOWN}"),
         ("select = 'rejected'", "`select` is an array of strings"),
-        ("ignore = [1]", "`ignore` is an array of strings"),
         ("rules = {}", "`rules` is an array of strings"),
-        ("exclude = true", "`exclude` is an array of strings"),
         ("severity = 'error'", "`severity` maps rules to error, warning, note"),
-        ("severity = {a = 'bad'}", "`severity` maps rules to error, warning, note"),
         (
             "severity = {a = 'warn ing'}",
             "`severity` maps rules to error, warning, note; did you mean `warning`?",
         ),
         ("severity = {a = []}", "`severity` maps rules to error, warning, note"),
-        (
-            "per-file-ignores = []",
-            "`per-file-ignores` maps patterns to arrays of rules",
-        ),
-        (
-            "per-file-ignores = {a = 'x'}",
-            "`per-file-ignores` maps patterns to arrays of rules",
-        ),
         (
             "per-file-ignores = {a = [1]}",
             "`per-file-ignores` maps patterns to arrays of rules",
@@ -133,13 +99,6 @@ def test_bad_settings(project, table, said):
     with pytest.raises(BadSettings) as error:
         settings_for(str(root))
     assert str(error.value) == f"{root}/pyproject.toml: [tool.fp8tune] {said}"
-
-
-@pytest.mark.parametrize("value", ["[]", "{}", "0", "false"])
-def test_a_gpu_of_another_type_is_refused_even_if_empty(project, value):
-    root = project({"pyproject.toml": f"[tool.fp8tune]\ngpu = {value}\n"})
-    with pytest.raises(BadSettings):
-        settings_for(str(root))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +115,3 @@ def test_unusable_file(project, text, said):
     with pytest.raises(BadSettings) as error:
         settings_for(str(root))
     assert str(error.value).startswith(f"{root}/pyproject.toml{said}")
-
-
-def test_not_utf8(project):
-    root = project()
-    (root / "pyproject.toml").write_bytes(b"[tool.fp8tune]\nx = '\xff'\n")
-    with pytest.raises(BadSettings, match=r"pyproject\.toml:2:6: not UTF-8"):
-        settings_for(str(root))

@@ -97,11 +97,6 @@ SLIPS = [
             "launch.yaml --with sft.yaml -- trl/scripts/dpo.py --bta 0.1",
             [("unknown-key", "sft.yaml", "training.bta")],
         ),
-        (  # argparse takes the beginning of one option for it
-            {"launch.yaml": LAUNCH, "sft.yaml": QUIET},
-            "launch.yaml --with sft.yaml -- sft --per_device_train_batch 2",
-            [],
-        ),
         (  # a script may have arguments of its own
             {"launch.yaml": LAUNCH, "sft.yaml": QUIET + "reward_server: x\n"},
             "launch.yaml --with sft.yaml -- train.py --dataset x --seed 1",
@@ -126,16 +121,6 @@ SLIPS = [
             "lf.yaml",
             [("unknown-key", "lf.yaml", "learning_rat")],
         ),
-        (
-            {
-                "ax.yaml": "base_model: NousResearch/Llama-3.2-1B\n"
-                "learning_rate: 1.0e-5\n"
-                "datasets:\n- path: x\n  type: alpaca\nmicro_batchsize: 2\n"
-                "micro_batch_size: 2\ngradient_accumulation_steps: 2\n"
-            },
-            "ax.yaml",
-            [("unknown-key-ignored", "ax.yaml", "micro_batchsize")],
-        ),
         (  # the key by which the trainer is known
             {
                 "ax.yaml": "base_modl: NousResearch/Llama-3.2-1B\n"
@@ -152,11 +137,6 @@ SLIPS = [
                 ("unknown-key-ignored", "ax.yaml", "compile"),
             ],
         ),
-        (
-            {"ds.json": '{"train_batch_size": 8, "gradient_cliping": 1.0}'},
-            "ds.json",
-            [("unknown-key-ignored", "ds.json", "gradient_cliping")],
-        ),
     ],
 )
 def test_arguments_that_no_class_has(findings, files, arguments, expected):
@@ -169,12 +149,9 @@ def test_arguments_that_no_class_has(findings, files, arguments, expected):
         ("trl==0.17.0\n", "max_seq_length", []),
         ("trl==1.16.0\n", "max_seq_length", ["max_seq_length"]),
         ("trl==1.16.0\n", "system_prompt", []),  # of other classes, and of scripts
-        ("trl==0.17.0\n", "chat_template_path", ["chat_template_path"]),
         ("trl==2.0.0\n", "max_seq_length", []),  # nobody knows what it has
-        ("trl>=0.20\n", "max_seq_length", []),
         ("transformers==4.57.6\n", "warmup_ratio", []),
         ("transformers==5.24.0\n", "warmup_ratio", ["warmup_ratio"]),
-        ("transformers~=4.56\n", "trackio_space_id", []),  # pip may take 4.57
         ("", "max_seq_length", []),
     ],
 )
@@ -189,17 +166,12 @@ def test_arguments_of_another_release(findings, requirements, names, found):
     ("name", "meant"),
     [
         ("max_lenght", "max_length"),
-        ("Learning_Rate", "learning_rate"),
         ("gradient_acumulation_steps", "gradient_accumulation_steps"),
-        ("torchcompile", "torch_compile"),
         ("warmup_step", "warmup_steps"),
         # arguments that scripts have of their own
         ("dataset", ""),
-        ("adam_beta3", ""),
         ("dp_size", ""),
-        ("use_vlm", ""),
         ("max_seq_len", ""),
-        ("bos_token", ""),
         ("lora_rank", ""),
     ],
 )
@@ -212,10 +184,8 @@ def test_which_names_are_slips(name, meant):
     ("name", "trl", "transformers", "words"),
     [
         ("max_seq_length", "1.16.0", "5.24.0", "(it is gone since 0.20)"),
-        ("bf16", "0.15.2", "4.50.3", ""),
         ("use_dora", "0.15.2", "", "(0.16 is the first with it)"),
         ("tp_size", "", "4.53.0", "(it is gone since 4.52)"),
-        ("tp_size", "", "4.51.3", ""),
         ("no_such_name", "1.16.0", "5.24.0", ""),
     ],
 )
@@ -230,9 +200,7 @@ def test_which_release_lacks_an_argument(name, trl, transformers, words):
     [
         ("max_seq_length", "1.16.0", "5.24.0", "max_length"),
         ("max_seq_lenght", "0.17.0", "5.24.0", "max_seq_length"),
-        ("max_seq_lenght", "1.16.0", "5.24.0", ""),
         ("evaluation_strategy", "1.16.0", "5.24.0", "eval_strategy"),
-        ("gradient_checkpointng", "1.16.0", "4.56.2", "gradient_checkpointing"),
         ("logging_dir", "1.16.0", "5.24.0", ""),  # `log_dir` is one of the launcher's
     ],
 )
@@ -249,11 +217,6 @@ MAX_SEQ_LENGTH = "training.max_seq_length"
     ("requirements", "arguments", "expected"),
     [
         ("trl==1.16.0\n", "-- sft", [("unknown-key", MAX_SEQ_LENGTH)]),
-        (
-            "trl==1.16.0\n",
-            "-- trl/scripts/sft.py",
-            [("unknown-key-ignored", MAX_SEQ_LENGTH)],
-        ),
         ("trl==1.16.0\n", "-- train.py", []),  # which may not be TRL's
         (
             "trl==1.16.0\n",
@@ -261,7 +224,6 @@ MAX_SEQ_LENGTH = "training.max_seq_length"
             [("argument-of-another-release", MAX_SEQ_LENGTH)],
         ),
         ("trl==0.17.0\n", "-- sft", []),
-        ("", "-- sft", []),
         ("trl @ git+https://github.com/huggingface/trl@8b4f0c1\n", "-- sft", []),
     ],
 )
@@ -328,10 +290,8 @@ optimizer:
     ("right", "wrong", "expected"),
     [
         ("RecipeFor", "RecipFor", [("refused-settings", "recipe")]),
-        ("pretrained\n", "pretained\n", [("refused-settings", "model._target_")]),
         ("AdamW", "Adamw", [("refused-settings", "optimizer._target_")]),
         ("fp8:", "float8:", [("unknown-key-ignored", "float8")]),
-        ("AdamW", "NAdam", []),
         ("torch.optim.AdamW", "my_package.optim.AdmW", []),
         ("TrainFinetuneRecipeForNextTokenPrediction", "TrainEagle3Recipe", []),
     ],
@@ -348,7 +308,6 @@ def test_a_name_cut_short_is_the_key_that_it_begins(fp8tune, project):
     assert fix["title"] == "rename it to `model_name_or_path`"
 
 
-DEEPSPEED = LAUNCH.replace("FSDP", "DEEPSPEED", 1).replace("fp8\n", "bf16\n", 1)
 LLAMAFACTORY = """\
 model_name_or_path: Qwen/Qwen2.5-7B
 stage: sft
@@ -364,17 +323,7 @@ bf16: true
     ("files", "arguments", "joined"),
     [
         ({"launch.yaml": LAUNCH, "sft.yaml": SFT}, "launch.yaml sft.yaml", True),
-        ({"launch.yaml": LAUNCH, "sft.yaml": SFT}, "sft.yaml launch.yaml", True),
         ({"launch.yaml": LAUNCH, "sft.yaml": SFT}, ".", True),
-        (
-            {
-                "launch.yaml": LAUNCH,
-                "sft.yaml": SFT,
-                "pyproject.toml": '[project]\nname = "x"\n',
-            },
-            ".",
-            True,
-        ),
         ({"launch.yaml": LAUNCH, "lf.yaml": LLAMAFACTORY}, ".", True),
         (
             {
@@ -387,7 +336,6 @@ bf16: true
         ),
         # which of two belongs to the launch file, nobody knows
         ({"launch.yaml": LAUNCH, "a.yaml": SFT, "b.yaml": SFT}, ".", False),
-        ({"launch.yaml": LAUNCH, "b.yaml": LAUNCH, "a.yaml": SFT}, ".", False),
         ({"launch.yaml": LAUNCH, "data.yaml": "seed: 1\npath: x\n"}, ".", False),
         ({"launch.yaml": LAUNCH}, "launch.yaml", False),
     ],
@@ -438,7 +386,6 @@ def test_fixes_reach_each_file_of_a_job(fp8tune, project):
             '{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, '
             '"num_hidden_layers": 32, "torch_dtype": "bfloat16"}',
         ),
-        ("generation_config.json", '{"do_sample": true, "temperature": 0.6}'),
         (
             "config.yaml",
             "_wandb: {value: {}}\n_n_gpu: {value: 8}\nbf16: {value: true}\n"
@@ -449,10 +396,7 @@ def test_fixes_reach_each_file_of_a_job(fp8tune, project):
             "output_dir: o\ncheckpointer: {_component_: x}\nmax_steps_per_epoch: null\n"
             "gradient_accumulation_steps: 1\nbatch_size: 2\n",
         ),
-        ("hparams.yaml", "learning_rate: 0.1\nmax_steps: 9\nwarmup_steps: 1\nlr: 1\n"),
-        ("ray.yaml", "cluster_name: x\nmax_workers: 2\nprovider: {type: aws}\n"),
         ("hydra.yaml", "defaults: [_self_]\nmodel: {name: x}\ntrain: {lr: 1e-3}\n"),
-        ("compose.yaml", "services: {web: {image: nginx}}\nvolumes: {}\n"),
     ],
 )
 def test_files_of_other_programs_are_no_train_configs(fp8tune, project, name, text):
@@ -472,7 +416,6 @@ SCHEDULE = "[lr_scheduler]\nwarmup_steps = {}\n"
     ("text", "words"),
     [
         (TITAN.format("0.2.2", "steps = 98\n") + SCHEDULE.format(200), "100% of"),
-        (TITAN.format("0.1.0", "steps = 98\n") + SCHEDULE.format(200), "100% of"),
         (
             TITAN.format("0.2.2", "steps = 98\n")
             + SCHEDULE.format(200)
@@ -480,9 +423,7 @@ SCHEDULE = "[lr_scheduler]\nwarmup_steps = {}\n"
             "49% of",
         ),
         (TITAN.format("0.2.2", "steps = 98\n"), "200`, the default, takes"),
-        (TITAN.format("0.2.2", "steps = 98\n") + SCHEDULE.format(97), ""),
         (FORGE.format(98, 200), "48% of"),
-        (FORGE.format(98, 98), "98% of"),
         (
             "# fp8tune: trainer=prime_rl\nmax_steps = 98\n[scheduler]\n"
             'type = "linear"\nwarmup_steps = 200\n',
@@ -501,10 +442,8 @@ def test_warmup_by_the_formula_of_the_trainer(lint_text, text, words):
     ("options", "rules"),
     [
         ("fp8_format: HYBRID\n  margin: 0\n  amax_compute_algo: max", []),
-        ("fp8_format: hybrid\n  amax_history_len: 1024", []),
         ("use_mxfp8_block_scaling: false", []),
         ("fp8_format: E4M3", ["te-options-lost-by-arguments"]),
-        ("amax_history_len: 16", ["te-options-lost-by-arguments"]),
         ("amax_compute_algo: most_recent", ["most-recent-never-applied"]),
     ],
 )
@@ -608,25 +547,13 @@ def _rules(findings, files, name):
     ("data", "fires"),
     [
         ('[data]\ndataset_path = "/data/train.parquet"\n', True),
-        ('[data]\ndatasets = [{ path = "/d/a.npy", weight = 1.0 }]\n', True),
         ('[eval]\nenabled = true\ndataset_path = "/data/val.bin"\n', True),
-        ('[eval]\nenabled = false\ndataset_path = "/data/val.bin"\n', False),
         ('[data]\ndataset_path = "/data/tokens.v2"\n', False),
     ],
 )
 def test_data_paths_that_name_a_file(lint_text, data, fires):
     rules = [found.rule for found in lint_text(data).diagnostics]
     assert ("data-path-names-a-file" in rules) == fires
-
-
-def test_where_a_number_came_from_is_said_with_the_number(lint_text):
-    policy = '[parallelism]\nfsdp_reshard_after_forward = "auto"\n'
-    text = TITAN.format("0.2.2", "") + policy
-    (found,) = lint_text(text).diagnostics
-    assert "world size" not in found.message
-    text = "# fp8tune: world-size=6\n[distributed]\ntp = 4\n"
-    messages = [found.message for found in lint_text(text).diagnostics]
-    assert any("6 GPUs" in m and "(world size from" in m for m in messages)
 
 
 LIBRARIES = ("accelerate", "deepspeed")

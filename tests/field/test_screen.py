@@ -87,18 +87,6 @@ def test_settings_are_told_apart(width):
         ]
 
 
-def test_words_are_not_broken_at_40_columns():
-    lost = ran(OTHER, outcome="shared")
-    lines = drawn(
-        board_of(trials(("baseline", ran(GIVEN, 9_000)), ("search", lost))), 40
-    )
-    shown = " ".join(words(lines))
-    for word in ("checkpointing", "sele", "alon"):
-        assert not re.search(rf"\b{word}\b", shown)
-    for word in ("was", "alone", "GPU", "baseline", "9,000"):
-        assert re.search(rf"\b{word}\b", shown)
-
-
 DRIFT = [
     ("baseline", ran(GIVEN, 10_000)),
     ("search", ran(BEST, 15_000)),
@@ -131,13 +119,6 @@ def test_a_resume_with_a_larger_budget_changes_no_row():
     again = [t._replace(process=1, budget_s=7200.0) for t in more[6:]]
     rows = changes(drawn(board_of([*first, *again])))
     assert rows == {**AGAINST, 5: "+50.0 %", 6: "baseline", 7: "+10.0 %"}
-
-
-def test_what_ran_before_any_baseline_is_compared_with_the_first():
-    """As on several workers."""
-    early = trials(("search", ran(BEST, 15_000)), ("baseline", ran(GIVEN, 10_000)))
-    assert changes(drawn(board_of(early[:1]))) == {0: None}
-    assert changes(drawn(board_of(early))) == {0: "+50.0 %", 1: "baseline"}
 
 
 PAIRS = [
@@ -276,11 +257,6 @@ def test_terminal_json_report_and_comments_name_one_command(
     assert said["next"] == [typed]
 
 
-def test_the_budget_of_a_sentence_is_the_one_of_the_command(replay):
-    out = replay(LOW, budget="4m").out
-    assert len(set(re.findall(r"--budget (\w+)", out))) == 1
-
-
 def test_no_comment_is_cut(replay, tmp_path):
     """A long note of a record, and long values."""
     note = "a long description of how this was measured " * 5
@@ -330,22 +306,6 @@ def test_the_figures_beside_each_other_have_the_stated_gain(tmp_path):
     measured = answer_of(load_study(str(tmp_path / "s")), Ending()).measured
     ratio = measured.chosen.value / measured.baseline.value
     assert ratio == pytest.approx(measured.gain.value)
-
-
-def test_the_page_begins_with_the_verdict_and_the_picture(replay, tmp_path):
-    replay(RECORDS)
-    page = page_of(tmp_path)
-    places = [
-        page.index(mark)
-        for mark in (
-            "<h1",
-            "<svg",
-            'class="warning"',
-            'aria-label="The figures',
-            "<li>",
-        )
-    ]
-    assert places == sorted(places)
 
 
 def test_the_whole_tuned_config_can_be_copied_from_the_page(replay, tmp_path):

@@ -48,21 +48,15 @@ def values(script):
             "--train-iters 1000 --lr-decay-iters 500 --lr-warmup-iters 600",
             "lr_warmup_iters",
         ),
-        ("--train-iters 1000 --lr-decay-iters 2000 --lr-warmup-iters 1500", ""),
         ("--train-samples 6400 --lr-warmup-samples 6400", "lr_warmup_samples"),
-        ("--train-samples 6400 --lr-warmup-samples 640", ""),
         (
             "--train-samples 6400 --lr-decay-samples 64 --lr-warmup-samples 65",
             "lr_warmup_samples",
         ),
         ("--train-iters 1000 --lr-warmup-fraction 1.0", "lr_warmup_fraction"),
-        ("--train-samples 6400 --lr-warmup-fraction 0.99", ""),
         ("--train-iters 1000 --lr-warmup-iters 1000 --skip-train", ""),
-        ("--train-iters 1000 --lr-warmup-iters $WARMUP", ""),
         ("--train-iters $STEPS --lr-warmup-iters 1000", ""),
-        ("--train-iters 1000 --lr-decay-style WSD", "lr_decay_style"),
         ("--train-iters 9 --lr-decay-style WSD --lr-wsd-decay-iters 2", ""),
-        ("--train-iters 1000 --lr-warmup-init 1e-3", "lr_warmup_init"),
         ("--train-iters 1000 --min-lr -0.1", "min_lr"),
     ],
 )
@@ -70,12 +64,6 @@ def test_megatron_asserts_its_schedule(fp8tune, project, flags, key):
     """core/optimizer_param_scheduler.py: lr_warmup_steps < lr_decay_steps."""
     found = findings(fp8tune, project, {"run.sh": f"{RUN} --bf16 {flags}\n"})
     assert found == [("refused-settings", key)] * bool(key)
-
-
-def test_missing_flags_end_no_estimate(fp8tune, project):
-    project({"run.sh": "torchrun pretrain_gpt.py --tensor-model-parallel-size 2\n"})
-    said = fp8tune("estimate", "run.sh", "--gpu", "h100")
-    assert "this cannot run: `--micro-batch-size` is missing" in said.out
 
 
 @each("given", ["--train-iters 100", "--train-samples 6400", "--skip-train", ""])
@@ -133,9 +121,7 @@ def test_one_unknown_word_empties_no_command(fp8tune, project, change, maybe):
     ("before", "command"),
     [
         (f"export {SCALES}=1", BLOCKS),
-        (f"{SCALES}=1\nexport {SCALES}", BLOCKS),
         ("", f"{SCALES}=1 {BLOCKS}"),
-        ("", f"env {SCALES}=1 {BLOCKS}"),
         ("", f"sbatch <<EOF\nexport {SCALES}=1\n{BLOCKS}\nEOF"),
         (
             f'J="{{\\"env_vars\\": {{\\"{SCALES}\\": \\"1\\"}}}}"',
@@ -171,12 +157,9 @@ ray job submit --runtime-env-json="$J" -- python3 train.py ${{MODEL_ARGS[@]}} \\
     "before",
     [
         f"{SCALES}=1",
-        f"export {SCALES}=0",
         f"export {SCALES}=${{1}}",
         f"if [ -f x ]; then export {SCALES}=1; fi",
-        f"export {SCALES}=1; unset {SCALES}",
         f"export {SCALES}=1; {SCALES}=0",
-        f"# export {SCALES}=1",
         f"bash -c 'export {SCALES}=1'",
     ],
 )
@@ -202,9 +185,7 @@ def test_variables_reach_the_config_that_a_script_names(fp8tune, project):
     [
         ("", "", True),
         ("", "2.9.0", False),
-        ("", "2.10.0", True),
         ("export NVTE_CPU_OFFLOAD_V1=1", "2.10.0", False),
-        ("export NVTE_CPU_OFFLOAD_V1=0", "", True),
     ],
 )
 def test_offloading_needs_a_variable(fp8tune, project, export, release, noted):
@@ -223,12 +204,9 @@ HEAD = "#SBATCH --nodes=2\n#SBATCH --gres=gpu:h100:8"
     ("script", "processes"),
     [
         (f'C=(torchrun --nproc_per_node 4 pretrain_gpt.py)\n"${{C[@]}}" {FLAGS}', 4),
-        (f'P=(a.py pretrain_gpt.py)\ntorchrun "${{P[1]}}" {FLAGS}', 1),
         (f"sbatch <<EOF\n#!/bin/bash\n{HEAD}\nsrun {CLEAN}\nEOF", 8),
         (f"N=2\ncat <<-EOT | sbatch\n\tsrun {CLEAN} --seed $N\n\tEOT", 8),
-        (f"sbatch -N 1 <<'EOF'\nA=1\n{CLEAN} --seed $A\nEOF", 8),
         (f'C="\n{CLEAN}"\nsbatch <<EOF\nsrun bash -x -c "${{C}}"\nEOF', 8),
-        (f'sbatch -N 1 --wrap="{CLEAN}"', 8),
     ],
 )
 def test_a_program_in_an_array_or_in_a_submitted_text(script, processes):
@@ -262,8 +240,6 @@ def test_gpus_of_a_submitted_text(fp8tune, project):
             "--zero-stage 1 --deepspeed_config gone.json\n",
             "no gone.json in",
         ),
-        ("python train.py --a 1 --b 2\n", "it starts no trainer that fp8tune knows"),
-        ("python run.py 'x\n", "a ' is not closed"),
     ],
 )
 def test_a_refusal_is_one_sentence_for_both_commands(fp8tune, project, script, reason):
@@ -273,13 +249,6 @@ def test_a_refusal_is_one_sentence_for_both_commands(fp8tune, project, script, r
         assert (said.code, said.out) == (2, "")
         assert reason in said.err
         assert "--script" not in said.err
-
-
-def test_a_script_without_a_run_is_none_of_a_named_trainer(fp8tune, project):
-    project({"run.sh": "make data\n"})
-    said = fp8tune("lint", "run.sh", "--trainer", "megatron_lm")
-    assert said.code == 2
-    assert "it starts no Python program with flags or a config" in said.err
 
 
 def test_a_script_is_its_own_config_for_both_commands(fp8tune, project):
@@ -317,7 +286,6 @@ def test_a_script_of_a_config_is_no_config_of_the_other_commands(fp8tune, projec
     "command",
     [
         "torchrun --nproc_per_node 8 run_clm.py --bf16 --deepspeed ds.json",
-        "accelerate launch --num_processes 8 train.py --deepspeed=ds.json",
         "python -m torch.distributed.run src/train.py --stage sft --deepspeed ds.json",
         "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json",
     ],
@@ -337,9 +305,7 @@ def test_a_deepspeed_file_behind_any_program_is_followed(fp8tune, project, comma
     [
         ("--fp8-format hybrid", True),
         ("--fp8-format $FORMAT", True),
-        ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", True),
         ("--fp8-format hybrid --bf16", False),
-        ("--fp8-format hybrid --fp16", False),
         ("--fp8-format hybrid $MORE", False),
     ],
 )

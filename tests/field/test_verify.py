@@ -45,13 +45,10 @@ def told(answer):
 ROOTS = [
     # FP8 all-gather of uneven rows
     ("RuntimeError: setStorage: sizes [4096, 1024], strides [1024, 1], storage offset 0, and itemsize 1 requiring a storage size of 4194304 are out of bounds for storage of size 4190208", "fp8-all-gather-uneven", "divide 4096"),
-    ("RuntimeError: setStorage: sizes [1000, 64], strides [64, 1], storage offset 0, and itemsize 1 requiring a storage size of 64000 are out of bounds for storage of size 63936", "fp8-all-gather-uneven", "divide 1000"),
     ("RuntimeError: max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", "fp8-all-gather-uneven", "has none"),
     # Transformer Engine's words for CUDA, cuBLAS and NCCL
     (f"{GEMM}cuBLAS Error: the function failed to launch on the GPU", "cublas-failed", "failed to launch"),
-    (f"{GEMM}cuBLAS Error: an unsupported value or parameter was passed to the function", "cublas-failed", "unsupported value"),
     (f"RuntimeError: {TE}util/logging.h:39 in function check_cublas_: CUBLAS Error: the requested functionality is not supported", "cublas-failed", "not supported"),
-    (f"{GEMM}Assertion failed: status != CUBLAS_STATUS_NOT_SUPPORTED. Unable to find suitable cuBLAS GEMM algorithm", "cublas-failed", "cuBLAS refuses"),
     (f"{GEMM}cuBLAS Error: the resource allocation failed", "out-of-memory", "out of memory"),
     (f"RuntimeError: {TE}util/cuda_driver.cpp:60 in function get: CUDA Error: an illegal memory access was encountered", "illegal-memory-access", ""),
     (f"RuntimeError: {TE}comm_gemm/comm_gemm.cpp:120 in function make: NCCL Error: internal error - please report this issue to the NCCL developers", "nccl-failure", "internal error"),
@@ -59,21 +56,14 @@ ROOTS = [
     ("AssertionError: CublasLt version 12.1.3.x or higher required for FP8 execution on Ada.", "cuda-without-fp8-on-ada", "CublasLt version 12.1.3.x"),
     # sizes: the number, its axis, one that works
     ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic( ltHandle, computeDesc.descriptor())`", "cublas-failed", "NOT_SUPPORTED"),
-    (CUBLAS.format(m=32, n=15, k=16, ab=28), "cublas-fp8-size", "M = 15"),
     (CUBLAS.format(m=50257, n=4096, k=4096, ab=28), "cublas-fp8-size", "N = 50257"),
     (CUBLAS.format(m=4096, n=4096, k=1000, ab=29), "cublas-fp8-size", "K = 1000"),
-    (CUBLAS.format(m=32, n=15, k=16, ab=14), "cublas-failed", "INVALID_VALUE"),
     ("RuntimeError: Expected both dimensions of mat2 to be divisble by 16 but got torch.Size([4096, 8])", "fp8-size-not-16", "N = 8 "),
-    ("RuntimeError: Expected both dimensions of mat2 to be divisible by 16 but got torch.Size([1000, 64])", "fp8-size-not-16", "K = 1000 is not a multiple of 16; 1008 is"),
     ("RuntimeError: Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (8192x50257).", "fp8-size-not-16", "K = 50257, which is not a multiple of 16; 50272 is"),
-    (f"AssertionError: {TE_SIZES}[4092, 4096]", "fp8-tokens-not-16", "4092 tokens (M), which is not a multiple of 8; 4096"),
     (f"AssertionError: {TE_SIZES}[3, 1001, 4096]", "fp8-tokens-not-16", "3003 tokens (M)"),
-    (f"AssertionError: {TE_SIZES}[4096, 50]", "fp8-size-not-16", "width (K) 50"),
     (f"ValueError: {TE_SIZES}[2, 1001, 4096] (product of leading dims = 2002, last dim = 4096)", "fp8-tokens-not-16", "2002 tokens"),
     ("AssertionError: Tensor dimensions are not compatible for FP8 execution: (4092 % 8 != 0, 4096 % 16 != 0)", "fp8-tokens-not-16", "4092 tokens"),
-    (f"RuntimeError: {TE}transformer_engine.cpp:112 in function CheckScaleTensorShape: Assertion failed: last_dim % MXFP8_BLOCK_SIZE == 0. MXFP8 requires tensor dims that are divisible by 32 (got shape=(4099,4096))", "mxfp8-tokens-not-32", "4099 tokens (M), which is not a multiple of 32; 4128 is"),
     ("RuntimeError: MXFP8 requires tensor dims that are divisble by 32 (got shape=[2, 1000, 4096])", "mxfp8-tokens-not-32", "2000 tokens"),
-    ("AssertionError: Incorrect shape torch.Size([4096, 1000]) for MXFP8. Tensor dims must be divisible by 32", "mxfp8-size-not-32", "width (K) 1000"),
 ]  # fmt: skip
 
 
@@ -88,22 +78,17 @@ def test_a_message_has_its_cause_with_the_numbers(line, code, words, tmp_path):
 WRAPPED = [
     ("torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n"
      f"RuntimeError: {OOM}\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace", "out-of-memory", "compile-failed"),
-    (f"torch._inductor.exc.InductorError: RuntimeError: {OOM}", "out-of-memory", "compile-failed"),
     ("[rank5]: torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n"
      "[rank5]: ValueError: For row-wise scaling, the leading dims of A_scale must match the leading dims of A (A shape: torch.Size([5, 8192, 4096]), A_scale shape: torch.Size([40960, 1]))",
      "rowwise-with-async-tensor-parallel", "compile-failed"),
     ("torch._dynamo.exc.TorchRuntimeError: Failed running call_function <built-in method _scaled_mm>(*(FakeTensor(...)), **{}):\n"
      "Expected self.size(1) to be divisible by 16, but got self.size(1)=50", "fp8-size-not-16", "unknown-exception"),
-    (f"{LEVELS}{OOM}\n\nThe above exception was the direct cause of the following exception:\n\n"
-     "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:", "out-of-memory", "compile-failed"),
     ("ray.exceptions.RayTaskError(OutOfMemoryError): ray::WorkerDict.update_actor() (pid=4711, ip=10.0.0.1)\n"
      '  File "trainer.py", line 10, in fit\n' f"{LEVELS}{OOM}", "out-of-memory", "child-failed"),
     ("ray.exceptions.RayTaskError(ValueError): ray::WorkerDict.update_actor() (pid=4711, ip=10.0.0.1)\n"
      "ValueError: micro-batch of nothing", "unknown-exception", "child-failed"),
     ("torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
      f"{LEVELS}{OOM}", "out-of-memory", "child-failed"),
-    ("Fatal Python error: Aborted\n\n[rank2]:[E1123 18:52:48.159000 14831 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: "
-     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.", "nccl-timeout", "aborted"),
     ("(TaskRunner pid=1) ray.exceptions.RayTaskError(OutOfMemoryError): ray::f() (pid=2)\n"
      "(TaskRunner pid=1) ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "host-out-of-memory", "child-failed"),
     ("triton.compiler.errors.CompilationError: at 1:0:\ndef kernel():\n"
@@ -207,9 +192,7 @@ def test_an_exception_behind_a_prefix_is_one(text, reason, tmp_path):
 NAN = [
     "\n".join([step(1, 12.25), step(10, 9.25), step(20, "nan")]),
     "{'loss': 2.31, 'grad_norm': 1.2, 'epoch': 0.01}\n{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.03}",
-    "{'loss': '2.31', 'grad_norm': '1.2', 'epoch': '0.01'}\n{'loss': '0', 'grad_norm': 'nan', 'epoch': '0.03'}",
     " [2025-01-10 10:00:00] iteration       10/     100 | elapsed time per iteration (ms): 5484.6 | lm loss: NAN | grad norm: 1.2 |",
-    "12:00:01 SUCCESS Step 12 |   1.2s | Loss nan | Grad. Norm nan | LR 1.00e-06",
     "step 10 | epoch 0 | loss nan | grad_norm nan | lr 1.00e-05 | mem 45.67 GiB",
     "Training epoch 0, iteration 1/99 | lr: 1.961e-07 | global_step: 1 | reduced_train_loss: nan | train_step_timing in s: 2.008",
 ]
@@ -236,18 +219,13 @@ def test_no_nan(text, tmp_path):
 DOTS = "." * 45
 DUMPS = [
     ('config:\n{\n  "base_model": "x",\n  "fp8": true,\n  "capabilities": {\n    "fp8": false\n  }\n}', True),
-    ('config:\n{\n  "capabilities": {\n    "fp8": true\n  }\n}', None),
     (f"  fp8 {DOTS} None\n  fp8_recipe ............ delayed", False),
     (f"(MegatronTrainRayActor pid=7, ip=10.0.0.1)   fp8 {DOTS} hybrid", True),
-    ("model:\n  fp8: hybrid\nmixed_precision:\n  fp8: hybrid", True),
     ("model:\n  fp8: null\nmixed_precision:\n  fp8: null", False),
     ('  "model": {\n    "converters": [\n      "quantize.linear.float8"\n    ]\n  }', True),
-    ('  "model": {\n    "converters": [],\n    "name": "llama3"\n  }', False),
     ("TrainingArguments(\nbf16=True,\nfp16=False,\n)", None),  # a script may convert
     ("TrainingArguments(\nbf16=False,\nfp8=True,\nfp8_backend=auto,\n)", True),
-    ("fp8:\n  enabled: true\n  recipe_name: tensorwise\ncompile:\n  enabled: false", True),
     ("fp8:\n  enabled: false\ncompile:\n  enabled: true", False),
-    ("compile:\n  enabled: true", None),
 ]  # fmt: skip
 
 
@@ -281,11 +259,8 @@ def test_a_trainer_is_named_by_its_own_lines_alone(tmp_path):
         # scripts of their own with Accelerate, tqdm, or a logger like torchtitan's
         "***** Running training *****",
         "  Instantaneous batch size per device = 2",
-        "  Total optimization steps = 1,500",
         " 25%|##5       | 1/4 [00:00<00:01,  2.36it/s]",
-        "Found `torchao` installed, using it for FP8 training.",
         "Saving checkpoint at step 500",
-        "Model: 124,439,808 parameters",
         "2025-12-14 05:41:22,709 - __main__ - INFO - Training completed",
         "{'loss': 1.25, 'lr': 0.001, 'step': 10}",
         '      "float8"',
@@ -299,10 +274,7 @@ def test_a_line_of_many_programs_names_no_trainer(line, tmp_path):
     ("number", "name", "code"),
     [
         (1, "SIGHUP", "hung-up"),
-        (4, "SIGILL", "illegal-instruction"),
         (6, "SIGABRT", "aborted"),
-        (7, "SIGBUS", "bus-error"),
-        (8, "SIGFPE", "floating-point-signal"),
         (9, "SIGKILL", "killed"),
         (11, "SIGSEGV", "segmentation-fault"),
     ],
@@ -343,17 +315,13 @@ WHOLE, OTHER_RUN = "\n".join(CURVE), "\n".join(OTHER)
         ({"slurm-1.out": FAILED, "slurm-2.out": WHOLE}, 2),
         ({"slurm-1.out": WHOLE, "slurm-1.err": FAILED}, 1),
         ({"a/train.log": WHOLE, "b/train.log": OTHER_RUN, "b/nccl.log": "NCCL INFO x"}, 2),
-        ({"fp8.log": WHOLE, "bf16.log": OTHER_RUN}, 2),
         ({"train.log": WHOLE, "copy.log": WHOLE}, 1),
         ({"x.log": f"{BEGAN}\n{WHOLE}", "y.log": f"{SWAPPED}\n{BEGAN}\n{WHOLE}"}, 2),
-        ({"train.log": WHOLE, "sft.log": "{'loss': 1.2, 'grad_norm': 1.0, 'epoch': 0.1}"}, 2),
         ({"sweep_7_0.out": WHOLE, "sweep_7_1.out": OTHER_RUN}, 2),
         # ranks and nodes of one job
         ({"rank_0.log": WHOLE, "rank_1.log": FAILED}, 1),
-        ({"node-0.out": WHOLE, "node-1.out": OTHER_RUN}, 1),
         ({"0.log": WHOLE, "1.log": FAILED, "2.log": FAILED}, 1),
         ({"out.5": "", "x.3.log": "[rank3]: " + SWAPPED, "x.9.log": "[rank9]: " + SWAPPED}, 1),
-        ({f"r/attempt_0/{rank}/stdout.log": WHOLE for rank in range(3)}, 1),
         # a job that goes on where the one before it stopped
         ({"slurm-9.out": "\n".join(CURVE[:12]), "slurm-10.out": "\n".join(CURVE[10:])}, 1),
     ],
@@ -404,13 +372,6 @@ def test_a_trace_is_of_the_run_in_its_folder(tmp_path, capsys):
     answer = folder_of(tmp_path, {**runs, "trace.json": trace})
     assert [len(each.traces) for each in answer.runs] == [0, 0]
     assert "trace.json: skipped: of one of 2 runs" in capsys.readouterr().err
-
-
-def test_thousands_of_logs_of_one_run_are_one_run(tmp_path):
-    for rank in range(1000):
-        (tmp_path / f"rank_{rank:05d}.log").write_text(f"[rank{rank}]: {SWAPPED}\n")
-    (tmp_path / "rank_00000.log").write_text(WHOLE)
-    assert verify((str(tmp_path),), None, Options()).runs == ()
 
 
 @each("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

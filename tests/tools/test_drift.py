@@ -151,12 +151,6 @@ def test_no_drift(tmp_path, capsys):
     ("old", "new", "line"),
     [
         ("dim: int = 4096", "dim: int = 2048", "ModelConfig.dim: default 4096 -> 2048"),
-        ("dim: int = 4096", "dim: int", "ModelConfig.dim: default 4096 -> 'required'"),
-        (
-            "dim: int = 4096",
-            "dim: float = 4096",
-            "ModelConfig.dim: type 'int' -> 'float'",
-        ),
         (
             "    heads: int | None = None\n",
             "",
@@ -166,11 +160,6 @@ def test_no_drift(tmp_path, capsys):
             "    heads: int | None = None\n",
             "    heads: int | None = None\n    depth: int = 1\n",
             "ModelConfig.depth: field is new in the trainer",
-        ),
-        (
-            '    rms = "rmsnorm"\n',
-            '    rms = "rmsnorm"\n    none = "none"\n',
-            "ModelConfig.norm: 'none' is newly allowed",
         ),
         (
             '    layer = "layernorm"\n',
@@ -188,20 +177,9 @@ def test_no_drift(tmp_path, capsys):
             "ModelConfig.backend: 'flash' is no longer allowed",
         ),
         (
-            '_SPLITS = ("train", "validation")',
-            '_SPLITS = ("train", "validation", "test")',
-            "ModelConfig.split: 'test' is newly allowed",
-        ),
-        (
             "        if self.split not in _SPLITS:\n            raise ValueError\n",
             "",
             "ModelConfig.split: allowed ('train', 'validation') -> None",
-        ),
-        (
-            '[FreezeSpec("model")]',
-            '[FreezeSpec("model", False)]',
-            "ModelConfig.freeze: default [{'module': 'model', 'frozen': True}] -> "
-            "[{'module': 'model', 'frozen': False}]",
         ),
         (
             '{"model": ["model", "model.*"]}',
@@ -209,11 +187,6 @@ def test_no_drift(tmp_path, capsys):
             "ModelConfig.patterns: default "
             "{'model': ['model', 'model.*'], 'head': ['head']} -> "
             "{'model': ['model'], 'head': ['head']}",
-        ),
-        (
-            "spec: FreezeSpec | None = None",
-            "spec: FreezeSpec = field(default_factory=FreezeSpec)",
-            "spec: class 'FreezeSpec | None' -> 'FreezeSpec'",
         ),
         (
             "    spec: FreezeSpec | None = None\n",
