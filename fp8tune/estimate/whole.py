@@ -305,6 +305,7 @@ def speed_json(said: Prediction) -> dict[str, Any]:
         "fp8_gain_low": said.fp8_gain_low,
         "fp8_gain_high": said.fp8_gain_high,
         "fp8_gain_published": said.best_published,
+        "fp8_engine": said.engine,
         "fp8_gain_suspicious": said.suspicious,
         "fp8_flop_share": said.fp8_flop_share,
     }
