@@ -226,6 +226,8 @@ def _pays(found: Estimate) -> Iterator[str]:
     if said.impossible and said.pays == "unknown":
         return
     yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
+    for clause in found.gain_words:
+        yield from wrapped(clause, "  - ", "    ")
     refused = [refusal.message for refusal in said.refused]
     for reason in (reason for reason in said.reasons if reason not in refused):
         yield from wrapped(reason, "  - ", "    ")

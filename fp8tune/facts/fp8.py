@@ -185,7 +185,7 @@ def limit(fp8_flop_share: float) -> float:
 def table_recipe(speed_engine: str = "torchao", fp8_recipe: str = "") -> str:
     """The recipe by which torchao's tables of linears give their speed."""
     if speed_engine != "torchao":
-        raise Unknown("speed.te")
+        raise Unknown("fp8.table_recipe")
     return Words(fp8_recipe)
 
 
@@ -351,7 +351,7 @@ def pays(
     if slower and speed_on_hopper is not False:
         return "no"
     if speed_fp8_gain is None or speed_fp8_gain_low is None:
-        raise Unknown("speed.te" if te_recipe else "fp8.pays")
+        raise Unknown("fp8.pays")
     if speed_fp8_gain < HARDLY:
         more = fp8_recipe == "rowwise" and speed_fp8_gain_high >= PAYS
         return "marginal" if more or fp8_linear_gain_low > HARDLY else "no"

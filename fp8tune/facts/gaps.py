@@ -64,7 +64,7 @@ GAPS = {
     "shards.strategy": "this sharding strategy: it covers FULL_SHARD",
     "shards.wrap": "FSDP that wraps anything but the model's blocks "
     "(TRANSFORMER_BASED_WRAP)",
-    "speed.te": "the speed of Transformer Engine's linears by torchao's table",
+    "speed.te": "Transformer Engine's linears in torchao's table of their speed",
     "speed.te_recipe": "the speed of Transformer Engine with this recipe: it covers "
     "delayed, current and block scaling",
     "memory.version": "releases of this trainer whose memory was not measured",
