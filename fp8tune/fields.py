@@ -53,6 +53,7 @@ FIELDS: dict[str, str] = {
     "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
     "fp8_scales_precomputed": "whether one all-reduce gets the scales of all weights",
     "reduces_each_micro_batch": "whether FSDP reduces gradients after each micro-batch",
+    "fp8_against": "why FP8 cannot pay with this trainer's settings; empty if it may",
     "fp8_tp_refused": "whether the trainer refuses FP8 with this tensor parallelism",
     "fp8_converts_head": "whether the output head runs in FP8",
     "fp8_tokens": "M of the FP8 linears on one rank, one per token stream",

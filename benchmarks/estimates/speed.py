@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from benchmarks import machine
 from benchmarks.estimates import speeds
-from benchmarks.estimates.fit import FITTED, fit
-from benchmarks.estimates.speeds import Run, gain, tokens_per_second
+from benchmarks.estimates.fit import FITTED
+from benchmarks.estimates.fit import torchao as fit
+from benchmarks.estimates.speeds import TORCHAO, Run, gain, tokens_per_second
 from fp8tune.facts.gemm_speed import corrected
-from fp8tune.facts.speed import GAIN_BAND
-from fp8tune.facts.steptime import Rates
 
 TARGET = 0.08
 """Largest error of a gain of a dense model under FSDP."""
@@ -79,7 +78,7 @@ def gains() -> list[Row]:
     return [
         _row(
             run,
-            gain(run, Rates()),
+            gain(run, TORCHAO),
             gain(run, without[run.source]) if run.group == FITTED else None,
         )
         for run in found
@@ -89,14 +88,14 @@ def gains() -> list[Row]:
 def _speeds() -> list[Row]:
     """The bf16 runs that the rates are fitted to."""
     return [
-        _row(run, tokens_per_second(run, Rates()), tokens_per_second(run, fit(run)))
+        _row(run, tokens_per_second(run, TORCHAO), tokens_per_second(run, fit(run)))
         for run in speeds.steps()
     ]
 
 
 def _others() -> list[Row]:
     """Runs on other clusters, which no rate was fitted to."""
-    return [_row(run, tokens_per_second(run, Rates()), None) for run in speeds.others()]
+    return [_row(run, tokens_per_second(run, TORCHAO), None) for run in speeds.others()]
 
 
 def _row(run: Run, predicted: float, left_out: float | None) -> Row:
@@ -106,13 +105,12 @@ def _row(run: Run, predicted: float, left_out: float | None) -> Row:
 
 def _linears() -> list[Row]:
     """Single tensorwise linears."""
-    rates = Rates()
     return [
         Row(
             "linear",
             f"{row['m']} x {row['k']} x {row['n']}",
             row["speedup"],
-            corrected(table, rates.fp8_scale, rates.fp8_power),
+            corrected(table, TORCHAO.fp8_scale, TORCHAO.fp8_power),
             None,
             "",
             row["source"],
@@ -184,7 +182,7 @@ def targets(rows: list[Row]) -> Iterator[tuple[str, str, bool]]:
 
 def _left_out(fitted: list[Row]) -> tuple[str, str, bool]:
     """The promise of a band: it holds gains of a source that was not fitted to."""
-    below, above = GAIN_BAND
+    below, above = TORCHAO.gain_band
     errors = [r.published - r.left_out for r in fitted if r.left_out is not None]
     low, high = 100 * min(errors), 100 * max(errors)
     promise = f"the same, source left out: -{100 * below:.0f} to +{100 * above:.0f}"

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from benchmarks.estimates import peaks
 from fp8tune.facts import gemm_speed
 from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
-from fp8tune.facts.steptime import Chip, Rates, Step, seconds
+from fp8tune.facts.steptime import Chip, Engine, Step, engines, seconds
 from fp8tune.job import Unknown
 
 DATA = peaks.load("speeds")
+TORCHAO = engines()["torchao"]
 REPEATED = {
     "none": frozenset[str](),
     "full": frozenset(BLOCK[:-1]),
@@ -35,6 +36,7 @@ class Run(NamedTuple):
     measured: float
     assumed: str
     source: str
+    model: str = ""
 
 
 def steps() -> list[Run]:
@@ -114,20 +116,21 @@ def _run(row: dict[str, Any], measured: float) -> Run:
         measured,
         row.get("assumed", ""),
         row["source"],
+        row["model"],
     )
 
 
-def tokens_per_second(run: Run, rates: Rates) -> float:
+def tokens_per_second(run: Run, engine: Engine) -> float:
     """Predicted tokens/s per GPU."""
     step = run.step
-    total = seconds(step, run.chip, run.recipe, rates, gather=run.gather).total
+    total = seconds(step, run.chip, run.recipe, engine, gather=run.gather).total
     return step.tokens / total / step.tp / step.pp
 
 
-def gain(run: Run, rates: Rates) -> float:
+def gain(run: Run, engine: Engine) -> float:
     """Predicted speed in FP8 relative to bf16."""
-    base = seconds(run.step, run.chip, "", rates)
-    fast = seconds(run.step, run.chip, run.recipe, rates, gather=run.gather)
+    base = seconds(run.step, run.chip, "", engine)
+    fast = seconds(run.step, run.chip, run.recipe, engine, gather=run.gather)
     return base.total / fast.total
 
 
@@ -144,7 +147,7 @@ def _chip(row: dict[str, Any]) -> Chip:
 
 
 def _step(row: dict[str, Any]) -> Step:
-    shape = _decoder(DATA["model"][row["model"]])
+    shape = decoder(DATA["model"][row["model"]])
     tokens = row["micro_batch"] * row["seq_len"]
     tp = row["tp"]
     skips = row.get("skips", ())
@@ -180,14 +183,15 @@ def _step(row: dict[str, Any]) -> Step:
     )
 
 
-def _decoder(model: dict[str, Any]) -> Decoder:
+def decoder(model: dict[str, Any]) -> Decoder:
+    """The sizes of a model of ``speeds.toml``."""
     hidden = model["hidden_size"]
     return Decoder(
         model["layers"],
         hidden,
         model["heads"],
         model["kv_heads"],
-        hidden // model["heads"],
+        model.get("head_dim", hidden // model["heads"]),
         model["ffn_size"],
         model.get("ffn_matrices", 3),
         model["vocab_size"],

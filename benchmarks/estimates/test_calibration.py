@@ -5,12 +5,11 @@ import itertools
 import pytest
 
 from benchmarks.estimates.peaks import points
-from benchmarks.estimates.speeds import DATA, others, steps, tokens_per_second
+from benchmarks.estimates.speeds import DATA, TORCHAO, others, steps, tokens_per_second
 from fp8tune.facts.calibration import Band, corrected
 from fp8tune.facts.gemm_speed import ERROR, tensorwise
 from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY, SPEED
-from fp8tune.facts.steptime import Rates
 from tests.each import each
 
 
@@ -57,7 +56,7 @@ def test_one_run_corrects_the_speed_of_all_others_of_its_family():
             run.measured,
         )
         for run in (*steps(), *others())
-        for tokens in [tokens_per_second(run, Rates())]
+        for tokens in [tokens_per_second(run, TORCHAO)]
     ]
     wrong = list(wrong_after_one_run(SPEED, grouped(entries)))
     assert {name for name in wrong if wrong.count(name) > 1} == set()

@@ -3,10 +3,17 @@
 import pytest
 
 from benchmarks.estimates import peaks, speeds
-from benchmarks.estimates.fit import fit
+from benchmarks.estimates.fit import (
+    EAGER,
+    EXPERTS,
+    MEGATRON,
+    TORCHAO,
+    transformer_engine,
+)
+from benchmarks.estimates.fit import torchao as fit
 from benchmarks.estimates.speed import NOISE, TARGET
 from fp8tune.facts import speed
-from fp8tune.facts.steptime import Rates
+from fp8tune.facts.steptime import engines
 from fp8tune.job import Job
 from tests.each import each
 
@@ -15,7 +22,7 @@ GAINS = speeds.gains()
 
 @each("run", [g for g in GAINS if g.group == "FSDP"], ids=lambda run: run.name)
 def test_published_gains_under_fsdp_are_met_within_8_points(run):
-    assert speeds.gain(run, Rates()) == pytest.approx(run.measured, abs=TARGET)
+    assert speeds.gain(run, speeds.TORCHAO) == pytest.approx(run.measured, abs=TARGET)
 
 
 @each(
@@ -24,17 +31,25 @@ def test_published_gains_under_fsdp_are_met_within_8_points(run):
     ids=lambda run: run.name,
 )
 def test_the_sign_of_every_published_gain_is_right(run):
-    assert (speeds.gain(run, Rates()) > 1) is (run.measured > 1)
+    assert (speeds.gain(run, speeds.TORCHAO) > 1) is (run.measured > 1)
 
 
 @each("run", speeds.steps(), ids=lambda run: run.name)
 def test_published_tokens_per_second_are_met_within_the_band(run):
-    predicted = speeds.tokens_per_second(run, Rates())
+    predicted = speeds.tokens_per_second(run, speeds.TORCHAO)
     assert predicted == pytest.approx(run.measured, rel=speed.SPEED_ERROR)
 
 
 def test_the_rates_are_those_of_the_fit():
-    assert tuple(fit()) == pytest.approx(tuple(Rates()), rel=0.01)
+    fitted = {"torchao": (fit(), TORCHAO)}
+    te = transformer_engine()
+    fitted["te-megatron"] = te["te-megatron"], MEGATRON | EXPERTS
+    fitted["te"] = te["te"], EAGER
+    for name, (rates, prior) in fitted.items():
+        here = engines()[name]
+        for rate in ("matmul", *prior):
+            expected = pytest.approx(getattr(here, rate), rel=0.01)
+            assert getattr(rates, rate) == expected, (name, rate)
 
 
 POINTS = [p for p in peaks.points() if p.tokens_per_second and "gpu" in p.job]
@@ -48,7 +63,9 @@ def test_what_the_command_prints_is_what_the_document_says(point):
     (run,) = (run for run in speeds.steps() if run.name == point.name)
     printed = point.job["speed.tokens_per_second"]
     gpus = point.job["world_size"]
-    assert speeds.tokens_per_second(run, Rates()) * gpus == pytest.approx(printed)
+    assert speeds.tokens_per_second(run, speeds.TORCHAO) * gpus == pytest.approx(
+        printed
+    )
 
 
 @each("point", COVERED, ids=lambda point: point.name)
@@ -64,7 +81,7 @@ def test_most_gpus_are_those_of_published_runs():
     theirs = [row["gpus"] for row in rows if row["chip"] == "h200"]
     ours = [point.job["world_size"] for point in COVERED]
     assert max(theirs + ours) == speed.NEAR_GPUS
-    assert max(row["gpus"] for row in rows) == speed.MOST_GPUS
+    assert max(row["gpus"] for row in rows) == speed.most_gpus()
 
 
 @each(
@@ -95,7 +112,7 @@ def test_the_band_is_wider_far_from_published_rows(
 
 
 def test_the_band_holds_published_gains_that_were_left_out_of_the_fit():
-    below, above = speed.GAIN_BAND
+    below, above = speeds.TORCHAO.gain_band
     for run in GAINS:
         if run.group == "FSDP":
             error = run.measured - speeds.gain(run, fit(without=run.source))
@@ -103,7 +120,7 @@ def test_the_band_holds_published_gains_that_were_left_out_of_the_fit():
 
 
 def test_the_band_far_away_holds_what_was_never_fitted():
-    below, above = speed.FAR_GAIN_BAND
+    below, above = speeds.TORCHAO.far_gain_band
     others = [run for run in GAINS if run.recipe == "tensorwise" and run.measured]
-    errors = [run.measured - speeds.gain(run, Rates()) for run in others]
+    errors = [run.measured - speeds.gain(run, speeds.TORCHAO) for run in others]
     assert -below <= min(errors) <= max(errors) <= above

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.estimates.speeds import DATA
+from benchmarks.estimates.speeds import DATA, TORCHAO
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.steptime import Chip, Rates, seconds
+from fp8tune.facts.steptime import Chip, seconds
 from fp8tune.job import Job, Target
 from fp8tune.trainers.trainer import trainer
 
@@ -96,7 +96,7 @@ def tokens_per_second(job: Job, run: dict[str, Any]) -> float:
     chip = DATA["chip"][run["chip"]]
     rates = Chip(chip["tflops"], chip["gb_per_s"])
     parts = seconds(
-        step, rates, job["fp8_recipe"], Rates(), gather=job["fp8_all_gather"]
+        step, rates, job["fp8_recipe"], TORCHAO, gather=job["fp8_all_gather"]
     )
     return float(step.tokens / parts.total / step.tp)
 

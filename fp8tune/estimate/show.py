@@ -217,12 +217,17 @@ def _pays(found: Estimate) -> Iterator[str]:
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
         if said.best_published and said.fp8_gain > said.best_published:
             best = f"{said.best_published:.2f}"
-            gain += f"; the best published gain at this hidden size is {best}"
+            gain += (
+                f"; the best published gain of {said.engine} at this hidden size is "
+                f"{best}"
+            )
     elif said.pays == "unknown":
         gain = _reason(found, "speed.fp8_gain", "speed.tokens_per_second")
     if said.impossible and said.pays == "unknown":
         return
     yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
+    for clause in found.gain_words:
+        yield from wrapped(clause, "  - ", "    ")
     refused = [refusal.message for refusal in said.refused]
     for reason in (reason for reason in said.reasons if reason not in refused):
         yield from wrapped(reason, "  - ", "    ")

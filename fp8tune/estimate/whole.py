@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config
+from fp8tune.estimate.gain_range import GainRange, gain_range, gain_words
 from fp8tune.estimate.grid import (
     Cell,
     Saving,
@@ -43,7 +44,8 @@ class Estimate(NamedTuple):
     keys of a fork that it leaves out. ``target`` is what is estimated; ``precision``
     and ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the
     precision if it can run; ``preferred`` has the other one if the verdict on FP8
-    prefers it.
+    prefers it. ``gain_range`` is FP8's gain over what unknown settings may be,
+    and ``gain_words`` says it.
     """
 
     target: Target
@@ -62,6 +64,8 @@ class Estimate(NamedTuple):
     fp8_off: list[Refusal] = []
     words: dict[str, str] = {}
     extra: tuple[str, ...] = ()
+    gain_range: GainRange | None = None
+    gain_words: tuple[str, ...] = ()
 
 
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
@@ -79,6 +83,8 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     cells = grid(variants)
     runs = not all(cell.prediction.impossible for cell in cells)
     best = start(cells, precision)
+    unknown = said.pays == "unknown" and not said.too_much and not said.impossible
+    possible = gain_range(job) if unknown else None
     return Estimate(
         variants.target,
         precision,
@@ -96,6 +102,10 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         variants.fp8_off,
         _words(variants, [said, *(cell.prediction for cell in cells)]),
         variants.loaded.extra,
+        possible,
+        tuple(
+            as_typed(text, job) for text in (gain_words(possible) if possible else ())
+        ),
     )
 
 
@@ -245,7 +255,8 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "target": _target(found.target),
         "refused": [refusal._asdict() for refusal in said.refused],
         "memory": memory_json(said),
-        "speed": speed_json(said),
+        "speed": speed_json(said)
+        | {"fp8_gain_range": found.gain_range and found.gain_range._asdict()},
         "fit": said.fit,
         "fit_assumes": SEGMENTS if said.needs_segments else None,
         "fp8_pays": said.pays,
@@ -305,6 +316,7 @@ def speed_json(said: Prediction) -> dict[str, Any]:
         "fp8_gain_low": said.fp8_gain_low,
         "fp8_gain_high": said.fp8_gain_high,
         "fp8_gain_published": said.best_published,
+        "fp8_engine": said.engine,
         "fp8_gain_suspicious": said.suspicious,
         "fp8_flop_share": said.fp8_flop_share,
     }

@@ -9,7 +9,7 @@ weight gradient. Source: aten/src/ATen/native/cuda/Blas.cpp; pytorch/ao#571,
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Job, Unknown, Words, known
 
@@ -182,7 +182,14 @@ def limit(fp8_flop_share: float) -> float:
     return 1 / (1 - fp8_flop_share / 2)
 
 
-def linear_gain(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
+def table_recipe(speed_engine: str = "torchao", fp8_recipe: str = "") -> str:
+    """The recipe by which torchao's tables of linears give their speed."""
+    if speed_engine != "torchao":
+        raise Unknown("fp8.table_recipe")
+    return Words(fp8_recipe)
+
+
+def linear_gain(gemms: tuple[Gemm, ...], fp8_table_recipe: str) -> float:
     """Speed of the FP8 linears together, relative to bf16, on an H100 [ratio].
 
     From torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
@@ -191,7 +198,7 @@ def linear_gain(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
     from fp8tune.facts.gemm_speed import speedup
 
     mine = [gemm for gemm in gemms if gemm.fp8]
-    slowed = sum(g.flops / speedup(fp8_recipe, g.m, g.k, g.n) for g in mine)
+    slowed = sum(g.flops / speedup(fp8_table_recipe, g.m, g.k, g.n) for g in mine)
     return sum(gemm.flops for gemm in mine) / slowed
 
 
@@ -218,24 +225,24 @@ def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
     return hidden_size <= NARROW and fp8_linear_gain < 1
 
 
-def slower_linears(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> str:
+def slower_linears(gemms: tuple[Gemm, ...], fp8_table_recipe: str) -> str:
     """FP8 linears that are slower than in bf16 on an H100, by ``gemm.table``."""
-    return Words(", ".join(gemm.name for gemm, _ in _slower(gemms, fp8_recipe)))
+    return Words(", ".join(gemm.name for gemm, _ in _slower(gemms, fp8_table_recipe)))
 
 
-def slower_gain(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
+def slower_gain(gemms: tuple[Gemm, ...], fp8_table_recipe: str) -> float:
     """Speed of ``fp8.slower_linears`` together against bf16, on an H100 [ratio].
 
     1 if there are none.
     """
-    slower = _slower(gemms, fp8_recipe)
+    slower = _slower(gemms, fp8_table_recipe)
     flops = sum(gemm.flops for gemm, _ in slower)
     return flops / sum(gemm.flops / gain for gemm, gain in slower) if slower else 1.0
 
 
-def slower_cost(gemms: tuple[Gemm, ...], fp8_recipe: str = "") -> float:
+def slower_cost(gemms: tuple[Gemm, ...], fp8_table_recipe: str) -> float:
     """Time that these linears lose, as a share of all linears' bf16 time [ratio]."""
-    slower = _slower(gemms, fp8_recipe)
+    slower = _slower(gemms, fp8_table_recipe)
     lost = sum(gemm.flops * (1 / gain - 1) for gemm, gain in slower)
     return lost / sum(gemm.flops for gemm in gemms)
 
@@ -290,14 +297,15 @@ def published(hidden_size: int, fp8_tokens: tuple[int, ...]) -> bool:
     return hidden_size >= SMALLEST_HIDDEN and fp8_tokens[0] >= FEWEST_TOKENS
 
 
-def best_published(hidden_size: int) -> float:
-    """Best published gain over compiled bf16 at this hidden size [ratio].
+def best_published(hidden_size: int, speed_engine: str = "torchao") -> float:
+    """Best published gain of the engine over bf16 at this hidden size [ratio].
 
-    Tensorwise, on H100s. Between two published sizes it is that of the larger.
+    On H100s; torchao's with tensorwise scaling. Between two published sizes it is that
+    of the larger.
     """
     from fp8tune.facts.published import best
 
-    return best(hidden_size).gain
+    return best(speed_engine, hidden_size).gain
 
 
 def compile_key(job: Job) -> str:
@@ -306,8 +314,9 @@ def compile_key(job: Job) -> str:
 
 
 def pays(
-    compile: bool,  # noqa: A002
     fp8_obstacle: str,
+    fp8_against: str = "",
+    compile: bool | None = None,  # noqa: A002
     fp8_published: bool = False,
     speed_on_hopper: bool | None = None,
     speed_fp8_gain: float | None = None,
@@ -318,25 +327,25 @@ def pays(
     fp8_recipe: str = "",
     te_recipe: str = "",
     hidden_size: int = NARROW + 1,
+    speed_engine: str = "torchao",
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
-    No if the job cannot run in FP8 or is not compiled, or if its linears together are
-    slower than in bf16 by the H100's table. Also no if the gain is below 1.03, unless
-    the linears themselves gain and only communication limits the gain. Rowwise runs
-    gained up to 0.10 more than predicted, so there the upper end must be below 1.05.
+    No if the job cannot run in FP8 or, with torchao, is not compiled, or if its linears
+    together are slower than in bf16 by the H100's table. Also no if the gain is below
+    1.03, unless the linears themselves gain and only communication limits the gain.
+    Rowwise runs gained up to 0.10 more than predicted, so there the upper end must be
+    below 1.05.
 
     Yes if the whole band of the gain is above 1.05 and such gains are published: M of
     4096 or more and a hidden size of 2048 or more. Else marginal.
 
-    With Transformer Engine, which needs no compile, no for narrow models (``SMALL_TE``)
-    and else unknown: no model of its speed was fitted.
+    Transformer Engine needs no compile. With it, no for narrow models (``SMALL_TE``).
     """
-    if te_recipe and not fp8_obstacle:
-        if hidden_size > NARROW:
-            raise Unknown("speed.te")
+    engine = te_recipe or speed_engine != "torchao"
+    if fp8_obstacle or fp8_against or (engine and hidden_size <= NARROW):
         return "no"
-    if fp8_obstacle or not compile:
+    if not engine and not known("compile", compile):
         return "no"
     slower = fp8_linear_gain_high is not None and fp8_linear_gain_high < 1
     if slower and speed_on_hopper is not False:
@@ -350,8 +359,9 @@ def pays(
 
 
 def reasons(
-    compile: bool,  # noqa: A002
     fp8_obstacle: str,
+    fp8_against: str = "",
+    compile: bool | None = None,  # noqa: A002
     hidden_size: int = NARROW + 1,
     fp8_published: bool = True,
     fp8_tokens: tuple[int, ...] = (),
@@ -374,12 +384,24 @@ def reasons(
     fp8_filter_key: str = "",
     not_modelled: tuple[str, ...] = (),
     te_recipe: str = "",
+    speed_engine: str = "torchao",
+    speed_engine_title: str = "",
+    speed_bf16_seconds: Any = None,
+    speed_fp8_seconds: Any = None,
+    fp8_weights: bool = False,
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
-    if fp8_obstacle:
-        return [fp8_obstacle]
-    if te_recipe:
-        return [Words(text) for text in _with_te(hidden_size)]
+    if fp8_obstacle or fp8_against:
+        return [fp8_obstacle or fp8_against]
+    if te_recipe or speed_engine != "torchao":
+        clauses = [SMALL_TE] * (hidden_size <= NARROW)
+        clauses += _shares(speed_bf16_seconds, speed_fp8_seconds, fp8_linear_share)
+        if speed_fp8_gain_suspicious:
+            title = speed_engine_title
+            clauses.append(f"{title} has no published gain as large: measure it")
+        clauses += [TE_COPIES] * (te_recipe != "" and not fp8_weights)
+        return [Words(text) for text in clauses]
+    known("compile", compile)
     all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
@@ -399,7 +421,10 @@ def reasons(
             f"almost no published model gains below M = {FEWEST_TOKENS} or a hidden "
             f"size of {SMALLEST_HIDDEN}",
         ),
-        (speed_beyond_published, "no gain is published for more than 512 GPUs"),
+        (
+            speed_beyond_published,
+            "no gain of torchao is published for more than 512 GPUs",
+        ),
         *_of_the_rest(
             gemm_attention_share or 0,
             _gathered(speed_fp8_gain or 1.0, speed_fp8_gather_gain),
@@ -419,7 +444,7 @@ def reasons(
         ),
         (
             speed_fp8_gain_suspicious,
-            "almost no published gain is above 1.5: measure it",
+            "almost no published gain of torchao is above 1.5: measure it",
         ),
     )
     beside = (f"not modelled: {text}" for text in not_modelled)
@@ -438,20 +463,46 @@ TE_COPIES = (
 """What is published of Transformer Engine without FP8 parameters."""
 
 
-def _with_te(hidden_size: int) -> list[str]:
-    """What decides with Transformer Engine, one clause each."""
-    return [*[SMALL_TE] * (hidden_size <= NARROW), TE_COPIES]
+def _shares(parts: Any, fp8_parts: Any, linear_share: float | None) -> list[str]:
+    """What a step in bf16 spends on what FP8 does not shorten, largest first."""
+    if parts is None or fp8_parts is None:
+        return []
+    kept = parts.linears * (1 - (linear_share or 0.0))
+    others = (
+        (parts.attention, "attention, which stays in bf16: shorter sequences"),
+        (kept, "linears that stay in bf16, such as the head"),
+        (
+            parts.communication,
+            "waiting for communication: larger micro-batches or fewer ranks",
+        ),
+        (parts.elementwise, "norms and activations"),
+        (parts.bubble, "the pipeline's bubble: more micro-batches per step"),
+    )
+    large = sorted(pair for pair in others if pair[0] >= 0.1 * parts.total)[::-1]
+    fast = (parts.linears - kept) / parts.total
+    said = [f"{fast:.0%} of a bf16 step is GEMMs that FP8 shortens"]
+    for seconds, what in large:
+        name, _, change = what.partition(": ")
+        change = f" ({change} would change that)" * bool(change)
+        said.append(f"{seconds / parts.total:.0%} of it is {name}{change}")
+    added = (fp8_parts.elementwise - parts.elementwise) / parts.total
+    if added >= 0.02:
+        said.append(
+            f"FP8 adds {added:.0%} to it by padding and casting the tokens of each "
+            "expert (fewer experts per token, or wider ones, would change that)"
+        )
+    return said
 
 
 def _elsewhere(gpu: str) -> str:
     """What is published about FP8 on a GPU without a table of linears."""
-    from fp8tune.facts.published import OTHERS
+    from fp8tune.facts.published import elsewhere
 
     words = "there are no published measurements of FP8 linears on this GPU"
-    found = OTHERS.get(gpu)
-    if found is None:
+    best = elsewhere(gpu)
+    if best is None:
         return words
-    return f"{words}; a whole model reaches {found.gain:.2f} times bf16: {found.run}"
+    return f"{words}; a whole model reaches {best.gain:.2f} times bf16: {best.run}"
 
 
 def _gathered(gain: float, gather_gain: float) -> float:

@@ -64,10 +64,9 @@ GAPS = {
     "shards.strategy": "this sharding strategy: it covers FULL_SHARD",
     "shards.wrap": "FSDP that wraps anything but the model's blocks "
     "(TRANSFORMER_BASED_WRAP)",
-    "speed.te": "the speed of Transformer Engine: no published run of this size shows "
-    "its gain",
-    "speed.pairs": "the speed of Transformer Engine here: too few runs in bf16 and FP8 "
-    "are published with all their settings",
+    "speed.te": "Transformer Engine's linears in torchao's table of their speed",
+    "speed.te_recipe": "the speed of Transformer Engine with this recipe: it covers "
+    "delayed, current and block scaling",
     "memory.version": "releases of this trainer whose memory was not measured",
     "memory.recipe": "recipes other than TrainFinetuneRecipeForNextTokenPrediction and "
     "its benchmark",
@@ -117,7 +116,7 @@ GAPS = {
     "rollouts",
     "speed.trainer": "the speed of this trainer: too few runs of it are published with "
     "all their settings. Time some steps in bf16 and in FP8",
-    "speed.experts": "mixtures of experts",
+    "speed.experts": "the speed of mixtures of experts like this one",
     "speed.recipe": "the speed of the recipe rowwise_with_gw_hp, of which no run on "
     "these GPUs is published",
     "speed.step": "mixtures of experts and expert parallelism",
@@ -131,8 +130,8 @@ GAPS = {
     "precision.zero": "the precision of the Trainer under ZeRO",
     "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
-    "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "
-    "shows it",
+    "speed.most_gpus": "the speed of so many GPUs: no published run of this engine has "
+    "as many",
     "speed.hidden_size": "hidden sizes below 1024, where kernel launches dominate",
 }
 """What is not covered, by the name that ``Unknown`` carries."""
@@ -154,6 +153,7 @@ NEEDED = {
     "has its `config.json`, or a known model of the same sizes",
     "optimizer.unnamed": "the file names no optimizer: add `optimizer` with "
     "`_target_: torch.optim.AdamW`",
+    "compile": "only the run knows whether the model is compiled",
     "vocab_size": "the size of the vocabulary depends on the tokenizer",
     "transformers": "FP8 depends on the release of transformers: pin it in a "
     "requirements or lock file beside the config",

@@ -33,13 +33,14 @@ def attention_flops(
     layers: int,
     tp: int,
     attention_passes: float,
+    cp: int = 1,
 ) -> float:
     """FLOPs of attention's two products, which stay in bf16 in every recipe [FLOP].
 
     The backward pass of flash attention costs 2.5 forward passes: five products against
     two (https://arxiv.org/abs/2205.14135).
     """
-    forward = 2.0 * micro_batch * seq_len**2 * heads * head_dim * layers / tp
+    forward = 2.0 * micro_batch * seq_len**2 * heads * head_dim * layers / tp / cp
     return forward * attention_passes
 
 
@@ -53,19 +54,16 @@ def table(
     gemm_flops: float,
     gemm_attention_flops: float,
     fp8_obstacle: str,
-    speed_on_hopper: bool | None = None,
-    fp8_recipe: str = "",
+    speed_linear_gains: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Every matrix product: M, K, N, count, FLOP share, FP8, expected speed-up.
 
-    The speed-up is that of an FP8 linear on an H100 (``fp8.linear_gain``). It is absent
-    if H100 measurements do not apply to the GPU or to the recipe, or the job cannot run
-    in FP8.
+    The speed-up is that of an FP8 linear on an H100 (``speed.linear_gains``). It is
+    absent if H100 measurements do not apply to the GPU or to the recipe, or the job
+    cannot run in FP8.
     """
-    from fp8tune.facts.gemm_speed import speedup
-
     total = gemm_flops + gemm_attention_flops
-    known = speed_on_hopper is not False and fp8_recipe != "rowwise_with_gw_hp"
+    gains = speed_linear_gains or {}
     rows: list[dict[str, Any]] = [
         {
             "name": gemm.name,
@@ -75,9 +73,7 @@ def table(
             "count": gemm.copies,
             "flop_share": gemm.flops / total,
             "fp8": fp8,
-            "speedup": speedup(fp8_recipe, gemm.m, gemm.k, gemm.n)
-            if fp8 and known
-            else None,
+            "speedup": gains.get(gemm.name) if fp8 else None,
         }
         for gemm in gemms
         for fp8 in [gemm.fp8 and not fp8_obstacle]

@@ -110,12 +110,14 @@ def of_decoder(
     head_tp: int = 1,
     repeated: frozenset[str] = frozenset(),
     fp8_head: bool = True,
+    fused: bool = False,
 ) -> tuple[Gemm, ...]:
     """The linears of attention, dense FFNs and head.
 
     Tensor parallelism splits heads, FFN and vocabulary (Megatron-LM,
     https://arxiv.org/abs/1909.08053). ``repeated`` names those that activation
-    checkpointing runs again.
+    checkpointing runs again. ``fused``: queries, keys and values are one linear, gate
+    and up another.
     """
     width = shape.heads * shape.head_dim // tp
     kv = shape.kv_heads * shape.head_dim // tp
@@ -129,6 +131,14 @@ def of_decoder(
         "up_proj": (hidden, ffn, shape.dense_layers),
         "down_proj": (ffn, hidden, shape.dense_layers),
     }
+    if fused:
+        into = (shape.ffn_matrices - 1) * ffn
+        sizes = {
+            "qkv_proj": (hidden, width + 2 * kv, shape.layers),
+            "o_proj": sizes["o_proj"],
+            "up_proj": (hidden, into, shape.dense_layers),
+            "down_proj": sizes["down_proj"],
+        }
     block = tuple(
         Gemm(name, tokens, k, n, count, True, 3 + (name in repeated))
         for name, (k, n, count) in sizes.items()
@@ -136,3 +146,24 @@ def of_decoder(
     )
     columns = shape.vocab_size // head_tp
     return (*block, Gemm("head", head_tokens, hidden, columns, 1, fp8_head, 3))
+
+
+def of_experts(
+    tokens: int,
+    hidden: int,
+    width: int,
+    matrices: int,
+    count: int,
+    *,
+    name: str = "expert",
+    fp8: bool = False,
+    fused: bool = False,
+    passes: float = 3,
+) -> tuple[Gemm, ...]:
+    """The linears of ``count`` experts of one kind, each with so many tokens."""
+    into = matrices - 1
+    copies, columns = (count, into * width) if fused else (count * into, width)
+    return (
+        Gemm(f"{name}_in", tokens, hidden, columns, copies, fp8, passes),
+        Gemm(f"{name}_out", tokens, width, hidden, count, fp8, passes),
+    )

@@ -1,11 +1,15 @@
-"""Published gains of whole models by tensorwise FP8. No facts.
+"""Published gains of whole models by FP8, the best of each engine. No facts.
 
-All are relative to compiled bf16, with FP8 all-gather if weights are sharded. The full
-table, with predictions, is in ``docs/accuracy.md``.
+All are relative to bf16 of the same trainer; torchao's to compiled bf16, with FP8
+all-gather if weights are sharded. The full table, with predictions, is in
+``docs/accuracy.md``.
 """
 
 from __future__ import annotations
 
+import os.path
+import tomllib
+from functools import cache
 from typing import NamedTuple
 
 
@@ -18,60 +22,31 @@ class Published(NamedTuple):
     source: str
 
 
-BEST = (
-    Published(
-        1.17,
-        1664,
-        "nanochat d26, M = 65536",
-        "https://github.com/karpathy/nanochat/blob/92d63d4/dev/LOG.md",
-    ),
-    Published(
-        1.18,
-        2048,
-        "Llama 3 1.8B",
-        "https://pytorch.org/blog/training-using-float8-fsdp2/",
-    ),
-    Published(
-        1.29,
-        4096,
-        "Llama 3 8B on 128 H100, M = 16384",
-        "https://github.com/pytorch/torchtitan/blob/b5bcd76c/benchmarks/llama3_h100_202412_torchtitan.md",
-    ),
-    Published(
-        1.51,
-        8192,
-        "Llama 3 70B on 512 H100",
-        "https://pytorch.org/blog/training-using-float8-fsdp2/",
-    ),
-    Published(
-        1.52,
-        16384,
-        "Llama 3 405B with TP 4",
-        "https://pytorch.org/blog/training-using-float8-fsdp2/",
-    ),
-)
-"""The best gain on H100s for each hidden size, smallest first."""
+@cache
+def table() -> dict[str, tuple[Published, ...]]:
+    """The best gains on H100s of each engine by hidden size, smallest first.
 
-OTHERS = {
-    "b200": Published(
-        1.25,
-        4096,
-        "Llama 3 8B on 8 B200, M = 8192",
-        "https://github.com/pytorch/ao/tree/main/torchao/prototype/mx_formats",
-    ),
-    "mi300x": Published(
-        1.15,
-        4096,
-        "Llama 3 8B on 8 MI300X, M = 8192",
-        "https://github.com/pytorch/ao/blob/36027d82/docs/source/workflows/training.md",
-    ),
-}
-"""The only gain of tensorwise FP8 that is published for other GPUs."""
+    ``elsewhere`` has the only gain of tensorwise FP8 that is published for another GPU,
+    by the GPU.
+    """
+    path = os.path.join(os.path.dirname(__file__), "published.toml")
+    with open(path, "rb") as file:
+        data = tomllib.load(file)
+    return {
+        name: tuple(Published(**row) for row in rows) for name, rows in data.items()
+    }
 
 
-def best(hidden_size: int) -> Published:
-    """The best published gain of models of a hidden size.
+def best(engine: str, hidden_size: int) -> Published:
+    """The best published gain of an engine for models of a hidden size.
 
     Between two published sizes it is the larger one's; gains grow with the hidden size.
     """
-    return next((one for one in BEST if one.hidden_size >= hidden_size), BEST[-1])
+    rows = table()[engine]
+    return next((row for row in rows if row.hidden_size >= hidden_size), rows[-1])
+
+
+def elsewhere(gpu: str) -> Published | None:
+    """The published gain of torchao on a GPU other than Hopper."""
+    rows = table().get(f"torchao-{gpu}", ())
+    return rows[0] if rows else None

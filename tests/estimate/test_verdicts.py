@@ -62,6 +62,7 @@ def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
         None,
         False,
         1.29,
+        "torchao",
     }
     for cell in said["grid"]:
         too_much = cell["fit"] in ("probably-out-of-memory", "out-of-memory")

@@ -55,8 +55,7 @@ def test_batches_of_unknown_length_lower_the_range():
 def test_transformer_engine_takes_more_memory_than_bf16():
     fp8, bf16 = accelerate("fp8", "TE"), accelerate("bf16", "TE")
     assert fp8["memory.peak_gib"] > 1.05 * bf16["memory.peak_gib"]
-    (reason,) = fp8["fp8.reasons"]
-    assert "FP8 copies of the weights" in reason
+    assert "FP8 copies of the weights" in fp8["fp8.reasons"][-1]
 
 
 # accelerate#2597 and #1647: the example, of BERT's size, was slower in FP8
@@ -189,7 +188,7 @@ BF16 = LLAMA.split("fp8_config:")[0].format(mode="MULTI_GPU", precision="bf16") 
     [
         ("llamafactory==0.9.5", SHARDED, None, None),
         ("axolotl==0.19.0", AXOLOTL.replace("fp8: true\n", ""), None, None),
-        ("llamafactory==0.9.5", SHARDED + TE, "4.57.6", "speed.te"),
+        ("llamafactory==0.9.5", SHARDED + TE, "4.57.6", None),
         ("accelerate==1.15.0", BF16, None, "fp8_backend"),
     ],
 )

@@ -47,7 +47,8 @@ def gemms(
         raise Unknown("shards.product")
     if moe_layers:
         raise Unknown("speed.experts")
-    if precision == "fp8" and job["fp8_recipe"] not in MEASURED:
+    te = precision == "fp8" and job.find("te_recipe")
+    if precision == "fp8" and not te and job["fp8_recipe"] not in MEASURED:
         raise Unknown(unmeasured(job["fp8_recipe"]))
     from fp8tune.facts.linears import BLOCK, Decoder, of_decoder
 

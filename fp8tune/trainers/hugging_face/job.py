@@ -10,9 +10,6 @@ from typing import Any
 
 from fp8tune.job import Unknown
 
-FURTHER = 0.15
-"""How far below a predicted gain the true one may lie with these trainers [ratio]."""
-
 
 def dense_ffn_layers(layers: int, experts: int) -> int:
     """Blocks with a dense FFN."""
@@ -80,14 +77,19 @@ def fp8_scales_precomputed() -> bool:
     return True
 
 
-def speed_fp8_gain_low(speed_fp8_gain: float, speed_fp8_gather_gain: float) -> float:
-    """Lower end of the gain's band [ratio].
+def speed_fp8_gain_low(
+    speed_fp8_gain: float, speed_fp8_gather_gain: float, speed_engine: str
+) -> float:
+    """Lower end of the gain's band [ratio]: as far as from runs that differ.
 
     The only published run of these trainers whose settings are known gained 0.12 less
     than predicted: Axolotl's example ``llama-3/3b-fp8-fsdp2.yaml``, about 1.10
     (https://docs.axolotl.ai/docs/mixed_precision.html).
     """
-    return min(speed_fp8_gain - FURTHER, speed_fp8_gain / speed_fp8_gather_gain)
+    from fp8tune.facts.steptime import engines
+
+    further, _ = engines()[speed_engine].far_gain_band
+    return min(speed_fp8_gain - further, speed_fp8_gain / speed_fp8_gather_gain)
 
 
 def not_modelled(speed_fp8_gain: float | None = None) -> tuple[str, ...]:

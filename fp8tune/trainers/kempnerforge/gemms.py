@@ -93,11 +93,12 @@ def expert_gemms(
     """
     if not moe_layers:
         return ()
+    from fp8tune.facts.linears import Gemm, of_experts
+
     size = (hidden_size, expert_size, ffn_matrices)
     if vlm_arch_name == "moma":
         groups = known("vlm_moma_experts", vlm_moma_experts)
-        return sum((_ffn("expert", m, *size, moe_layers * n, 3) for m, n in groups), ())
-    from fp8tune.facts.linears import Gemm
+        return sum((of_experts(m, *size, moe_layers * n) for m, n in groups), ())
 
     passes = 3 + (ac_applied == "full")
     tokens = fp8_tokens[0]
@@ -105,29 +106,12 @@ def expert_gemms(
     router = Gemm("router", tokens, hidden_size, experts, moe_layers, False, passes)
     found = (
         router,
-        *_ffn("shared", tokens, *size, moe_layers * shared_experts, passes),
-        *_ffn("expert", routed, *size, moe_layers * experts // ep, passes),
+        *of_experts(
+            tokens, *size, moe_layers * shared_experts, name="shared", passes=passes
+        ),
+        *of_experts(routed, *size, moe_layers * experts // ep, passes=passes),
     )
     return tuple(gemm for gemm in found if gemm.copies)
-
-
-def _ffn(
-    name: str,
-    tokens: int,
-    hidden: int,
-    width: int,
-    matrices: int,
-    count: int,
-    passes: int,
-) -> tuple[Gemm, ...]:
-    """The linears of one kind of expert."""
-    from fp8tune.facts.linears import Gemm
-
-    into = count * (matrices - 1)
-    return (
-        Gemm(f"{name}_in", tokens, hidden, width, into, False, passes),
-        Gemm(f"{name}_out", tokens, width, hidden, count, False, passes),
-    )
 
 
 def vlm_moma_experts(

@@ -114,7 +114,7 @@ def test_fp8_by_the_name_of_a_mixed_precision():
         "estimate_family": "fp8",
         "bf16_ends": (1, 1),
         "fp8_weight_bytes": 0,
-        "fp8.pays": None,
+        "fp8.pays": "no",
     }
 
 
