@@ -52,9 +52,6 @@ CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
 
-"""Former names of rules, understood in ignore comments and settings."""
-
-
 class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 
