@@ -24,7 +24,6 @@ from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
     NAMED_BY,
-    STATUSES,
     BadRule,
     Rule,
 )
@@ -43,7 +42,6 @@ _TEXTS = (
     "confidence",
     "since",
     "message",
-    "status",
     "fp8",
     "when",
     "same",
@@ -56,7 +54,6 @@ _REQUIRED = ("name", "code", "summary", "severity", "confidence", "since", "mess
 _CHOICES: dict[str, tuple[str, ...]] = {
     "severity": SEVERITIES,
     "confidence": CONFIDENCES,
-    "status": STATUSES,
     "fp8": ("off",),
 }
 _ENTRIES: dict[str, dict[str, str]] = {
