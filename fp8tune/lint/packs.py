@@ -15,7 +15,7 @@ from fp8tune.config.settings import SEVERITIES
 from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
-from fp8tune.formats.toml.strings import offset_in_string
+from fp8tune.formats.values import value_at
 from fp8tune.lint import experiment
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.pack_fix import mistakes
@@ -181,9 +181,17 @@ class _Reader:
         span = span or self.document.spans.values.get(place)
         offset = span[0] if span else 0
         if inside >= 0:
-            offset = offset_in_string(self.document.text, offset, inside)
+            offset = self._inside(place, offset, inside)
         line, column = self.document.lines.position(offset)
         return BadRule(f"{self.path}:{line}:{column}: {reason}")
+
+    def _inside(self, place: Path, offset: int, inside: int) -> int:
+        """Return where a character of a string is; of one with escapes, its start."""
+        text, value = self.document.text, value_at(self.document.values, place)
+        is_long = text[offset : offset + 3] in ('"""', "'''")
+        start = offset + (3 + text.startswith("\n", offset + 3) if is_long else 1)
+        plain = text[start : start + inside] == value[:inside]
+        return start + inside if plain else offset
 
     def rule(self) -> Rule:
         values = self.document.values
