@@ -173,13 +173,12 @@ def _category(category: str, rules: list[RulePage]) -> Iterator[str]:
 def rule_text(page: RulePage) -> Iterator[str]:
     """The page of a rule, block by block."""
     whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
-    status = "" if page.status == "stable" else f", {page.status}"
     yield f"---\norphan: true\n---\n\n(rule-{page.name})="
     yield f"# {page.name}"
     yield f"{page.summary}."
     yield (
         f"`{page.code}`, [{page.category}]({page.category}.md), {page.severity}, "
-        f"confidence {page.confidence}, since {page.since}{status}; checks {whose}."
+        f"confidence {page.confidence}, since {page.since}; checks {whose}."
     )
     yield "## Why"
     yield page.why

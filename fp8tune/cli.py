@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -46,6 +45,8 @@ class Choice(click.Choice[str]):
     ) -> str:
         """Return click's message, with the nearest choice."""
         said = super().get_invalid_choice_message(value, ctx)
+        from fp8tune.suggest import meant
+
         return f"{said.rstrip('.')}{meant(str(value), self.choices)}"
 
 
@@ -186,6 +187,8 @@ class Group(click.Group):
         """Return the command that the arguments name; raises ``Failure``."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
+            from fp8tune.suggest import meant
+
             raise Failure(f"no command `{args[0]}`{meant(args[0], names)}")
         return super().resolve_command(ctx, args)
 
@@ -209,14 +212,6 @@ def need(command: str, *packages: str) -> None:
         require(command, *packages)
     except Missing as error:
         raise Failure(str(error)) from None
-
-
-def meant(word: str, candidates: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` if a candidate resembles the word, else ``""``."""
-    from fp8tune.suggest import closest
-
-    near = closest(word, candidates)
-    return f"; did you mean `{near}`?" if near else ""
 
 
 def read_config(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 CUTOFF = 0.75
 """Least similarity of a name, and of the words in which it differs [0 to 1]."""
@@ -20,6 +21,12 @@ def closest(word: str, candidates: Iterable[str]) -> str:
         return folded[wanted]
     near = difflib.get_close_matches(wanted, folded, n=1, cutoff=CUTOFF)
     return folded[near[0]] if near and _words_alike(wanted, near[0]) else ""
+
+
+def meant(word: Any, candidates: Iterable[str]) -> str:
+    """Return ``; did you mean `x`?`` for the candidate like a word, ``""`` without."""
+    near = closest(word, candidates) if isinstance(word, str) else ""
+    return f"; did you mean `{near}`?" if near else ""
 
 
 def _words_alike(one: str, other: str) -> bool:

@@ -12,8 +12,6 @@ FORM = (
     r"(?:#|//)[ \t]*fp8tune[ \t]*:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
-RENAMED = {"tight-memory": "may-not-fit"}
-"""Earlier names of rules, which comments and settings may still have."""
 _BEGINNING = "# fp8tune: ignore"
 SEARCH = "# fp8tune search: "
 """How every comment begins that ``fp8tune search`` writes into a config."""
@@ -171,7 +169,7 @@ def _ignore(document: ConfigDocument, span: Span, below: "_Below") -> Ignore | N
     assert form is not None
     offset = span[0] + form.start("names")
     found = list(re.finditer(_NAME, form["names"]))
-    names = tuple(RENAMED.get(match[0], match[0]) for match in found)
+    names = tuple(match[0] for match in found)
     places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"
     until = ""

@@ -3,7 +3,7 @@
 # no future annotations: as strings, they double the import time of a NamedTuple
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from fp8tune.config.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_g
 from fp8tune.formats.document import MAX_BYTES, Unreadable
 from fp8tune.formats.toml.document import InvalidToml, parse
 from fp8tune.job import Target
-from fp8tune.suggest import closest
+from fp8tune.suggest import meant
 from fp8tune.trainers.about import misnamed, named
 
 
@@ -103,11 +103,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_number_of_gpus(value: Any) -> bool:
     return type(value) is int and 0 < value <= MAX_WORLD_SIZE
-
-
-def _meant(word: Any, candidates: Iterable[str]) -> str:
-    near = closest(word, candidates) if isinstance(word, str) else ""
-    return f"; did you mean `{near}`?" if near else ""
 
 
 _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -201,10 +196,10 @@ class _Reader:
     def settings(self) -> Settings:
         for key, value in self.table.items():
             if key not in _SETTINGS:
-                raise self.fail(f"has no setting `{key}`{_meant(key, _SETTINGS)}")
+                raise self.fail(f"has no setting `{key}`{meant(key, _SETTINGS)}")
             fits, words = _SETTINGS[key]
             if not fits(value):
-                near = _meant(value, FAIL_ON) if key == "fail-on" else ""
+                near = meant(value, FAIL_ON) if key == "fail-on" else ""
                 raise self.fail(f"`{key}` {words}{near}")
         get, folder = self.table.get, os.path.dirname(self.path)
         packs = (os.path.join(folder, pack) for pack in get("rules", ()))
@@ -266,5 +261,5 @@ class _Reader:
         for level in table.values():
             if level not in SEVERITIES:
                 _, words = _SETTINGS["severity"]
-                raise self.fail(f"`severity` {words}{_meant(level, SEVERITIES)}")
+                raise self.fail(f"`severity` {words}{meant(level, SEVERITIES)}")
         return tuple(table.items())

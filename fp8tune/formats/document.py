@@ -201,17 +201,10 @@ class ConfigDocument(Protocol):
         """Put the header of a section above a key."""
 
 
-class OneFile:
-    """What documents of one file do alike; each format's ``edit.py`` makes edits.
+class Placed:
+    """A text and where its keys and values stand."""
 
-    Edits are proven: the text after them is read, and exactly the wanted values have
-    changed. Else ``CannotEdit`` is raised: an edit at an anchor of YAML, for instance,
-    would change other places too.
-    """
-
-    format: str
     text: str
-    values: dict[str, Any]
 
     @property
     def spans(self) -> Spans:
@@ -228,6 +221,18 @@ class OneFile:
         spans = self.spans
         table = spans.values if part == "value" else spans.keys
         return table.get(path) or spans.keys.get(path)
+
+
+class OneFile(Placed):
+    """What documents of one file do alike; each format's ``edit.py`` makes edits.
+
+    Edits are proven: the text after them is read, and exactly the wanted values have
+    changed. Else ``CannotEdit`` is raised: an edit at an anchor of YAML, for instance,
+    would change other places too.
+    """
+
+    format: str
+    values: dict[str, Any]
 
     def read(self, text: str) -> ConfigDocument:
         """Return another text, read as this one was; raises ``InvalidText``."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from fp8tune.formats.document import (
     ConfigDocument,
     InvalidText,
-    Lines,
     Path,
+    Placed,
     Position,
     Repeated,
     Span,
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     line: int
 
 
-class Joined:
+class Joined(Placed):
     """The files of a job as one document; the first is the one that is checked."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -99,16 +99,6 @@ class Joined:
             for path, places in own.names.items():
                 found.names[above + path] = [_shifted(s, start) for s in places]
         return found
-
-    @cached_property
-    def lines(self) -> Lines:
-        """Line numbers and columns of offsets into the joined text."""
-        return Lines(self.text)
-
-    def span(self, path: Path, part: str) -> Span | None:
-        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
-        table = self.spans.values if part == "value" else self.spans.keys
-        return table.get(path) or self.spans.keys.get(path)
 
     def comments(self) -> Iterator[Span]:
         """The comments of all files."""

@@ -38,7 +38,6 @@ def as_json(rules: Iterable[Rule]) -> str:
             "category": rule.category,
             "severity": rule.severity,
             "confidence": rule.confidence,
-            "status": rule.status,
             "since": rule.since,
             "trainer": rule.data.get("trainer"),
             "summary": rule.summary,

@@ -10,7 +10,7 @@ from fp8tune.formats.document import Path
 from fp8tune.job import Target
 from fp8tune.lint.repair import VERBS
 from fp8tune.lint.rules import Rule
-from fp8tune.suggest import closest
+from fp8tune.suggest import meant
 from fp8tune.trainers import faults
 
 SAFETIES = ("safe", "unsafe")
@@ -19,7 +19,7 @@ SAFETIES = ("safe", "unsafe")
 def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield what is wrong with a ``[[fix]]``, expressions aside, and where."""
     if entry["safety"] not in SAFETIES:
-        near = meant(closest(entry["safety"], SAFETIES))
+        near = meant(entry["safety"], SAFETIES)
         yield ("safety",), f"safety is safe or unsafe{near}"
     if not entry["title"].strip():
         yield ("title",), "title is empty"
@@ -47,9 +47,4 @@ def _wrong(rule: Rule, name: str) -> str:
         return ""
     if rule.knows(name):
         return f"no key says `{name}`; name the keys that it follows from"
-    return f"unknown name `{name}`{meant(closest(name, (*FIELDS, *keys)))}"
-
-
-def meant(near: str) -> str:
-    """Return a suggestion for a name, if there is one."""
-    return f"; did you mean `{near}`?" if near else ""
+    return f"unknown name `{name}`{meant(name, (*FIELDS, *keys))}"

@@ -15,20 +15,19 @@ from fp8tune.config.settings import SEVERITIES
 from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
-from fp8tune.formats.toml.strings import offset_in_string
+from fp8tune.formats.values import value_at
 from fp8tune.lint import experiment
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
-from fp8tune.lint.pack_fix import meant, mistakes
+from fp8tune.lint.pack_fix import mistakes
 from fp8tune.lint.repair import parts
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
     NAMED_BY,
-    STATUSES,
     BadRule,
     Rule,
 )
-from fp8tune.suggest import closest
+from fp8tune.suggest import meant
 from fp8tune.trainers import faults
 from fp8tune.trainers.about import trainers
 
@@ -43,7 +42,6 @@ _TEXTS = (
     "confidence",
     "since",
     "message",
-    "status",
     "fp8",
     "when",
     "same",
@@ -56,7 +54,6 @@ _REQUIRED = ("name", "code", "summary", "severity", "confidence", "since", "mess
 _CHOICES: dict[str, tuple[str, ...]] = {
     "severity": SEVERITIES,
     "confidence": CONFIDENCES,
-    "status": STATUSES,
     "fp8": ("off",),
 }
 _ENTRIES: dict[str, dict[str, str]] = {
@@ -148,7 +145,7 @@ def _stray(folder: str) -> None:
         if name in CATEGORIES or name.startswith(".") or not os.path.isdir(place):
             continue
         if any(file.endswith(".toml") for file in os.listdir(place)):
-            near = meant(closest(name, CATEGORIES))
+            near = meant(name, CATEGORIES)
             raise BadRule(f"{place}: {name} is not a category of rules{near}")
 
 
@@ -184,9 +181,17 @@ class _Reader:
         span = span or self.document.spans.values.get(place)
         offset = span[0] if span else 0
         if inside >= 0:
-            offset = offset_in_string(self.document.text, offset, inside)
+            offset = self._inside(place, offset, inside)
         line, column = self.document.lines.position(offset)
         return BadRule(f"{self.path}:{line}:{column}: {reason}")
+
+    def _inside(self, place: Path, offset: int, inside: int) -> int:
+        """Return where a character of a string is; of one with escapes, its start."""
+        text, value = self.document.text, value_at(self.document.values, place)
+        is_long = text[offset : offset + 3] in ('"""', "'''")
+        start = offset + (3 + text.startswith("\n", offset + 3) if is_long else 1)
+        plain = text[start : start + inside] == value[:inside]
+        return start + inside if plain else offset
 
     def rule(self) -> Rule:
         values = self.document.values
@@ -223,10 +228,8 @@ class _Reader:
         elif key in ("trainer", "versions"):
             self._names(key, value)
         elif key != "references":
-            near = closest(
-                key, (*_TEXTS, *_ENTRIES, "references", "trainer", "versions")
-            )
-            raise self.fail((key,), f"unknown key `{key}`{meant(near)}")
+            known = (*_TEXTS, *_ENTRIES, "references", "trainer", "versions")
+            raise self.fail((key,), f"unknown key `{key}`{meant(key, known)}")
         elif not _texts(value):
             raise self.fail((key,), "references is an array of addresses")
 
@@ -244,7 +247,7 @@ class _Reader:
 
     def _choice(self, key: str, value: str, allowed: Sequence[str]) -> None:
         if value not in allowed:
-            near = meant(closest(value, allowed))
+            near = meant(value, allowed)
             raise self.fail((key,), f"{key} is one of {', '.join(allowed)}{near}")
 
     def _names(self, key: str, value: Any) -> None:
@@ -273,8 +276,8 @@ class _Reader:
         for field, content in entry.items():
             here = (key, index, field)
             if field not in fields:
-                near = closest(field, fields)
-                raise self.fail(here, f"unknown key `{field}`{meant(near)}")
+                near = meant(field, fields)
+                raise self.fail(here, f"unknown key `{field}`{near}")
             kinds = [_KINDS[kind] for kind in fields[field].split()]
             if not any(holds(content) for _, holds in kinds):
                 wanted = " or ".join(name for name, _ in kinds)
@@ -324,7 +327,7 @@ class _Reader:
 
     def _known(self, rule: Rule, name: str, place: Path) -> None:
         if name != "fault" and not rule.knows(name):
-            near = meant(closest(name, rule.vocabulary()))
+            near = meant(name, rule.vocabulary())
             raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
 
     def _expression(
@@ -332,8 +335,7 @@ class _Reader:
     ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            known = words or rule.vocabulary()
-            reason += meant(closest(reason.split("`")[1], known))
+            reason += meant(reason.split("`")[1], words or rule.vocabulary())
         return self.fail(place, reason, inside=error.offset)
 
 

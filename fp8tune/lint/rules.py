@@ -49,10 +49,6 @@ FAILING = {
 """The severities of findings that fail a run, by what it is to fail on."""
 
 CONFIDENCES = ("certain", "high", "medium")
-STATUSES = ("stable", "preview", "deprecated")
-
-
-"""Former names of rules, understood in ignore comments and settings."""
 
 
 class BadRule(Exception):
@@ -193,11 +189,6 @@ class Rule:
     def since(self) -> str:
         """The first version of fp8tune that had the rule."""
         return str(self.data["since"])
-
-    @property
-    def status(self) -> str:
-        """Stable, preview or deprecated."""
-        return str(self.data.get("status", "stable"))
 
     @property
     def why(self) -> str:

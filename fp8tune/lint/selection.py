@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.config.mark import RENAMED
 from fp8tune.config.settings import Options, Settings
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
@@ -47,8 +46,7 @@ def select(
 
 def selected(rule: Rule, by: str) -> bool:
     """Return whether a name, a code or its beginning, or a category selects a rule."""
-    name = RENAMED.get(by, by)
-    return name in (rule.name, rule.category) or (
+    return by in (rule.name, rule.category) or (
         by.isupper() and rule.code.startswith(by)
     )
 

@@ -62,9 +62,9 @@ def findings(result: Comparison) -> Iterator[Statement]:
     yield from _scales(result)
 
 
-def percent(value: float, digits: int = 2) -> str:
+def percent(value: float) -> str:
     """Return a share with its sign: ``+0.58 %``."""
-    return f"{100 * value:+.{digits}f} %"
+    return f"{100 * value:+.2f} %"
 
 
 def between(share: Interval) -> str:

@@ -52,7 +52,6 @@ def test_rules_as_json(fp8tune, builtin):
         "category": "crash",
         "severity": "error",
         "confidence": "certain",
-        "status": "stable",
         "since": "0.1.0",
         "trainer": None,
         "summary": "FP8 on a GPU without FP8 matrix units",

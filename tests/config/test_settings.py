@@ -105,7 +105,7 @@ def test_bad_settings(project, table, said):
     ("text", "said"),
     [
         ("# fp8tune\nx = ", ":2:5: Invalid value at the end of the file"),
-        ("# fp8tune\nx = " + "[" * 5000, ":2:5: nested too deeply for the parser"),
+        ("# fp8tune\nx = " + "[" * 5000, ":1:1: nested too deeply for the parser"),
         ("[tool]\nfp8tune = 5\n", ": [tool.fp8tune] is a table"),
         ("[[tool.fp8tune]]\n", ": [tool.fp8tune] is a table"),
     ],

@@ -28,7 +28,7 @@ def test_good_pack(tmp_path):
         GOOD + 'mark = "key"\n',
         GOOD + 'mark = "value"\n',
         GOOD.replace('key = "tp"', 'key = ["tp", "pp", "fault"]'),
-        GOOD.replace("[[at]]", 'help = ""\nwhy = ""\nstatus = "preview"\n[[at]]'),
+        GOOD.replace("[[at]]", 'help = ""\nwhy = ""\n[[at]]'),
         GOOD.replace("[[at]]", 'trainer = "kempnerforge"\n[[at]]').replace(
             "tp > 1", "train.seq_len > 1 and vlm_grid < 0"
         ),
@@ -118,12 +118,6 @@ def test_unreadable(tmp_path, text, said):
             ":5:1: confidence is one of certain, high, medium; did you mean `high`?",
         ),
         ('"1.0"', "1.0", ":6:1: since is a string"),
-        (
-            "since",
-            'status = "previw"\nsince',
-            ":6:1: status is one of stable, preview, deprecated; "
-            "did you mean `preview`?",
-        ),
         (
             "since",
             'trainer = "kempnerforg"\nsince',

@@ -82,11 +82,6 @@ def test_what_is_not_understood(comment):
     assert kinds(found) == ["bad-ignore"]
 
 
-def test_the_former_name_of_a_rule_is_understood():
-    found = sieve("a = 1  # fp8tune: ignore[tight-memory] -- seen to fit\n")
-    assert not found.keeps(finding("may-not-fit", 1))
-
-
 def test_an_expired_one_is_said_and_silences_nothing():
     found = sieve("a = 1  # fp8tune: ignore[one] until=2026-11-19\n")
     assert found.keeps(finding("one", 1))

@@ -14,11 +14,12 @@ from typing import Any
 
 from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression, defined
-from fp8tune.config.own_trainer.file import File, meant
+from fp8tune.config.own_trainer.file import File
 from fp8tune.facts import FACTS
 from fp8tune.facts.gaps import FEW, MEANT, OTHER, UNSAID
 from fp8tune.fields import FIELDS
 from fp8tune.job import TARGETS, Job, Source, Unknown, Vocabulary, sources
+from fp8tune.suggest import meant
 from fp8tune.trainers.about import About
 from fp8tune.trainers.described.loader import LARGEST
 from fp8tune.trainers.schema import Key

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
-from fp8tune.suggest import closest
+from fp8tune.suggest import meant
 
 MAX_BYTES = 1 << 18
 
@@ -97,12 +97,6 @@ class BadTrainer(Exception):
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """Return the question whether a known name was meant, or ``""``."""
-    near = closest(name, known)
-    return f"; did you mean `{near}`?" if near else ""
 
 
 class File:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fp8tune.config.own_trainer.file import FIELDS_OF_A_KEY, File, meant
+from fp8tune.config.own_trainer.file import FIELDS_OF_A_KEY, File
 from fp8tune.facts import FACTS
+from fp8tune.suggest import meant
 from fp8tune.trainers.described.loader import Wrong, checked, in_range
 from fp8tune.trainers.schema import Key, Schema, schema_of
 

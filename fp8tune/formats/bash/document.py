@@ -29,8 +29,8 @@ from fp8tune.formats.bash.words import BadScript, comment_spans
 from fp8tune.formats.document import (
     HOLE,
     InvalidText,
-    Lines,
     Path,
+    Placed,
     Position,
     Repeated,
     Span,
@@ -79,7 +79,7 @@ class _Call(NamedTuple):
         return self.program, [word.text for word in self.loose], flags
 
 
-class Document:
+class Document(Placed):
     """A script that starts one training run."""
 
     format = "bash"
@@ -108,11 +108,6 @@ class Document:
 
     def read_as(self, loader: str) -> None:
         """Leave the values as they are: argparse reads text."""
-
-    @cached_property
-    def lines(self) -> Lines:
-        """Line numbers and columns of character offsets."""
-        return Lines(self.text)
 
     @cached_property
     def spans(self) -> Spans:
@@ -147,11 +142,6 @@ class Document:
                     spans.values[path] = value.span(2)
             spans.names.setdefault(path, []).append(at)
         return spans
-
-    def span(self, path: Path, part: str) -> Span | None:
-        """Return the span of the ``"key"`` or ``"value"`` at ``path``, if any."""
-        table = self.spans.values if part == "value" else self.spans.keys
-        return table.get(path) or self.spans.keys.get(path)
 
     def comments(self) -> Iterator[Span]:
         """The comments, from ``#`` to the end of the line."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fp8tune.formats.document import (
     InvalidText,
@@ -19,10 +19,7 @@ from fp8tune.formats.document import (
     Unreadable,
     text_of,
 )
-from fp8tune.formats.json.scan import MAX_DEPTH, Refused, Scanner, TooDeep
-
-if TYPE_CHECKING:
-    pass
+from fp8tune.formats.json.scan import NotRead, Refused, Scanner
 
 MAX_REPEATED = 100
 """Most keys that are reported as repeated."""
@@ -74,8 +71,8 @@ class Document(OneFile):
         scanner = Scanner(self.text, strict=self.loader == "json")
         try:
             values = scanner.document(bom=self.bom)
-        except TooDeep:
-            raise Unreadable(f"nested more than {MAX_DEPTH} deep") from None
+        except NotRead as error:
+            raise Unreadable(str(error)) from None
         except Refused as error:
             position = self.lines.position(error.at)
             raise InvalidJson(error.reason, position, self.text) from None

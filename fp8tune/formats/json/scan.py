@@ -2,8 +2,8 @@
 
 Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values:
 comments (``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes,
-texts in ``'''``, commas that are missing or too many at an end, no braces around the
-whole file. Of a ``strict`` text, which ``json`` has accepted, only the places count.
+commas that are missing or too many at an end. Texts in ``'''`` and files without braces
+are not read. Of a ``strict`` text, which ``json`` has accepted, only the places count.
 
 Source: hjson 3.1.0, decoder.py.
 """
@@ -41,8 +41,8 @@ class Refused(Exception):
         self.at = at
 
 
-class TooDeep(Exception):
-    """The text is nested too deeply."""
+class NotRead(Exception):
+    """The text is nested too deeply, or has what no config has; the message says it."""
 
 
 class Scanner:
@@ -57,14 +57,13 @@ class Scanner:
         self.depth = 0
 
     def document(self, *, bom: bool) -> Any:
-        """Return the value of the whole text; raises ``Refused`` and ``TooDeep``."""
+        """Return the value of the whole text; raises ``Refused`` and ``NotRead``."""
         at = self.skip(0)
         if at == len(self.text) and not bom:
             return {}
-        if self.text[at : at + 1] in ("{", "["):
-            value, at = self.value((), at)
-        else:
-            value, at = self.table((), at, braces=False)
+        if self.text[at : at + 1] not in ("{", "["):
+            raise NotRead("no train config: it does not begin with a brace")
+        value, at = self.value((), at)
         end = self.skip(at)
         if end < len(self.text):
             raise Refused("there is more after the end of the value", end)
@@ -91,12 +90,12 @@ class Scanner:
         if opening in ("{", "["):
             self.depth += 1
             if self.depth > MAX_DEPTH:
-                raise TooDeep
+                raise NotRead(f"nested more than {MAX_DEPTH} deep")
             read = self.table if opening == "{" else self.array
             value, end = read(path, at + 1)
             self.depth -= 1
         elif self.text.startswith("'''", at):
-            value, end = self.long_string(at)
+            raise NotRead("a text in ''' is not read: write it in quotes, on one line")
         elif opening in ('"', "'") and opening:
             value, end = self.string(at)
         else:
@@ -104,13 +103,11 @@ class Scanner:
         self.spans.values[path] = (at, end)
         return value, end
 
-    def table(
-        self, path: Path, at: int, *, braces: bool = True
-    ) -> tuple[dict[str, Any], int]:
+    def table(self, path: Path, at: int) -> tuple[dict[str, Any], int]:
         """Return an object, whose brace is before ``at``, and where it ends."""
         found: dict[str, Any] = {}
         at = self.skip(at)
-        while not (braces and self.text.startswith("}", at)):
+        while not self.text.startswith("}", at):
             name, end = self.key(at)
             here = (*path, name)
             if name in found:
@@ -123,8 +120,6 @@ class Scanner:
                 raise Refused("a colon is missing after the key", at)
             found[name], at = self.value(here, self.skip(at + 1))
             at = self.after(at)
-            if not braces and at == len(self.text):
-                return found, at
         return found, at + 1
 
     def array(self, path: Path, at: int) -> tuple[list[Any], int]:
@@ -221,31 +216,12 @@ class Scanner:
                 at += 6
         return chr(code), at
 
-    def long_string(self, at: int) -> tuple[str, int]:
-        """Return a text in ``'''``, without the indent of its first line."""
-        text = self.text
-        line = text.rfind("\n", 0, at)
-        if line < 0:  # the package counts on from the end of the text
-            line = text.rfind("\n") - len(text)
-            if not -len(text) <= line < 0 or "\n" not in text:
-                raise Refused("''' on the first line", at)
-        indent = re.compile(f"[ \t\r]{{0,{min(at - 1 - line, len(text))}}}+")
-        start = _end(re.compile("[ \t\r]*+"), text, at + 3, match=True)
-        close = text.find("'''", start)
-        if close < 0:
-            raise Refused("a string in ''' that does not end", at)
-        if text.startswith("\n", start):
-            start = min(_end(indent, text, start + 1, match=True), close)
-        first, *rest = text[start:close].split("\n")
-        lines = [first, *(indent.sub("", each, count=1) for each in rest)]
-        return "\n".join(lines).replace("\r", "").removesuffix("\n"), close + 3
 
-
-def _end(pattern: re.Pattern[str], text: str, at: int, *, match: bool = False) -> int:
-    """Return where a pattern is found, or with ``match`` where it ends."""
-    found = pattern.match(text, at) if match else pattern.search(text, at)
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where a pattern is found that matches somewhere."""
+    found = pattern.search(text, at)
     assert found is not None
-    return found.end() if match else found.start()
+    return found.start()
 
 
 def _number(match: re.Match[str], at: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -23,9 +23,6 @@ from fp8tune.formats.document import (
 from fp8tune.formats.yaml.compose import compose
 from fp8tune.formats.yaml.nodes import Reader, Tree, comments_between, scalar_spans
 from fp8tune.formats.yaml.scalars import LOADERS
-
-if TYPE_CHECKING:
-    pass
 
 MAX_REPEATED = 100
 """Most keys that are reported as repeated."""

@@ -81,7 +81,6 @@ class RulePage(NamedTuple):
     consequence: str
     severity: str
     confidence: str
-    status: str
     since: str
     trainer: str
     summary: str
@@ -108,7 +107,6 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         consequence=CONSEQUENCES[rule.category],
         severity=rule.severity,
         confidence=rule.confidence,
-        status=rule.status,
         since=rule.since,
         trainer=" and ".join(trainers()[name].title for name in rule.trainers),
         summary=rule.summary,

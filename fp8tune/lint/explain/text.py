@@ -75,8 +75,7 @@ def _blocks(page: Page) -> Iterator[Block]:
 def _rule(page: RulePage) -> Iterator[Block]:
     yield Block(f"{page.name} ({page.code})", prose(page.summary, ""))
     what = f"{page.severity}, confidence {page.confidence}, since {page.since}"
-    status = "" if page.status == "stable" else f", {page.status}"
-    meta = f"{page.category}: {page.consequence}\n\n{what}{status}"
+    meta = f"{page.category}: {page.consequence}\n\n{what}"
     whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
     yield Block("", prose(f"{meta}; checks {whose}", ""))
     if page.verdict:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.runners.trainer.inside import PROFILED
-from fp8tune.suggest import closest
+from fp8tune.suggest import meant
 from fp8tune.trainers.about import About, path_of
 from fp8tune.verify import patterns
 
@@ -176,9 +176,7 @@ def _table(
     found = {}
     for name, value in data.items():
         if name not in fields:
-            near = closest(name, fields)
-            hint = f"; did you mean `{near}`?" if near else ""
-            raise BadRecipe(f"has no field `{name}`{hint}")
+            raise BadRecipe(f"has no field `{name}`{meant(name, fields)}")
         try:
             found[name] = fields[name](value)
         except BadRecipe as error:

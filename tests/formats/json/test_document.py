@@ -15,10 +15,6 @@ LIBERTIES = """# fp8tune: world-size=8
   train_batch_size: 16
   "zero_optimization": {"stage": 2, /* none */ 'offload': none at all
   },
-  name: '''
-    two
-     lines
-    '''
   list: [1.0, 1e3, 5e-5, "a",],
 }
 """
@@ -36,7 +32,6 @@ def test_liberties_of_hjson():
     assert document.values == {
         "train_batch_size": 16,
         "zero_optimization": {"stage": 2, "offload": "none at all"},
-        "name": "two\nlines",
         "list": [1, 1000, 5e-5, "a"],
     }
     places = {path: text[slice(*span)] for path, span in document.spans.values.items()}
@@ -56,7 +51,7 @@ def test_liberties_of_hjson():
         ('{"a": "é\\n"}', {"a": "é\n"}, "same"),
         ('{"a": NaN\n}', {"a": "NaN"}, None),
         ("", {}, None),
-        ("a: b, c\n", {"a": "b, c"}, None),
+        ("{a: b, c\n}", {"a": "b, c"}, None),
         ('{"a": [x\ny]\n]}', {"a": ["x", "y]"]}, None),
         ("{a: 01}\n}", {"a": "01}"}, None),
         ("{'a': 'it\"s'}", {"a": 'it"s'}, None),
@@ -81,7 +76,6 @@ def test_values_are_those_of_the_loader(text, hjson, plain):
         ('{"a": ,}', (1, 7)),
         ('{"a": 1e999\n}', (1, 7)),
         ("{a b: 1}", (1, 2)),
-        ("{a: '''x", (1, 5)),
     ],
 )
 def test_what_hjson_refuses(text, place):
@@ -108,6 +102,8 @@ def test_json_has_no_liberties(text):
         b'{"a":' * 100_000,
         b" " * (2 << 20),
         b"[1]",
+        b"a: b, c",
+        b"{a: '''x'''}",
         b'"text"',
         b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}",
     ],
@@ -185,7 +181,6 @@ def test_edits_keep_all_other_bytes(name, arguments, after):
         (TEXT, "add_header", (("a",), "t")),
         (TEXT, "set_values", ({("a", "b"): 1},)),
         ('{"a": 1, "a": 2}', "remove_key", (("a",),)),
-        ("a: b", "set_values", ({("c",): 1},)),
         (TEXT, "set_values", ({("a",): float("nan")},)),
     ],
 )
