@@ -144,7 +144,7 @@ def trial_mib(job: Job) -> float:
     from fp8tune.runners.builtin.step import Training
 
     given = {"device": "cpu", "dp_shard": job["shards"], "seed": 0}
-    spec = from_job(job, **given, min_steps=3, max_steps=6, warm_steps=1)
+    spec = from_job(job, **given)
     gc.collect()  # or what others have left would be freed meanwhile
     with LiveBytes("build") as live:
         model, _ = build(spec)
