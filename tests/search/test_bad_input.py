@@ -107,6 +107,10 @@ def test_what_cannot_start(replay, options, said):
         (["a.toml", "--budget", "1h", "--gpu", "h1oo"], "no GPU named 'h1oo'; "),
         (["no.toml", "--budget", "1h"], "no.toml: No such file"),
         (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
+        (
+            ["a.toml", "--budget", "1h", "--records", "r", "--workers", "2"],
+            "--runner replay needs no workers: no trial runs",
+        ),
         (["a.toml"], "--budget"),
         (
             ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
