@@ -49,7 +49,6 @@ class Seen(NamedTuple):
     samples: int
     use: float | None
     used_gib: float | None
-    power_w: float | None
     counter_w: float | None
     gap_s: float | None
 
@@ -102,7 +101,6 @@ def summed_up(samples: Sequence[Sample]) -> Seen:
         len(samples),
         _median(s.busy for s in samples),
         _median(s.used_gib for s in samples),
-        _median(s.power_w for s in samples),
         counter,
         max((later - one for one, later in pairs), default=None),
     )
