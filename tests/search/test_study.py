@@ -335,6 +335,13 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     assert added.data()["trial"] == added.number
 
 
+def test_a_trial_of_a_worker_goes_on_where_the_study_is_opened_again(tmp_path):
+    number = filled(tmp_path / "s").ask(planned(OTHER, worker="vm GPU 0"))
+    again = Study(SPACE, str(tmp_path / "s"))
+    again.end_stale()
+    assert [*again.running] == [number]
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
