@@ -2,7 +2,7 @@
 
 Shows what ``fp8tune/runners`` takes for granted: that the use of an idle GPU is none
 while one process keeps the driver loaded, and what one-shot calls of nvidia-smi read
-instead; how much memory a CUDA context takes; that watts and energy counter agree; how
+instead; how much memory a CUDA context takes; which watts the energy counter tells; how
 soon the memory of a killed process is back.
 """
 
