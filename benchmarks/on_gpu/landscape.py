@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.on_gpu import records
 from fp8tune.runners.builtin.runner import Setup
+from fp8tune.runners.sampling import Sampling
 from fp8tune.search.plan import Plan
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import Runner, TrialLimits
@@ -79,8 +80,8 @@ def _implied(plan: Plan, point: Point, found: dict[Point, Record]) -> Record | N
 def setup(device: str, dp_shard: int) -> Setup:
     """Short runs: medians of 8 to 20 steps."""
     if device == "cpu":
-        return Setup(device, dp_shard, min_steps=2, max_steps=3, warm_steps=1)
-    return Setup(device, dp_shard, min_steps=8, max_steps=20, warm_steps=2)
+        return Setup(device, dp_shard, sampling=Sampling(2, 3, 1))
+    return Setup(device, dp_shard, sampling=Sampling(8, 20, 2))
 
 
 def tell(plan: Plan, point: Point, record: Record) -> None:

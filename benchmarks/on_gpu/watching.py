@@ -2,7 +2,7 @@
 
 Shows what ``fp8tune/runners`` takes for granted: that the use of an idle GPU is none
 while one process keeps the driver loaded, and what one-shot calls of nvidia-smi read
-instead; how much memory a CUDA context takes; that watts and energy counter agree; how
+instead; how much memory a CUDA context takes; which watts the energy counter tells; how
 soon the memory of a killed process is back.
 """
 
@@ -49,7 +49,6 @@ class Seen(NamedTuple):
     samples: int
     use: float | None
     used_gib: float | None
-    power_w: float | None
     counter_w: float | None
     gap_s: float | None
 
@@ -102,7 +101,6 @@ def summed_up(samples: Sequence[Sample]) -> Seen:
         len(samples),
         _median(s.busy for s in samples),
         _median(s.used_gib for s in samples),
-        _median(s.power_w for s in samples),
         counter,
         max((later - one for one, later in pairs), default=None),
     )

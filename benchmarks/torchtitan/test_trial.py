@@ -13,6 +13,7 @@ from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job, from_json
 from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.sampling import Sampling
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.trainer import trainer
@@ -39,7 +40,7 @@ filter_fqns = ["output", "layers.0.attention.wk"]
 
 def builtin(text, ranks=1, version="0.2.2"):
     known = trainer(f"torchtitan=={version}")
-    setup = Setup("cpu", dp_shard=ranks, min_steps=2, max_steps=3, warm_steps=1)
+    setup = Setup("cpu", dp_shard=ranks, sampling=Sampling(2, 3, 1))
     return Builtin(known, known.load(tomllib.loads(text)), Target("", ranks), setup)
 
 

@@ -75,7 +75,6 @@ class Sample(NamedTuple):
 
     time: float | None = None
     sm_mhz: float | None = None
-    power_w: float | None = None
     temperature_c: float | None = None
     used_gib: float | None = None
     reasons: int | None = None
@@ -87,7 +86,7 @@ class Sample(NamedTuple):
 def together(states: Sequence[Sample]) -> Sample:
     """Return the state of several GPUs at one moment as one.
 
-    Watts and joules are added. Of the others the worst counts: the lowest clock, and
+    Joules are added. Of the others the worst counts: the lowest clock, and
     the highest temperature, use and memory of a GPU. What one GPU does not tell is
     unknown.
     """
@@ -101,7 +100,6 @@ def together(states: Sequence[Sample]) -> Sample:
     return Sample(
         time=of_all("time", max),
         sm_mhz=of_all("sm_mhz", min),
-        power_w=of_all("power_w", math.fsum),
         temperature_c=of_all("temperature_c", max),
         used_gib=of_all("used_gib", max),
         reasons=of_all("reasons", lambda bits: reduce(operator.or_, bits)),

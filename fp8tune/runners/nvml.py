@@ -140,7 +140,7 @@ class NvmlGpus:
     def _state(self, visible: Visible) -> Sample:
         whole = self._handles[visible.name]
         own = self._handles[visible.uuid or visible.name]
-        # clocks, watts and use are known for the whole GPU, not for a slice
+        # clocks, energy and use are known for the whole GPU, not for a slice
         state = Sample() if visible.profile else self._of_whole(whole)
         return state._replace(
             time=time.time(),
@@ -150,13 +150,11 @@ class NvmlGpus:
 
     def _of_whole(self, gpu: Any) -> Sample:
         nvml, ask = self._nvml, self._or
-        watts = ask(None, nvml.nvmlDeviceGetPowerUsage, gpu)
         joules = ask(None, nvml.nvmlDeviceGetTotalEnergyConsumption, gpu)
         use = ask(None, nvml.nvmlDeviceGetUtilizationRates, gpu)
         heat = nvml.nvmlDeviceGetTemperature
         return Sample(
             sm_mhz=ask(None, nvml.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM),
-            power_w=None if watts is None else watts / 1e3,
             temperature_c=ask(None, heat, gpu, nvml.NVML_TEMPERATURE_GPU),
             # the name that all drivers know
             reasons=ask(None, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, gpu),

@@ -104,15 +104,11 @@ def is_throttled(sample: Sample) -> bool:
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return a record's known fields on the GPU during the steady steps.
 
-    ``slowed`` is the share of the time with a harmful reason for reduced clocks;
-    ``sm_mhz_thirds`` are the median clocks in the first and in the last third.
+    ``slowed`` is the share of the time with a harmful reason for reduced clocks.
     """
     fields: dict[str, Any] = {}
     if clocks := [s.sm_mhz for s in samples if s.sm_mhz is not None]:
         fields["sm_mhz"] = statistics.median(clocks)
-        if third := len(clocks) // 3:
-            ends = clocks[:third], clocks[-third:]
-            fields["sm_mhz_thirds"] = list(map(statistics.median, ends))
     if heat := [s.temperature_c for s in samples if s.temperature_c is not None]:
         fields["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:

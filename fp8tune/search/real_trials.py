@@ -154,8 +154,9 @@ class RealTrials(NamedTuple):
             ranks=options.ranks,
             larger_gib=larger_target_gib(config.job, self.machine),
             synthetic_data=self.synthetic_data,
+            sampling=sampling,
             scratch=scratch,
-        ).with_sampling(sampling)
+        )
         target = config.job.target
         return Builtin(config.trainer, config.loaded, target, setup, guard=guard)
 

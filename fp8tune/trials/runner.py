@@ -25,8 +25,7 @@ CONFIRMED_S = 10.0
 """Least time of a confirmation's steps on a GPU [s].
 
 The driver sets clocks by power, which it averages over a second (NVML reference,
-nvmlDeviceGetPowerUsage). Each third of ten seconds has three such averages, so clocks
-that still change show between the first and the last.
+nvmlDeviceGetPowerUsage): ten seconds are ten such averages.
 """
 
 

@@ -127,10 +127,6 @@ static int reading(const char *name, void *gpu, unsigned *value) {
     return SUCCESS;
 }
 
-int nvmlDeviceGetPowerUsage(void *gpu, unsigned *milliwatts) {
-    return reading("milliwatts", gpu, milliwatts);
-}
-
 int nvmlDeviceGetTemperature(void *gpu, unsigned sensor, unsigned *celsius) {
     (void)sensor;
     return reading("celsius", gpu, celsius);

@@ -18,7 +18,6 @@ IDLE = {
     "total_mib": 81559,
     "reserved_mib": 560,
     "used_mib": 3,
-    "milliwatts": 70000,
     "counter_watts": 70,
     "celsius": 30,
     "mhz": 345,

@@ -12,7 +12,7 @@ from fp8tune.runners.gpu import Gpu, Process, Sample
 from tests.runners import fake_nvml
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", "580.82.07", 81559 / 1024, "9.0", "NVML")
-IDLE = Sample(None, 345, 70.0, 30, 3 / 1024, 1, 0.0, None, ())
+IDLE = Sample(None, 345, 30, 3 / 1024, 1, 0.0, None, ())
 
 
 def until(look, condition):
@@ -39,7 +39,7 @@ def test_an_idle_gpu(tmp_path, monkeypatch):
 
 
 def test_what_a_driver_does_not_tell_is_unknown(tmp_path, monkeypatch):
-    names = ("milliwatts", "counter_watts", "celsius", "mhz", "use", "reasons", "apps")
+    names = ("counter_watts", "celsius", "mhz", "use", "reasons", "apps")
     fake_nvml.install(tmp_path, monkeypatch, **dict.fromkeys(names))
     assert current().look()._replace(time=None) == Sample(used_gib=3 / 1024)
 
@@ -148,7 +148,7 @@ def test_the_gpus_of_a_trial_are_watched_together(tmp_path, monkeypatch):
     assert two.gpu == H100._replace(visible=2)  # torch stops at the unknown one
     first, second = two.look(), two.look()
     assert first._replace(time=None, energy_j=None) == Sample(
-        None, 300, 140.0, 85, 4.0, 0x41, 0.0, None, ()
+        None, 300, 85, 4.0, 0x41, 0.0, None, ()
     )
     took = second.time - first.time
     assert second.energy_j - first.energy_j == pytest.approx(140 * took, rel=0.2)

@@ -180,7 +180,6 @@ def test_the_gpu_in_the_steady_time():
     first = fine._replace(sm_mhz=1980, temperature_c=70)
     assert summary([first, first, fine, fine, hot, hot]) == {
         "sm_mhz": 1755,
-        "sm_mhz_thirds": [1980, 1200],
         "temperature_c": 70,
         "slowed": 0.333,
         "clock_reasons": ["power cap", "software thermal slowdown"],

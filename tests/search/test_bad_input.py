@@ -11,7 +11,6 @@ from fp8tune.search.study import FILES
 from fp8tune.trials.record import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
-    BATCH,
     BEST,
     GIVEN,
     PRECISION,
@@ -82,28 +81,6 @@ def test_nothing_waits_for_a_pipe_in_a_study(replay, tmp_path):
         )
 
 
-def test_records_without_watts_cannot_tell_the_objective(replay):
-    done = replay(RECORDS, "--objective", "tokens-per-joule")
-    assert (done.code, done.out) == (2, "")
-    assert "4 trials of the records lack `tokens_per_joule`" in done.err
-
-
-def test_values_that_the_trainer_does_not_take_are_left_out(replay):
-    odd = [2.5, 2.0, "2", True, 0]
-    more = [ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, BATCH: n}) for n in odd]
-    done = replay([*RECORDS, *more])
-    notes = [
-        f"note: 1 record is left out: `{BATCH} = {text}`, but KempnerForge takes a "
-        "whole number, above 0"
-        for text in ("2.5", "2.0", '"2"', "true", "0")
-    ]
-    assert (done.code, done.err.splitlines()) == (0, notes)
-    assert "11 trials, 1 out of memory, 10 min" in done.out
-    done = replay(more)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "the records have no trial to replay: 1 record is left out: `" in done.err
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -130,6 +107,10 @@ def test_what_cannot_start(replay, options, said):
         (["a.toml", "--budget", "1h", "--gpu", "h1oo"], "no GPU named 'h1oo'; "),
         (["no.toml", "--budget", "1h"], "no.toml: No such file"),
         (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
+        (
+            ["a.toml", "--budget", "1h", "--records", "r", "--workers", "2"],
+            "--runner replay needs no workers: no trial runs",
+        ),
         (["a.toml"], "--budget"),
         (
             ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
@@ -249,18 +230,6 @@ def test_a_trial_that_hung_while_there_was_time_stays(replay):
     assert (done.code, done.err) == (0, "")
     assert "hung after" in done.out
     assert "--budget" not in done.out, "more time would not help"
-
-
-def test_knobs_that_the_config_does_not_have_are_noted(replay):
-    records = [
-        ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, "train.new": n}) for n in (1, 2)
-    ]
-    done = replay(records)
-    assert done.code == 0
-    assert done.err.startswith(
-        "note: `train.new`: the config does not set it, the records have 1, 2; "
-        "KempnerForge has no such key\n"
-    )
 
 
 def test_settings_that_the_trainer_refuses_together_are_left_out(replay):

@@ -113,16 +113,6 @@ def test_terminal_json_comments_and_page_say_the_same(replay, project):
         assert shown == [True, True, in_comments], message
 
 
-def test_a_bad_run_is_left_out_and_said(replay):
-    """The second of BEST's confirmations, of which there are enough to tell."""
-    given = [ran(GIVEN, 100 + 0.1 * (i % 3)) for i in range(12)]
-    best = [ran(BEST, 91.8 if i == 2 else 102 + 0.1 * (i % 3)) for i in range(12)]
-    _, said = answered(replay, [*given, *best, *RECORDS[1:2], *RECORDS[3:]])
-    finding = next(each for each in said["findings"] if each["code"] == "faster")
-    assert (finding["pairs"], codes(said).count("pairs-left-out")) == (6, 1)
-    assert finding["gain"]["value"] == pytest.approx(1.02, abs=0.002)
-
-
 @pytest.mark.parametrize(
     ("gpu", "capacity_gib", "best"),
     [

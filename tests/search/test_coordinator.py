@@ -39,8 +39,9 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
     space = space_of(records)
     study = Study(SPACE)
     runner = kwargs.pop("runner", Replay)(records, space)
+    strategy = kwargs.pop("strategy", InOrder(*points))
     search = Search(
-        space, GIVEN, Peer(study, runner), InOrder(*points), study, budget, **kwargs
+        space, GIVEN, Peer(study, runner), strategy, study, budget, **kwargs
     )
     return (
         search,
@@ -92,6 +93,33 @@ def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
     first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
     assert stages[:4] == [*first, ("bf16-baseline", BF16)]
     assert (found.chosen, found.verdict) == (GIVEN, "same")
+
+
+LAST = (0, 1, 1, 1)
+
+
+class WithLast(InOrder):
+    """Has a setting left that is worth a trial before the config is called the best."""
+
+    def propose_untested(self, trials):
+        tried = any(trial.record.knobs == SPACE.values(LAST) for trial in trials)
+        return None if tried else PlannedTrial(LAST, "search", "left")
+
+
+@each(
+    ("budget", "again", "end"),
+    [
+        (7200.0, 100, [("search", LAST), ("confirm", LAST)]),
+        (7200.0, 80, []),  # the machine became slower: nothing to compare it with
+        (700.0, 100, []),  # it could not be repeated as often as the config
+    ],
+)
+def test_what_is_left_is_tried_before_the_config_is_the_best(budget, again, end):
+    given = [ran(GIVEN, speed) for speed in (100, *[again] * 9)]
+    records = [*given, ran(BF16, 90), ran(BEST, 50), ran(LAST, 95)]
+    _, found, stages = searched(records, budget, strategy=WithLast(BEST))
+    assert (found.chosen, found.verdict) == (GIVEN, "same")
+    assert [stage for stage in stages if stage[1] == LAST] == end
 
 
 WRONG = {"message": "BadData: the id 600; set the size", "error": "BadData"}

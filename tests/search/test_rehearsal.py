@@ -60,11 +60,6 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         assert report.diagnostics == []
 
 
-@pytest.mark.parametrize("name", ["compile", "train.compile_model"])
-def test_what_is_allowed_is_freed(plan, name):
-    assert not plan_for_trials(plan.config, (name,), "cpu").space.knob("compile").frozen
-
-
 @pytest.mark.parametrize(
     ("name", "device", "said"),
     [

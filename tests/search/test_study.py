@@ -21,7 +21,7 @@ from fp8tune.search.pool import Peer
 from fp8tune.search.saved_study import look
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
-from fp8tune.trials.record import OUTCOMES, Record, parse
+from fp8tune.trials.record import OUTCOMES, LossRun, Record, parse
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import STAGES, Trial
 from tests.search.tries import (
@@ -333,6 +333,17 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     assert (added.number, added.position) == (len(TRIALS) + 3, len(TRIALS))
     assert look(str(tmp_path / "s"))[1] == [*TRIALS, added]
     assert added.data()["trial"] == added.number
+
+
+def test_a_trial_of_a_worker_goes_on_where_the_study_is_opened_again(tmp_path):
+    loss_run = LossRun(seed=1, warmup_steps=2, steps=3, config_warmup_steps=4)
+    trial = planned(
+        OTHER, stage="stability", loss_run=loss_run, worker="vm GPU 0", at_s=12.0
+    )
+    number = filled(tmp_path / "s").ask(trial)
+    again = Study(SPACE, str(tmp_path / "s"))
+    again.end_stale()
+    assert again.running == {number: trial}
 
 
 @pytest.mark.parametrize(

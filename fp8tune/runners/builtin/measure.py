@@ -159,7 +159,7 @@ def measure(
     scaled to all. ``runners.steady`` decides which steps count. Raises
     ``ArithmeticError`` if loss or gradient is not finite.
     """
-    steps = Steps(spec.sampling())
+    steps = Steps(spec.sampling)
     micro_ms = list(first.micro_ms)
     steps.add(first.ms, first.whole_ms)
     seen = _Seen(device, spec)

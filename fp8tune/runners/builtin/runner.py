@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import tempfile
@@ -58,15 +57,14 @@ WORKER = module_command("fp8tune.runners.builtin.worker")
 
 
 class Setup(NamedTuple):
-    """Device, data and duration of trials; ``min_steps`` etc. are those of ``Spec``.
+    """Device and data of trials, and how many steps they measure.
 
     A trial runs as ``ranks`` processes, each on a GPU of its own, or as rank 0 of
     ``dp_shard`` ranks that do not exist.
     ``larger_gib`` is the memory of the GPU that the run is for, if it has more than
-    this machine's, else 0. After ``enough_s`` seconds of steps the fewest steps
-    suffice; steps continue for at least ``least_s`` seconds, so that watts can be
-    sampled. ``synthetic_data`` says why the config's data is not read, or is empty. The
-    files of a running trial are in a folder below ``scratch``, else below the system's.
+    this machine's, else 0. ``synthetic_data`` says why the config's data is not read,
+    or is empty. The files of a running trial are in a folder below ``scratch``, else
+    below the system's.
     """
 
     device: str
@@ -74,17 +72,8 @@ class Setup(NamedTuple):
     ranks: int = 1
     larger_gib: float = 0.0
     synthetic_data: str = ""
-    min_steps: int = 6
-    max_steps: int = 40
-    warm_steps: int = 3
-    enough_s: float = math.inf
-    least_s: float = 0.0
+    sampling: Sampling = Sampling()
     scratch: str = ""
-
-    def with_sampling(self, sampling: Sampling) -> Setup:
-        """Return the setup with the rule of a trial's steps."""
-        rule = sampling._asdict()
-        return self._replace(**{name: rule[name] for name in rule if name != "precise"})
 
 
 class Builtin:
@@ -130,7 +119,9 @@ class Builtin:
             return Record(knobs, "launch", message=str(error))
         until = self.now() + limits.deadline_s
         if spec.device == "cuda":  # on a CPU there are no clocks to wait for
-            spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
+            least_s = max(spec.sampling.least_s, limits.least_s)
+            sampling = spec.sampling._replace(least_s=least_s)
+            spec = spec._replace(sampling=sampling)
         spec = spec._replace(float8_matmuls=limits.matmuls)
         if self._is_too_large_here(knobs, spec):
             found = Record(knobs, "oom", message="predicted not to fit into this GPU")
@@ -268,7 +259,7 @@ def still_needed(spec: Spec, line: dict[str, Any]) -> float:
     step, took = line.get("step"), line.get("ms")
     if not isinstance(step, int) or not isinstance(took, (int, float)):
         return 0.0
-    left = spec.warm_steps + spec.max_steps + 2 - step
+    left = spec.sampling.warm_steps + spec.sampling.max_steps + 2 - step
     return SLACK * max(0, left) * took / 1e3
 
 

@@ -5,7 +5,6 @@ All values are plain, because the worker process gets them as JSON.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
@@ -103,12 +102,7 @@ class Spec(NamedTuple):
     seed: int = 42
     data_seed: int = 42
     steps: int = 0
-    min_steps: int = 6
-    max_steps: int = 40
-    warm_steps: int = 3
-    precise: float = 0.005
-    enough_s: float = math.inf
-    least_s: float = 0.0
+    sampling: Sampling = Sampling()
     float8_matmuls: int = 0
 
     def tokens_per_step(self) -> int:
@@ -121,19 +115,15 @@ class Spec(NamedTuple):
         alone = self.dp_shard < 2 and self.tp < 2
         return self.weight_bytes > 2 and self.precision != "fp32" and alone
 
-    def sampling(self) -> Sampling:
-        """The rule that decides when its steps suffice."""
-        return Sampling(*(getattr(self, name) for name in Sampling._fields))
-
     @property
     def synthetic_data(self) -> bool:
         """Whether it trains on synthetic data, not on the config's."""
         return not self.data_files
 
 
-GIVEN = ("device", "dp_shard", "ranks", "seed", "min_steps", "max_steps", "warm_steps")
+GIVEN = ("device", "dp_shard", "ranks", "seed", "sampling")
 """Fields that the runner sets."""
-OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "steps")
+OURS = ("float8_matmuls", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 
@@ -162,4 +152,4 @@ def from_job(job: Job, **given: Any) -> Spec:
 
 def from_json(data: dict[str, Any]) -> Spec:
     """Return the spec that the parent process sent."""
-    return Spec(**data)
+    return Spec(**{**data, "sampling": Sampling(*data["sampling"])})

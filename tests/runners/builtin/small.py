@@ -4,6 +4,7 @@ import tomllib
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.sampling import Sampling
 from fp8tune.trainers.trainer import trainer
 from tests.sample import SMALL_MODEL
 
@@ -30,7 +31,7 @@ MOE = "num_experts = 4\nmoe_frequency = 2\nmoe_shared_experts = 1\n"
 def runner(text=SMALL):
     known = trainer("kempnerforge")
     loaded = known.load(tomllib.loads(text))
-    setup = Setup("cpu", min_steps=2, max_steps=3, warm_steps=1)
+    setup = Setup("cpu", sampling=Sampling(2, 3, 1))
     return Builtin(known, loaded, Target("", 1), setup)
 
 

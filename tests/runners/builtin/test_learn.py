@@ -14,6 +14,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
 from fp8tune.runners.builtin.worker_record import worker_record
 from fp8tune.runners.process import WorkerResult
+from fp8tune.runners.sampling import Sampling
 from fp8tune.search.coordinator import Search
 from fp8tune.search.losses.compare import loss_curve
 from fp8tune.search.losses.loss_runs import Conditions
@@ -30,7 +31,7 @@ PRECISION = "train.mixed_precision"
 
 def runner(text=SMALL):
     known = trainer("kempnerforge")
-    setup = Setup("cpu", min_steps=2, max_steps=3, warm_steps=1)
+    setup = Setup("cpu", sampling=Sampling(2, 3, 1))
     return Builtin(known, known.load(tomllib.loads(text)), Target("", 1), setup)
 
 

@@ -19,6 +19,7 @@ from fp8tune.runners.builtin import launch
 from fp8tune.runners.builtin.launch import End, first_cause
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild
+from fp8tune.runners.sampling import Sampling
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun
 from fp8tune.trials.runner import TrialLimits
@@ -46,7 +47,7 @@ selective_ac_option = "op"
 def runner(text, ranks, dp_shard=1, name="kempnerforge", **more):
     """A runner of trials that all run ``ranks`` processes."""
     known = trainer(name)
-    setup = Setup("cpu", dp_shard, ranks, min_steps=2, max_steps=3, warm_steps=1)
+    setup = Setup("cpu", dp_shard, ranks, sampling=Sampling(2, 3, 1))
     loaded = known.load(tomllib.loads(text))
     return Builtin(known, loaded, Target("", ranks), setup, **more)
 

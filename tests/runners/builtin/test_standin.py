@@ -23,6 +23,7 @@ from fp8tune.runners.builtin.standin import (
 from fp8tune.runners.builtin.step import Training, cross_entropy
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu
+from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.watch import Guard
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import Record
@@ -43,8 +44,8 @@ mixed_precision = "fp8"
 def runner(text=SMALL, ranks=1, gpu="", worker=WORKER, **setup):
     known = trainer("kempnerforge")
     loaded = known.load(tomllib.loads(text))
-    short = {"min_steps": 2, "max_steps": 3, "warm_steps": 1}
-    given = Setup("cpu", dp_shard=ranks, **short, **setup)
+    short = Sampling(2, 3, 1)
+    given = Setup("cpu", dp_shard=ranks, sampling=short, **setup)
     return Builtin(known, loaded, Target(gpu, ranks), given, worker)
 
 

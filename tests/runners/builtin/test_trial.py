@@ -12,6 +12,7 @@ from fp8tune.runners import sampling
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.sampling import Sampling
 from fp8tune.search.saved_study import look
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
@@ -80,7 +81,7 @@ def test_compiling_teaches_the_model_nothing():
 
 def test_where_time_is_short_the_fewest_steps_have_to_do(in_this_process):
     made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 1"))
-    made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
+    made.setup = made.setup._replace(sampling=Sampling(enough_s=0.0))
     found = made.run({}, LONG)
     assert found.ok
     assert len(found.step_ms) >= 3
@@ -111,9 +112,9 @@ def test_a_repeat_takes_the_count_of_fp8_matmuls_from_the_first(in_this_process)
 
 def test_steps_go_on_as_long_as_watts_are_sampled(in_this_process):
     made = runner()
-    made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
+    made.setup = made.setup._replace(sampling=Sampling(1, 2, least_s=1.0))
     times = made.run({}, LONG).all_step_ms
-    assert sum(times[1 + made.setup.warm_steps :]) >= 1000.0
+    assert sum(times[1 + made.setup.sampling.warm_steps :]) >= 1000.0
 
 
 @pytest.mark.parametrize(
@@ -127,10 +128,10 @@ def test_only_on_a_gpu_does_a_trial_take_the_time_it_is_asked_for(device, own, l
         asked.append(spec)
         return Record(knobs, "oom")
 
-    made.setup = made.setup._replace(device=device, least_s=own)
+    made.setup = made.setup._replace(device=device, sampling=Sampling(least_s=own))
     made._trial = trial
     made.run({}, TrialLimits(3600, least_s=10.0))
-    assert asked == [made.spec({})._replace(least_s=least)]
+    assert asked == [made.spec({})._replace(sampling=Sampling(least_s=least))]
 
 
 def test_a_trial_that_is_given_no_time():
