@@ -4,7 +4,6 @@ import pytest
 
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import of_job
-from tests.facts.calibrated import CONFIG, FULL
 
 
 def in_both(config, **ratios):
@@ -27,15 +26,6 @@ def test_the_speed_of_other_families_goes_along(config, other):
     assert list(found[:3]) == pytest.approx(wanted)
     assert (found.factor, found.beside) == (pytest.approx(0.8), 1)
     assert calibration.speed(config(**other, gpu="h100-sxm"), runs).factor == 1.0
-
-
-def test_of_other_families_those_in_the_same_precision_come_first(config):
-    runs = in_both(config, bf16=1.0, fp8=0.6)
-    found = [
-        calibration.speed(config(precision=precision, ac="none"), runs).factor
-        for precision in ("bf16", "fp8")
-    ]
-    assert found == pytest.approx([1.0, 0.6])
 
 
 SPEEDS = ((0.9, 0.6, "no"), (0.9, 0.9, "yes"))
@@ -89,27 +79,3 @@ def test_what_a_config_itself_gained_counts_alone(config):
     assert calibration.gain(config(precision="fp8"), runs).factor == pytest.approx(
         1.1 / 0.9
     )
-
-
-def test_a_gain_measured_where_none_is_published_counts(job):
-    """Of the config itself: fewer tokens than any published run has."""
-    runs, text = [], CONFIG.replace("seq_len = 4096", "seq_len = 2048")
-    for precision, ratio in {"bf16": 1.0, "fp8": 1.2}.items():
-        short = text.format(**FULL | {"precision": precision})
-        one = job(short.replace("size = 8", "size = 1"), gpu="h200", world_size=16)
-        runs += of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
-    assert (one["fp8.published"], str(one["fp8.pays"])) == (False, "no")
-    gain = calibration.gain(one, runs)
-    assert gain.factor == pytest.approx(1.2)
-    assert str(one.with_values(gain.facts)["fp8.pays"]) == "yes"
-    wider = one.with_values({"layers": 16})
-    after = wider.with_values(calibration.gain(wider, runs).facts)
-    assert str(after["fp8.pays"]) == str(wider["fp8.pays"]) == "no"
-
-
-def test_runs_of_a_large_model_make_fp8_pay_for_no_small_one(config):
-    runs = in_both(config, bf16=0.8, fp8=1.1)
-    small = config(precision="fp8", dim=1024)
-    after = small.with_values(calibration.gain(small, runs).facts)
-    assert after["speed.fp8_gain"] == small["speed.fp8_gain"]
-    assert str(after["fp8.pays"]) == str(small["fp8.pays"]) != "yes"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.facts import params
 from fp8tune.facts.memory import experts
 from tests.each import each
 
@@ -48,11 +47,9 @@ def run(job):
     ("ep", "layers", "every", "groups"),
     [
         (1, 4, 1, ("moe", "moe", "moe", "moe")),
-        (1, 4, 2, ("dense", "dense", "moe", "moe")),
         (1, 5, 2, ("dense", "dense", "moe", "dense")),
         (2, 4, 1, ("attention", "attention", "experts", "experts")),
         (2, 4, 2, ("dense", "attention", "experts", "experts")),
-        (1, 1, 1, ("moe", "nothing", "moe", "moe")),
     ],
 )
 def test_groups_that_fsdp_gathers(run, ep, layers, every, groups):
@@ -69,22 +66,6 @@ def test_groups_that_fsdp_gathers(run, ep, layers, every, groups):
     assert [found[f"params.{name}"] for name in names] == [sizes[g] for g in groups]
 
 
-@pytest.mark.parametrize(
-    ("ep", "layers", "beside"),
-    [(1, 4, True), (1, 1, False), (2, 4, False)],
-)
-def test_groups_with_experts_follow_each_other(ep, layers, beside):
-    assert params.side_by_side(ep, layers, layers) is beside
-    assert not params.side_by_side(ep, layers, layers - 1)
-
-
-def test_dense_models_have_none_of_these_instants(job):
-    dense = MODEL.replace("num_experts = 8", "num_experts = 0").format(**DEFAULTS)
-    found = job(dense, world_size=8)
-    assert found["memory.expert_instants"] == {}
-    assert found["memory.experts_gib"] == 0
-
-
 def test_blocks_that_are_there_at_each_place():
     """Of ten blocks the third, sixth and ninth have experts."""
     found = experts.expert_places(1, 3, 3)
@@ -98,12 +79,6 @@ def test_blocks_that_are_there_at_each_place():
         "last reduced": (8, 2, pytest.approx(1 / 3)),
         "first reduced": (2, 0, pytest.approx(2 / 3)),
     }
-
-
-def test_a_model_with_one_block_of_experts_has_none_before_it():
-    assert set(experts.expert_places(1, 2, 3)) - set(
-        experts.expert_places(1, 1, 3)
-    ) == {"next"}
 
 
 def test_a_block_with_experts_keeps_more_than_a_dense_one(run):
@@ -135,18 +110,3 @@ def test_padding_of_experts_is_a_part_of_its_own(run, gpus, values, at, bytes_):
     assert str(found["memory.peak_at"]) == at
     padding = found["memory.breakdown"]["padding of experts"] * 2**30
     assert padding == bytes_ * found["expert_padding"]
-
-
-@pytest.mark.parametrize(("packed", "copies"), [("true", 0), ("false", 1)])
-def test_experts_that_are_not_packed_are_stacked_again(run, packed, copies):
-    found = run(packed=packed, seq=2048)
-    parts = found["memory.expert_instants"]["backward"]
-    stack = 2 * found["params.routed_experts"] / 2**30
-    assert parts["copies of experts"] == pytest.approx(copies * stack)
-
-
-def test_accumulated_gradients_are_not_counted_twice(run):
-    """Those of a block are gone when they are reduced."""
-    twice, often = (run(accum=accum, ac="none", seq=2048) for accum in (2, 3))
-    parts = (found["memory.expert_instants"]["backward"] for found in (twice, often))
-    assert next(parts) == next(parts)

@@ -35,28 +35,12 @@ def test_table_lists_every_product_and_all_flops(job):
     assert kv["speedup"] < 1 < rows[4]["speedup"]
 
 
-def test_attention_grows_with_the_sequence(job):
-    shares = [
-        job(DENSE.replace("= 4096", f"= {length}"))["gemm.attention_share"]
-        for length in (2048, 4096, 8192, 65536)
-    ]
-    assert shares == sorted(shares)
-    assert shares[0] == pytest.approx(0.040, abs=0.001)
-    assert shares[-1] > 0.5
-
-
 @pytest.mark.parametrize(
     ("text", "share"),
     [(DENSE, 1.0), (MOE, 0.196), (DENSE + "activation_checkpointing='full'", 1.0)],
 )
 def test_share_of_the_linears_in_fp8(job, text, share):
     assert job(text)["fp8.linear_share"] == pytest.approx(share, abs=0.002)
-
-
-def test_amdahls_limit(job):
-    found = job(DENSE)
-    assert found["fp8.limit"] == 1 / (1 - found["fp8.flop_share"] / 2)
-    assert 1.8 < found["fp8.limit"] < 2
 
 
 @pytest.mark.parametrize(

@@ -7,39 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fp8tune.facts import gemm_speed
-from fp8tune.facts.fp8 import NARROW
 from fp8tune.facts.gemm_speed import CEILING, SIZES, rowwise, tensorwise
-from tests.each import each
 
 size = st.integers(SIZES[0], SIZES[-1])
-
-
-@pytest.mark.parametrize(("axis", "best"), [("k", 0.94), ("n", 0.63)])
-def test_nothing_narrow_gains(axis, best):
-    """fp8.too_narrow: K or N of 1024."""
-    others = itertools.product(SIZES, SIZES)
-    found = max(
-        rowwise(m, NARROW, n) if axis == "k" else rowwise(m, n, NARROW)
-        for m, n in others
-    )
-    assert found == pytest.approx(best)
-
-
-@each(
-    ("m", "lowest", "highest", "gaining"),
-    [
-        (1024, 0.38, 0.65, 0),
-        (2048, 0.38, 0.99, 0),
-        (4096, 0.43, 1.18, 12),
-        (8192, 0.45, 1.46, 19),
-        (16384, 0.48, 1.72, 19),
-        (32768, 0.51, 1.73, 19),
-    ],
-)
-def test_rows_of_the_table(m, lowest, highest, gaining):
-    row = [rowwise(m, k, n) for k, n in itertools.product(SIZES, SIZES)]
-    assert (min(row), max(row)) == pytest.approx((lowest, highest))
-    assert sum(value > 1 - 1e-9 for value in row) == gaining
 
 
 def test_every_cell_is_read_back():

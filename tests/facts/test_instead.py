@@ -61,19 +61,6 @@ def test_fsdp_alone(config, shards):
 
 
 @pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ({"batch": 3, "tp": 2}, "instead.fsdp_alone"),
-        ({"batch": 4}, "instead.fsdp_alone"),
-        ({"batch": 4, "tp": 2, "gpu": ""}, "gpu"),
-        ({"batch": 4, "accum": 4, "tp": 4, "shards": 6, "world_size": 16}, "instead"),
-    ],
-)
-def test_no_fsdp_alone(config, values, why):
-    assert known(config(**values), "fsdp_gain") == why
-
-
-@pytest.mark.parametrize(
     ("given", "names", "then"),
     [
         ({"batch": 2}, ("ac_gib", "ac_gain"), {"ac": "none"}),
@@ -95,9 +82,3 @@ def test_what_is_said_is_what_the_other_config_gets(config, given, names, then):
     gain = after["speed.tokens_per_second"] / before["speed.tokens_per_second"]
     assert after["memory.fit"] == "fits"
     assert known(before, *names) == pytest.approx((after["memory.high_gib"], gain))
-
-
-def test_fewer_gpus_or_more_tokens_need_degrees_that_match(config):
-    gains = ("half_gain", "twice_gain")
-    assert len(known(config(shards=8), *gains)) == 2
-    assert [known(config(shards=16), gain) for gain in gains] == ["instead", "instead"]

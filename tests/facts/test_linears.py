@@ -50,25 +50,11 @@ def test_tensor_parallelism_divides_every_linear():
     assert [(g.m, g.name) for g in parts] == [(g.m, g.name) for g in whole]
 
 
-def test_ungated_ffn_has_no_gate():
-    names = [g.name for g in of_decoder(LLAMA_8B._replace(ffn_matrices=2), 1, 1)]
-    assert names == [*BLOCK[:4], "up_proj", "down_proj", "head"]
-
-
-def test_flops_count_every_pass():
-    assert Gemm("x", 2, 3, 5, 7, True, 4).flops == 2 * 2 * 3 * 5 * 7 * 4
-
-
 def test_parts_of_a_weight_on_one_tensor_parallel_rank():
     whole = Linear("q_proj", 4096, 2048, "rows")
     assert whole.on_rank(8) == (512, 2048)
     assert whole._replace(split="columns").on_rank(8) == (4096, 256)
     assert whole._replace(split="").on_rank(8) == (4096, 2048)
-
-
-def test_linears_of_width_0_are_left_out():
-    names = [one.name for one in of_block(1024, 1024, 256, 0, 0)]
-    assert names == ["q_proj", "k_proj", "v_proj", "o_proj"]
 
 
 def test_the_first_size_that_is_no_multiple():

@@ -32,29 +32,7 @@ def test_published_models(model, published):
     assert count(*model) == published
 
 
-def test_tied_embeddings_count_once():
-    untied, tied = (count(2, 64, 256, 4, 4, 1000, tied=t) for t in (False, True))
-    assert untied - tied == 64 * 1000
-
-
-def test_ungated_ffn():
-    assert params.ffn(64, 256, 2) == 2 * 64 * 256
-
-
 def test_mixtures_of_experts_are_unknown():
     with pytest.raises(Unknown) as error:
         params.count(4, 2, 64, False, 1, 1, 1)
     assert error.value.args == ("params.count",)
-
-
-def test_through_a_config(job):
-    text = """
-[model]
-dim = 4096
-n_heads = 32
-n_kv_heads = 8
-n_layers = 32
-vocab_size = 128256
-ffn_hidden_dim = 14336
-"""
-    assert job(text)["params.count"] == 8_030_261_248

@@ -55,11 +55,9 @@ GAIN = {"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}
 @each(
     ("known", "verdict"),
     [
-        ({"compile": False}, "no"),
         ({"fp8_obstacle": "tensor parallelism", **GAIN}, "no"),
         (GAIN, "yes"),
         ({**GAIN, "fp8_published": False}, "marginal"),
-        ({**GAIN, "fp8_linear_gain_high": 0.9}, "no"),
         ({"speed_fp8_gain": 1.12, "speed_fp8_gain_low": 1.04}, "marginal"),
         ({"speed_fp8_gain": 1.02, "speed_fp8_gain_low": 0.87}, "no"),
         (
@@ -70,9 +68,7 @@ GAIN = {"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}
             },
             "marginal",
         ),
-        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": True}, "no"),
         ({"fp8_linear_gain_high": 0.9}, "no"),
-        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": False}, None),
         ({"fp8_linear_gain_high": 1.3, "speed_on_hopper": True}, None),
         ({}, None),
     ],

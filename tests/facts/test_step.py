@@ -23,21 +23,6 @@ def test_warmup_peak(warmup, steps, peak):
 
 
 @pytest.mark.parametrize(
-    ("micro_batch", "grad_accum", "replicas", "shards", "seq_len", "tokens"),
-    [
-        (4, 8, 1, 3, 4096, 393_216),
-        (8, 2, 1, 16, 4096, 1_048_576),
-        (8, 4, 1, 16, 4096, 2_097_152),
-        (1, 1, 2, 4, 10, 80),
-    ],
-)
-def test_tokens(micro_batch, grad_accum, replicas, shards, seq_len, tokens):
-    ranks = step.ranks(replicas, shards)
-    sequences = step.sequences(micro_batch, grad_accum, ranks)
-    assert step.tokens(sequences, seq_len) == tokens
-
-
-@pytest.mark.parametrize(
     ("count", "highest", "usual"),
     [
         (3e8, 3e-3, 3e-4),

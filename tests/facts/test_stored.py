@@ -29,18 +29,6 @@ def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
     assert stored.read(str(path)) == [RUN, other]
 
 
-def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
-    path = tmp_path / "c.jsonl"
-    stored.add(str(path), [RUN])
-    whole = path.read_text()
-    path.write_text(whole.rstrip("\n"))
-    assert stored.read(str(path)) == [RUN]
-    other = RUN._replace(measured=12.0)
-    stored.add(str(path), [other])
-    assert path.read_text().startswith(whole)
-    assert stored.read(str(path)) == [RUN, other]
-
-
 @pytest.mark.parametrize("line", ["{}", "7", '{"gpu": "h200"}'])
 def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
     path = tmp_path / "c.jsonl"
@@ -71,17 +59,12 @@ GOOD = RUN._asdict()
     [
         "",
         "[]",
-        "null",
         "{",
         "[" * 100_000,
-        "{}",
         json.dumps({**GOOD, "more": 1}),
         json.dumps({**GOOD, "gpu": 1}),
-        json.dumps({**GOOD, "family": None}),
         json.dumps({**GOOD, "quantity": "heat"}),
-        json.dumps({**GOOD, "quantity": []}),
         json.dumps({**GOOD, "versions": ["torch"]}),
-        json.dumps({**GOOD, "versions": {"torch": 2}}),
         *(
             json.dumps({**GOOD, "measured": value})
             for value in (0, -1, "1", None, True, float("nan"), float("inf"), [])
@@ -95,11 +78,4 @@ def test_other_lines_are_refused(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with pytest.raises(BadCalibration, match=r"c\.jsonl:2: not a measured run"):
-        stored.read(str(path))
-
-
-def test_large_files_are_refused(tmp_path):
-    path = tmp_path / "c.jsonl"
-    path.write_bytes(b"x" * (stored.MAX_BYTES + 1))
-    with pytest.raises(BadCalibration, match="larger than 1 MiB"):
         stored.read(str(path))

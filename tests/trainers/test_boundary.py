@@ -8,11 +8,9 @@ import pytest
 
 import fp8tune.trainers
 from fp8tune.conditions.expression import compile_expression
-from fp8tune.formats.toml.document import Document, parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
-from fp8tune.lint.explain import explain, keys
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
@@ -21,7 +19,7 @@ from fp8tune.search.recorded import changes_learning
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.about import misnamed, named, trainers
 from fp8tune.trainers.faults import kinds
-from fp8tune.trainers.recognise import Kind, chosen, recognise, version_of
+from fp8tune.trainers.recognise import Kind, recognise, version_of
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.space import TRAITS
 from tests.each import each
@@ -52,10 +50,6 @@ def code_that_names_a_trainer(path):
                 continue
             if NAME.search(re.sub(r"https://\S+", "", value)):
                 yield f"{path.name}:{node.lineno}: {value[:60]}"
-
-
-def test_every_trainer_is_looked_for():
-    assert all(NAME.match(name) for name in trainers())
 
 
 def test_nothing_outside_its_folder_names_a_trainer(repository):
@@ -193,15 +187,6 @@ def test_the_best_match_of_trainers_and_versions(text, kind):
     assert recognise(tomllib.loads(text)) == kind
 
 
-@pytest.mark.usefixtures("toy")
-def test_a_name_decides_and_the_keys_choose_its_version():
-    old, none = Document("", {"run": {"fp8": True}}, bom=False), parse(b"")
-    assert chosen(old, ("", "toy"), explicit=True).trainer == "toy==1.0"
-    assert chosen(old, ("toy==2.0", "toy==1.0"), explicit=True).trainer == "toy==2.0"
-    assert chosen(none, ("toy",), explicit=True).trainer == "toy==2.0"
-    assert chosen(old, ("kempnerforge",), explicit=True).trainer == "kempnerforge"
-
-
 RULE = """
 name = "toy-{name}"
 code = "T{name}"
@@ -294,13 +279,6 @@ def test_a_field_of_several_keys_is_set_by_its_trainer(text, changes, written):
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_step_keeps_its_tokens_whatever_sets_the_accumulation():
-    job = read_config("a.toml", OLD.encode(), Target()).job
-    smaller = job.keep_tokens({"micro_batch": 1})
-    assert (smaller["grad_accum"], smaller["run.global_batch"]) == (8, 8)
-
-
-@pytest.mark.usefixtures("toy")
 def test_a_trainer_may_replace_a_fact():
     target = Target("h100")
     jobs = [
@@ -333,23 +311,3 @@ def test_a_plan_has_knobs_that_are_fields():
         ("precision", ("fp8", "bf16"), False),
     ]
     assert plan.free_keys == {"run.batch", "precision", "grad_accum"}
-
-
-@pytest.mark.usefixtures("toy")
-def test_keys_of_two_trainers_stand_side_by_side():
-    assert list(keys()["model.dim"]) == ["kempnerforge", "toy==2.0", "toy==1.0"]
-    pages = [explain("model.dim", whose=name) for name in ("", "toy", "toy==1.0")]
-    assert [(page.trainer, page.source[-3:], page.also) for page in pages] == [
-        ("KempnerForge", pages[0].source[-3:], ["toy"]),
-        ("Toy", "2.0", ["kempnerforge"]),
-        ("Toy", "1.0", ["kempnerforge"]),
-    ]
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_script_that_runs_it(fp8tune, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.toml").write_text(NEW)
-    (tmp_path / "a.sh").write_text("srun -n 4 python toy.py --config=a.toml --x=1\n")
-    found = fp8tune("lint", "--script", "a.sh")
-    assert "runs a.toml --x=1, on 4 GPUs" in found.err + found.out

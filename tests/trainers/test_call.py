@@ -11,17 +11,12 @@ TITAN = "--job.config_file"
 CALLS = [
     ("kempnerforge", "python scripts/train.py a.toml", Call(1, 2)),
     ("kempnerforge", "srun -N 2 python x/train.py a.toml --x.y=1", Call(4, 5, (6,))),
-    ("kempnerforge", "./train.py a.toml", Call(0, 1)),
     ("kempnerforge", "cat scripts/train.py a.toml", None),
-    ("kempnerforge", "python train.py --config a.yaml", None),
-    ("kempnerforge", "python train.py a.yaml", None),
     ("torchtitan", f"{RUN} torchtitan.train {TITAN}=a.toml", Call(3, 4, (), 18)),
     ("torchtitan", f"{RUN} torchtitan.train {TITAN} a.toml --x=1", Call(3, 5, (6,))),
     ("prime_rl", "uv run sft @ a.toml", Call(2, 4)),
-    ("prime_rl", "uv run rl --clean @ a.toml --steps 5", Call(2, 5, (3, 6, 7))),
     ("prime_rl", "trl sft --config a.yaml", None),
     ("prime_rl", "torchrun src/prime_rl/trainer/sft/train.py @ a.toml", Call(1, 3)),
-    ("accelerate", f"{ACCELERATE}=a.yaml train.py", Call(0, 2, (), 14, (3,))),
     (
         "accelerate",
         f"srun /venv/bin/{ACCELERATE} a.yaml --use_fsdp --num_processes 8 -m b.c --d",
@@ -31,13 +26,7 @@ CALLS = [
     ("accelerate", "torchrun train.py --config a.yaml", Call(1, 3)),
     ("accelerate", "python train.py a.json", Call(1, 2)),
     ("axolotl", "axolotl train a.yaml --fp8", Call(0, 2, (3,))),
-    (
-        "axolotl",
-        "axolotl train a.yaml --launcher torchrun -- --nproc_per_node=2",
-        Call(0, 2, processes="2"),
-    ),
     ("axolotl", f"{RUN} axolotl.cli.train a.yaml", Call(3, 4)),
-    ("llamafactory", "uv run llamafactory-cli train a.yaml b=1", Call(2, 4, (5,))),
     (
         "deepspeed",
         "deepspeed --num_gpus 8 train.py --deepspeed a.json --bf16",
@@ -45,7 +34,6 @@ CALLS = [
     ),
     ("automodel", "automodel a.yaml --nproc-per-node 8", Call(0, 1, processes="8")),
     ("automodel", "automodel --nproc-per-node=8 a.yaml", Call(0, 2, processes="8")),
-    ("automodel", "automodel finetune llm -c a.yaml", Call(0, 4)),
     ("automodel", f"{RUN} nemo_automodel.cli.app a.yaml", Call(3, 4)),
 ]
 

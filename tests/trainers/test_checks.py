@@ -21,14 +21,6 @@ ELSEWHERE = {"file", "strict", *OUTSIDE}
 """Names that loaders add, and keys that a trainer reads beside its classes."""
 
 
-def test_all_trainers_that_refuse_values_together_are_found():
-    names = {"automodel", "axolotl", "deepspeed", "llamafactory", "prime_rl"}
-    assert {release.partition("==")[0] for release in IDS} == names | {
-        "megatron_bridge",
-        "megatron_lm",
-    }
-
-
 @pytest.mark.parametrize("release", IDS)
 def test_conditions_read_what_there_is(release):
     """A name that a release lacks would end a check without a word."""

@@ -15,7 +15,6 @@ QWEN = {"model_type": "qwen3_moe", "num_experts": 128}
     ("config", "expected"),
     [
         (QWEN, ("qwen3_moe", 128)),
-        ({"model_type": "llama"}, ("llama", 0)),
         ({"model_type": "llama4", "text_config": QWEN}, ("qwen3_moe", 128)),
     ],
 )

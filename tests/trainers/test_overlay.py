@@ -30,10 +30,7 @@ def loaded(name, raw, words):
     ("name", "raw", "words", "values"),
     [
         ("llamafactory", FACTORY, "bf16=true", {"bf16": True}),
-        ("llamafactory", FACTORY, "bf16='yes'", {"bf16": "yes"}),
         ("llamafactory", FACTORY, "learning_rate=1e-5", {"learning_rate": 1e-5}),
-        ("llamafactory", FACTORY, "lora_target=[a,b]", {"lora_target": ["a", "b"]}),
-        ("llamafactory", FACTORY, "bf16= fp8=~", {"bf16": None, "fp8": None}),
         ("llamafactory", FACTORY, "cutoff_len=1 cutoff_len=2", {"cutoff_len": 2}),
         (
             "automodel",
@@ -46,12 +43,6 @@ def loaded(name, raw, words):
             RECIPE,
             "--fp8.enabled --fp8.filter_fqns ['lm_head'] --fp8.recipe_name none",
             {"fp8.filter_fqns": ["lm_head"], "fp8.recipe_name": None},
-        ),
-        (
-            "axolotl",
-            AXOLOTL,
-            "--micro-batch-size 4 --fp8 --debug --launcher torchrun -- --nnodes 2",
-            {"micro_batch_size": 4, "fp8": True},
         ),
         (
             "axolotl",
@@ -71,17 +62,12 @@ def test_arguments_go_before_the_file(name, raw, words, values):
     ("there", "text", "value"),
     [
         (None, "1e-5", 1e-5),
-        (None, "08", 8),
         (None, "YES", True),
-        (None, "none", None),
         (True, "1", 1),
         (True, "on", False),
-        (3, "1.5", 1.5),
         (3, "08", 8),
         (0.5, "nan", "nan"),
         ("s", "true", "true"),
-        ("s", "[a, b]", ["a", "b"]),
-        (None, "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
         (None, "'" + "x" * 2000, "'" + "x" * 2000),
     ],
 )
@@ -143,20 +129,15 @@ def test_a_fault_knows_its_argument():
     ("name", "words", "reason"),
     [
         ("llamafactory", "a=[1", "does not read this argument: [1"),
-        ("llamafactory", "a=*x", "does not read this argument: *x"),
         ("llamafactory", "stage.x=1", "the file has no table to set stage.x in"),
         (
             "axolotl",
             "--no-bf16",
             "does not follow this argument: --no-bf16",
         ),  # or "auto"
-        ("axolotl", "a=1", "does not follow this argument: a=1"),
         ("axolotl", "--micro-batchsize 2", "does not follow this argument: --micro-b"),
         ("axolotl", "--fp8=true", "takes no value in --fp8=true: write --fp8 or --no"),
-        ("axolotl", "--learning-rate", "--learning-rate has no value"),
-        ("axolotl", "--sweep s.yml", "does not follow this argument: --sweep"),
         ("axolotl", "--launcher python", "leave it out"),
-        ("axolotl", f"--base-model {'x' * 10_001}", "an argument is too long"),
         ("deepspeed", "--x 1", "the command line of DeepSpeed"),
         ("megatron_bridge", "x=1", "leave out overrides"),
     ],

@@ -38,19 +38,15 @@ version = "5.6.0"
         ({}, ""),
         ({"requirements.txt": "torch\ntransformers==4.57.6  # as tested"}, "4.57.6"),
         ({"requirements-train.txt": "Transformers[torch] >=4.55, <5"}, "4"),
-        ({"requirements.txt": "transformers<=4.57.1"}, "4.57.1"),
         ({"requirements.txt": "transformers<5.3"}, "5.2"),
         ({"requirements.txt": "transformers<5.3.1"}, "5.3"),
-        ({"requirements.txt": "transformers>=4.55\ntransformers-kt==5.0"}, ""),
         ({"uv.lock": LOCK.format(name="transformers")}, "5.6.0"),
         (
             {"pylock.toml": LOCK.format(name="transformers").replace("age", "ages")},
             "5.6.0",
         ),
-        ({"poetry.lock": LOCK.format(name="torch")}, ""),
         ({"uv.lock": "[[package", "requirements.txt": "transformers==4.56"}, "4.56"),
         ({"pyproject.toml": "[project]\ndependencies = ['transformers<5']"}, "4"),
-        ({"pyproject.toml": "project = 1"}, ""),
         (
             {"requirements.txt": "-e git+https://x.org/a/transformers@v5.2.0#egg=t"},
             "5.2.0",
@@ -100,26 +96,15 @@ def test_what_is_installed_is_read_without_importing_it(environment):
             (),
             "1.12.0 (uv.lock has 1.12.3, which fp8tune does not know)",
         ),
-        ({"requirements.txt": "accelerate<1.13"}, (), "1.12.0 (requirements.txt)"),
         (
             {"requirements.txt": "accelerate==1.20"},
             (),
             "1.15.0 (requirements.txt has 1.20, which fp8tune does not know: keys that",
         ),
-        (
-            {"requirements.txt": "accelerate==0.34"},
-            (),
-            "1.8.1 (requirements.txt has 0.34, which fp8tune does not know: what 1.8.1",
-        ),
         ({}, ("--installed",), "1.10.1 (installed)"),
         (
             {"requirements.txt": "accelerate==1.13.0"},
             ("--installed",),
-            "1.13.0 (requirements.txt)",
-        ),
-        (
-            {"requirements.txt": "accelerate==1.13.0"},
-            ("--trainer", "accelerate"),
             "1.13.0 (requirements.txt)",
         ),
         (

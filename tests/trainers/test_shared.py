@@ -5,7 +5,7 @@ import inspect
 from importlib import import_module
 
 from fp8tune.job import sources
-from fp8tune.trainers.about import PACKAGE, About, trainers
+from fp8tune.trainers.about import About, trainers
 
 
 def code(function):
@@ -13,17 +13,6 @@ def code(function):
     tree = ast.parse(inspect.getsource(function)).body[0]
     body = tree.body[1:] if ast.get_docstring(tree) else tree.body
     return [ast.dump(tree.args), *map(ast.dump, body)]
-
-
-def test_shared_modules_come_before_a_trainers_own():
-    own = {"title": "A", "tables": [], "versions": [""]}
-    assert About("a", own | {"shared": ["dense"], "words": ["job"]}).modules == [
-        f"{PACKAGE}dense",
-        f"{PACKAGE}a.job",
-    ]
-    assert About("a", own | {"words": ["job"]}).modules == [f"{PACKAGE}a.job"]
-    alone = [f"{PACKAGE}described.{name}" for name in ("job", "memory", "gemms")]
-    assert About("a", own).modules == [f"{PACKAGE}dense", *alone]
 
 
 def test_no_function_is_written_twice():

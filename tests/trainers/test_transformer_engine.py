@@ -79,16 +79,13 @@ def found(rules, name, text):
         # TE#1571: one row of 256
         ({"hidden-size": "256", "seq-length": "1"}, "", {"fp8-tokens-not-16"}),
         ({"ffn-hidden-size": "2752"}, SPLIT, {"te-size-not-multiple"}),
-        ({"ffn-hidden-size": "2752"}, SPLIT + " --transformer-impl local", set()),
         (
             {"seq-length": "2000", "micro-batch-size": "2"},
             SPLIT,
             {"te-tokens-not-multiple"},
         ),
-        ({"seq-length": "2048"}, SPLIT, set()),
         ({"seq-length": "1040"}, "--fp8-recipe mxfp8", {"te-tokens-not-multiple"}),
         ({"hidden-size": "1040"}, "--fp8-recipe mxfp8", {"te-size-not-multiple"}),
-        ({}, "--fp8-recipe mxfp8", set()),
     ],
 )
 def test_megatron(rules, sizes, flags, expected):

@@ -139,16 +139,3 @@ def test_recipes_of_torchtitan_0_1(found):
 def test_mxfp8_of_prime_rl(found):
     assert found("a.toml", PRIME, "torchao==0.18.0") == [(FAIL, "torchao 0.18.0")]
     assert found("a.toml", PRIME, "torchao==0.17.0") == []
-
-
-def test_files_beside_a_toml_config_are_read_for_fp8_alone(tmp_path):
-    before = pinned.cache_info().misses
-    texts = {"a": "bf16", "b": "fp8"}
-    misses = []
-    for name, precision in texts.items():
-        (tmp_path / name).mkdir()
-        path = str(tmp_path / name / "c.toml")
-        text = f'[train]\nmixed_precision = "{precision}"\n'
-        check(path, text.encode(), Rules(read_builtin(), {}), Target())
-        misses.append(pinned.cache_info().misses - before)
-    assert misses == [0, 1]

@@ -16,10 +16,8 @@ FILES = {
     [
         ("--num_processes 4 train.py", {"num_processes": 4, "training.bf16": True}),
         ("-m trl.sft --bf16 false", {"num_processes": 8, "training.bf16": False}),
-        ("train.py --bf16=no --save_strategy no", {"training.save_strategy": "no"}),
         ("train.py --max-steps 9 --fp16", {"training.fp16": True}),
         (f"train.py --bf16 {HOLE}", {"training.bf16": None}),
-        ("train.py --optim adamw_torch --bf16 1", {"training.optim": "adamw_torch"}),
         (
             f"--num_processes {HOLE} --num_machines {HOLE} --machine_rank {HOLE}",
             {"num_processes": None, "num_machines": None, "distributed_type": "FSDP"},
@@ -28,7 +26,6 @@ FILES = {
             f"--machine_rank {HOLE} --num_machines 2",
             {"machine_rank": 0, "num_machines": 2},
         ),
-        (f"--main_process_ip {HOLE} train.py", {"num_processes": 8}),
     ],
 )
 def test_arguments(words, values):

@@ -20,13 +20,9 @@ def training(more="", stage="sft"):
         (AO, "bf16: true", "bf16"),
         (AO, "bf16: false", "fp8"),
         (AO, "", "fp8"),  # off unless it is set, as in transformers
-        (AO, "packing: true", "fp8"),  # a key of TRL's too, which has bf16 on
-        (AO, "pure_bf16: true", "fp8"),
         (AO, "bf16: true, fp8: true", None),  # the release of transformers decides
-        (AO, "fp8: true", None),
         (AO, "bf16: true, fp8: false", "bf16"),
         (TE, "bf16: true", "fp8"),
-        (LAUNCH.format("bf16"), "", "bf16"),
     ],
 )
 def test_precision(job, launch, more, precision):
@@ -44,11 +40,8 @@ def test_fp8_of_its_own_has_no_effect_in_the_end(load, job, release, precision):
     ("more", "stage", "rules"),
     [
         ("bf16: true", "sft", {"fp8-backend-off-by-arguments"}),
-        ("bf16: true", "dpo", {"fp8-backend-off-by-arguments"}),
         ("bf16: true", "ppo", set()),  # a loop of its own
         ("bf16: false, fp8: true, fp8_backend: te", "sft", set()),
-        ("torch_compile: true, lora_rank: 16", "sft", set()),
-        ("torch_compile: true, max_length: 64", "sft", set()),
         ("torch_compile: true, use_cpu: 'false'", "sft", set()),
         ("bf16: true, fp16: true, fp8: true", "sft", set()),  # refused by its check
     ],

@@ -45,10 +45,3 @@ def test_fp8_is_not_turned_off_where_the_model_can_be_compiled(tmp_path, model):
         "compile the model (`torch_compile` in the training arguments), "
         "or train in bf16 if the model cannot be compiled",
     )
-
-
-def test_experts_need_the_release_of_transformers(tmp_path):
-    arguments = tmp_path / "sft.yaml"
-    arguments.write_text(f"{ARGUMENTS}model_name_or_path: Qwen/Qwen3-30B-A3B\n")
-    report = report_on(LAUNCH + BACKEND, (str(arguments),))
-    assert report.unjudged["fp8-skips-grouped-experts"] == "transformers"

@@ -53,11 +53,6 @@ def test_all_gather_and_safetensors(old, new, rules):
     assert all(f.startswith(r) for f, r in zip(found, rules, strict=True))
 
 
-def test_a_section_that_is_no_table():
-    text = SAVES[: SAVES.index("fp8:")] + "fp8: 3\n"
-    assert rules_of(text) == ["section-not-a-table"]
-
-
 # components/quantization/fp8.py: the check of the GPU is skipped with emulation
 @each(
     ("settings", "rules"),
@@ -81,10 +76,3 @@ def test_fp8_on_a_gpu_without_it(settings, rules):
     text = f"{head}fp8:\n  enabled: true\n  {settings}\n"
     found = rules_of(f"{text}packed_sequence:\n  packed_sequence_size: 8192\n")
     assert sorted(found) == rules
-
-
-def test_values_where_tables_belong():
-    text = (
-        SAVES[: SAVES.index("checkpoint:")] + "distributed: fsdp2\ncheckpoint: false\n"
-    )
-    assert rules_of(text) == ["section-not-a-table", "section-not-a-table"]

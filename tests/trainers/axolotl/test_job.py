@@ -16,7 +16,6 @@ learning_rate: 1e-5
 @each(
     ("more", "expected"),
     [
-        ("bf16: auto", ("bf16", "", "none", False)),
         ("bf16: auto\nfp8: true", ("fp8", "tensorwise", "none", False)),
         (
             "fp8: true\nfp8_config: {recipe: rowwise}\ntorch_compile: auto",
@@ -26,7 +25,6 @@ learning_rate: 1e-5
             "bf16: true\nfp8: true\nrl: dpo\ngradient_checkpointing: true",
             ("bf16", "", "full", False),
         ),
-        ("bf16: false\nfp8: true\nrl: dpo", ("fp8", "tensorwise", "none", False)),
         ("bf16: false\nfp16: true", ("fp16", "", "none", False)),
         (
             "fsdp_version: 2\nfsdp_config: {fsdp_activation_checkpointing: true}",
@@ -56,15 +54,11 @@ def test_kernels_of_lora_leave_the_precision_of_experts_open(job):
 @each(
     ("text", "expected"),
     [
-        (LORA + ALL, ("bf16", True)),
         (LORA + BLOCK + "down_proj]\n", ("bf16", True)),
         (LORA + BLOCK + "x]\n", ("fp8", False)),  # some linears have no adapter
         (LORA + ALL + "lora_o_kernel: false\n", ("fp8", False)),
-        (LORA + ALL + "load_in_8bit: true\n", ("fp8", False)),
         (LORA + ALL + "trust_remote_code: true\n", ("fp8", False)),
-        (LORA + ALL + "fsdp_version: 1\nfsdp_config: {}\n", ("fp8", False)),
         (LORA + ALL + "fsdp_version: 2\nfsdp_config: {}\n", ("bf16", True)),
-        (START + ALL + "fp8: true\n", ("fp8", False)),
         (START + ALL + "adapter: lora\n", ("bf16", False)),
     ],
 )

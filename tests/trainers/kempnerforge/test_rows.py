@@ -2,9 +2,6 @@
 
 import pytest
 
-from fp8tune.job import Unknown
-from fp8tune.trainers.kempnerforge import rows
-
 D, H = 1024, 4096
 TOKEN, WIDE = 2 * D, 2 * H
 """Bytes of a row of the model's width, and of the expert's."""
@@ -39,17 +36,6 @@ def work(job):
         return job(text + mesh, world_size=8)
 
     return found
-
-
-def test_an_expert_row():
-    one = rows.expert_bytes(2048, 7168, 1, 0, "silu", 0, 2)
-    assert one == 8 * 7168 + 2 * 2048
-
-
-def test_experts_in_fp32_were_not_measured(work):
-    found = work({"[train]": '[train]\nmixed_precision = "fp32"'})
-    with pytest.raises(Unknown):
-        _ = found["memory.peak_gib"]
 
 
 @pytest.mark.parametrize(
@@ -103,23 +89,6 @@ def test_beyond_what_is_kept(work, changes, ep, forward, before, beside):
     }
 
 
-@pytest.mark.parametrize(
-    ("model", "more"),
-    [
-        ("qk_norm = true", 8 * (D + D) + 4 * (8 + 8)),
-        ('norm_type = "layernorm"', 2 * 3 * D + 2 * D - 2 * 10 * D),
-    ],
-)
-def test_what_is_computed_before_the_router_stays(work, model, more):
-    """LayerNorm keeps its inputs, 3 bytes of a value, and its result for the router."""
-    full = {'checkpointing = "none"': 'checkpointing = "full"'}
-    heads = {"n_heads = 8": f"n_heads = 8\nn_kv_heads = 8\n{model}"}
-    plain = {"n_heads = 8": "n_heads = 8\nn_kv_heads = 8"}
-    found, usual = work(full | heads), work(full | plain)
-    assert found["router_bytes"] - usual["router_bytes"] == more
-    assert found["expert_work"]["after"] - usual["expert_work"]["after"] == more
-
-
 def test_full_checkpointing_computes_what_would_be_kept_again(work):
     kept, again = (
         work({'checkpointing = "none"': f'checkpointing = "{ac}"'})
@@ -134,22 +103,3 @@ def test_full_checkpointing_computes_what_would_be_kept_again(work):
         "beside": 8 * KEPT + norms,
         "after": norms + 2 * TOKEN,
     }
-
-
-@pytest.mark.parametrize(
-    ("activation", "size", "values"),
-    [
-        ("silu", H, 2 + 8 + 4 * 8 * 4),
-        ("gelu", H, 2 + 8 + 2 * 8 * 4),
-        ("silu", D // 8, 4 + 16 + 3),
-        ("gelu", D // 8, 4 + 16 + 1),
-    ],
-)
-def test_a_checkpointed_forward_pass_keeps_nothing(work, activation, size, values):
-    """The activation is the most, or the output: by then its input is gone."""
-    changes = {
-        'checkpointing = "none"': 'checkpointing = "full"',
-        "ffn_hidden_dim = 4096": f"ffn_hidden_dim = {size}",
-        "[train]": f'activation = "{activation}"\n[train]',
-    }
-    assert work(changes)["expert_work"]["forward"] == (values + 2) * TOKEN

@@ -23,19 +23,6 @@ def test_cross_attention_sizes(vlm_value, vlm, sizes):
     assert tuple(vlm_value(name, arch) for name in names) == sizes
 
 
-@pytest.mark.parametrize(
-    ("encoder", "features"),
-    [
-        ("", 768),
-        ("feature_dim = 1024", 1024),
-        ('type = "siglip2"', None),
-        ('type = "siglip2"\nfeature_dim = 1152', 1152),
-    ],
-)
-def test_features(vlm_value, encoder, features):
-    assert vlm_value("features", encoder=encoder) == features
-
-
 @each(
     ("vlm", "encoder", "adapter", "rest", "positions"),
     [
@@ -49,20 +36,3 @@ def test_features(vlm_value, encoder, features):
 )
 def test_probed_positions(vlm_value, vlm, encoder, adapter, rest, positions):
     assert vlm_value("probed_positions", vlm, encoder, adapter, rest) == positions
-
-
-@pytest.mark.parametrize(
-    ("arch", "order", "first", "swapped"),
-    [
-        ("mot", '["image", "text"]', False, None),
-        ("mot", '["text", "image"]', True, None),
-        ("moma", '["image", "text"]', None, False),
-        ("moma", '["text", "image"]', None, True),
-    ],
-)
-def test_orders(vlm_value, arch, order, first, swapped):
-    vlm = f'arch = "{arch}"\n{arch}_modalities = {order}'
-    assert (vlm_value("text_first", vlm), vlm_value("moma_swapped", vlm)) == (
-        first,
-        swapped,
-    )

@@ -28,7 +28,6 @@ def rules_of(text):
             "  fp8_recipe: mxfp8\n",
             ["e5m2-gradients-with-mxfp8"],
         ),
-        ("mixed_precision: bf16_with_mxfp8_mixed\n", []),
         # ms-swift#7290: LoRA on weights in blockwise FP8
         (
             f"mixed_precision:\n  {CLASS}\n  bf16: true\n  fp8: e4m3\n"
@@ -49,9 +48,7 @@ def rules_of(text):
         ),
         # whether layers are Megatron's own then depends on the recipe
         ("  transformer_impl: local\nmixed_precision: bf16_with_mxfp8_mixed\n", []),
-        ("mixed_precision: bf16_with_fp8_mixed\n", ["value-not-allowed"]),
         ("mixed_precision:\n  fp8: hybrid\n", ["precision-without-target"]),
-        ("optimiser:\n  lr: 0.0003\n", ["unknown-key-ignored"]),
     ],
 )
 def test_overrides(more, rules):
