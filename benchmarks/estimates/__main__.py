@@ -142,7 +142,7 @@ Dashed lines are 0.10 above and below. What limits it:
   are predicted 0.05 to 0.10 too low.
 - MaxText and Paxml (XLA) have pairs in the table too: 1.30 to 1.72. No trainer that
   fp8tune reads runs on XLA, so no rates are fitted to them.
-- Current and block scaling, LoRA outside of NeMo, RL steps, and FP8 weights in FSDP
+- Current and block scaling, LoRA outside of Megatron, RL steps, and FP8 weights in FSDP
   have no published pair with its settings. Their bands are twice as wide.
 
 ## Speed

@@ -64,6 +64,11 @@ def gathers_each() -> bool:
     return True
 
 
+def frozen() -> bool:
+    """Whether the linears' weights get no gradient."""
+    return False
+
+
 def routed(layers: int, dense_ffn_layers: int, ep: int) -> float:
     """Copies of tokens that go to experts in all layers: only of dense models."""
     if ep > 1 or dense_ffn_layers != layers:
@@ -95,6 +100,7 @@ def step(
     speed_routed: float,
     speed_gathers_each: bool,
     speed_ffn_width: float,
+    speed_frozen: bool,
     cp: int = 1,
     ep: int = 1,
     virtual_stages: int = 1,
@@ -106,6 +112,7 @@ def step(
     if not _engine(speed_engine).casts:  # else its kernels are fused
         known("compile", compile)
 
+    weights = sum(gemm.weights for gemm in gemms) + vocab_size * hidden_size
     shards = dp_shard * dp_replicate * cp
     degrees = (shards, tp, pp, grad_accum, layers, fp8_tokens[0])
     if min(degrees) < 1:
@@ -118,7 +125,7 @@ def step(
         hidden_size=hidden_size,
         ffn_width=speed_ffn_width,
         vocab_size=vocab_size,
-        weights=sum(gemm.weights for gemm in gemms) + vocab_size * hidden_size,
+        weights=0 if speed_frozen else weights,
         forwards=4 if ac_applied not in ("none", "attention") else 3,
         grad_accum=grad_accum,
         shards=shards,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os.path
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -104,6 +103,8 @@ class Engine(NamedTuple):
 @cache
 def engines() -> dict[str, Engine]:
     """Every engine of ``engines.toml`` by name."""
+    import tomllib
+
     path = os.path.join(os.path.dirname(__file__), "engines.toml")
     with open(path, "rb") as file:
         return {name: Engine(**table) for name, table in tomllib.load(file).items()}

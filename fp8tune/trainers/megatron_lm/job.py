@@ -264,6 +264,11 @@ def known_model(
     return flags_known
 
 
+def known_step(known_model: bool) -> bool:
+    """True where the model of the step holds: where that of memory does."""
+    return known_model
+
+
 def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
     """Activation checkpointing in one word."""
     chosen = "selective" if recompute_activations else recompute_granularity
