@@ -129,7 +129,7 @@ Dashed lines are 0.10 above and below. What limits it:
 - The same settings in two releases of NVIDIA's benchmark differ by up to 0.06 (70B:
   1.34 and 1.40 on 64 GPUs), and GPT-3 175B gains 1.34 to 1.51 in one release, by the
   number of GPUs alone. No model of the step explains that.
-- Mixtures of experts miss their target by 0.006. Only three are published with their
+- Mixtures of experts miss their target narrowly. Only three are published with their
   settings, two of them as single pairs, so the three rates of experts rest on few
   runs. Grok-1's step takes 21.0 s in one release and 15.9 s in the next, of which
   fewer expert-parallel collectives explain a fifth. Without

@@ -64,6 +64,11 @@ def gathers_each() -> bool:
     return True
 
 
+def hides_tp() -> bool:
+    """Whether collectives of tensor parallelism run beside GEMMs if the engine can."""
+    return True
+
+
 def frozen() -> bool:
     """Whether the linears' weights get no gradient."""
     return False
@@ -101,8 +106,10 @@ def step(
     speed_gathers_each: bool,
     speed_ffn_width: float,
     speed_frozen: bool,
+    speed_hides_tp: bool,
     cp: int = 1,
     ep: int = 1,
+    etp: int = 1,
     virtual_stages: int = 1,
     compile: bool | None = None,  # noqa: A002
 ) -> Any:
@@ -135,9 +142,11 @@ def step(
         across_nodes=shards * tp * pp > speed_node,
         reduces_each=reduces_each_micro_batch,
         gathers_each=speed_gathers_each,
+        hides_tp=speed_hides_tp,
         virtual_stages=virtual_stages,
         routed=speed_routed,
         ep=ep,
+        etp=etp,
     )
 
 
@@ -260,6 +269,7 @@ def fp8_gain_near(
     near = near and _within(fp8_tokens[0], published["tokens"])
     near = near and _gpus(speed_step) <= published["gpus"]
     near = near and not (speed_step.routed and expert_size < SMALLEST_EXPERT)
+    near = near and (tp == 1 or speed_step.hides_tp)
     alone = tp == 1 and pp == 1
     return bool(
         near and (alone or published["degrees"]) and te_recipe in ("", "delayed")

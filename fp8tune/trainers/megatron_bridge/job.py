@@ -220,3 +220,8 @@ def known_step(
 def speed_frozen(adapters: bool) -> bool:
     """Whether the linears' weights get no gradient: with adapters."""
     return adapters
+
+
+def speed_hides_tp(model_tp_comm_overlap: Any = None) -> bool:
+    """Whether collectives of tensor parallelism run beside GEMMs: with a setting."""
+    return bool(model_tp_comm_overlap)
