@@ -129,7 +129,7 @@ Dashed lines are 0.10 above and below. What limits it:
 - The same settings in two releases of NVIDIA's benchmark differ by up to 0.06 (70B:
   1.34 and 1.40 on 64 GPUs), and GPT-3 175B gains 1.34 to 1.51 in one release, by the
   number of GPUs alone. No model of the step explains that.
-- Mixtures of experts miss their target by 0.006. Only three are published with their
+- Mixtures of experts miss their target narrowly. Only three are published with their
   settings, two of them as single pairs, so the three rates of experts rest on few
   runs. Grok-1's step takes 21.0 s in one release and 15.9 s in the next, of which
   fewer expert-parallel collectives explain a fifth. Without
@@ -142,7 +142,7 @@ Dashed lines are 0.10 above and below. What limits it:
   are predicted 0.05 to 0.10 too low.
 - MaxText and Paxml (XLA) have pairs in the table too: 1.30 to 1.72. No trainer that
   fp8tune reads runs on XLA, so no rates are fitted to them.
-- Current and block scaling, LoRA outside of NeMo, RL steps, and FP8 weights in FSDP
+- Current and block scaling, LoRA outside of Megatron, RL steps, and FP8 weights in FSDP
   have no published pair with its settings. Their bands are twice as wide.
 
 ## Speed

@@ -447,8 +447,14 @@ def reasons(
             "almost no published gain of torchao is above 1.5: measure it",
         ),
     )
+    loses = speed_fp8_gain is not None and speed_fp8_gain < PAYS
+    step = _shares(speed_bf16_seconds, speed_fp8_seconds, fp8_linear_share)
     beside = (f"not modelled: {text}" for text in not_modelled)
-    return [*(Words(text) for holds, text in said if holds), *map(Words, beside)]
+    return [
+        *(Words(text) for holds, text in said if holds),
+        *map(Words, step * loses),
+        *map(Words, beside),
+    ]
 
 
 SMALL_TE = (
@@ -476,11 +482,12 @@ def _shares(parts: Any, fp8_parts: Any, linear_share: float | None) -> list[str]
             "waiting for communication: larger micro-batches or fewer ranks",
         ),
         (parts.elementwise, "norms and activations"),
+        (parts.optimizer, "the optimizer's step: more micro-batches per step"),
         (parts.bubble, "the pipeline's bubble: more micro-batches per step"),
     )
     large = sorted(pair for pair in others if pair[0] >= 0.1 * parts.total)[::-1]
     fast = (parts.linears - kept) / parts.total
-    said = [f"{fast:.0%} of a bf16 step is GEMMs that FP8 shortens"]
+    said = [f"{fast:.0%} of a bf16 step is linears that FP8 computes"]
     for seconds, what in large:
         name, _, change = what.partition(": ")
         change = f" ({change} would change that)" * bool(change)

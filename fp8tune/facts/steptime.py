@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os.path
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -44,7 +43,8 @@ class Step(NamedTuple):
     4 if activation checkpointing repeats the forward pass, else 3. ``reduces_each``:
     FSDP reduces the gradients of every micro-batch, and so keeps them sharded.
     ``gathers_each``: it gathers weights for each pass, and not once per step.
-    ``fp8_reduces``: tensor parallelism also reduces in FP8. ``routed`` is how many
+    ``fp8_reduces``: tensor parallelism also reduces in FP8, ``hides_tp``: beside GEMMs,
+    where the engine can. ``routed`` is how many
     copies of tokens go to experts in all layers, on ``ep`` ranks of which ``etp`` share
     an expert.
     """
@@ -67,6 +67,7 @@ class Step(NamedTuple):
     reduces_each: bool = False
     gathers_each: bool = True
     fp8_reduces: bool = False
+    hides_tp: bool = True
     virtual_stages: int = 1
     routed: float = 0.0
     ep: int = 1
@@ -104,6 +105,8 @@ class Engine(NamedTuple):
 @cache
 def engines() -> dict[str, Engine]:
     """Every engine of ``engines.toml`` by name."""
+    import tomllib
+
     path = os.path.join(os.path.dirname(__file__), "engines.toml")
     with open(path, "rb") as file:
         return {name: Engine(**table) for name, table in tomllib.load(file).items()}
@@ -163,7 +166,7 @@ def _parts(
     communication = _sharding(step, compute, _gathered_bytes(step, fp8=gather), engine)
     if step.tp > 1:
         communication += _tensor_parallel(step, linears, recipe, engine)
-    if step.ep > 1:
+    if step.routed:
         communication += _expert_parallel(step, engine)
     parts = Parts(linears, attention, elementwise, optimizer, 0.0, 0.0)
     return _with_communication(step, parts, communication)
@@ -243,9 +246,9 @@ def _optimizer_bytes(step: Step, engine: Engine) -> float:
 
 
 def _gathered_bytes(step: Step, *, fp8: bool) -> float:
-    """The bytes that FSDP gathers for one pass: bf16, or FP8 for FP8 linears."""
+    """The bytes of weights to gather once: bf16, or FP8 for FP8 linears."""
     halved = sum(gemm.weights for gemm in step.gemms if gemm.fp8)
-    return 2 * step.weights - (halved if fp8 else 0)
+    return 2 * step.weights - (halved if fp8 and step.weights else 0)
 
 
 def _sharding(step: Step, compute: float, gathered: float, engine: Engine) -> float:
@@ -277,7 +280,7 @@ def _tensor_parallel(step: Step, linears: float, recipe: str, engine: Engine) ->
     if not engine.overlaps:
         return volume / step.tp / rate
     beside = volume * (step.tp - 1) / step.tp / rate
-    return math.hypot(linears, beside) - linears
+    return math.hypot(linears, beside) - linears if step.hides_tp else beside
 
 
 def _expert_parallel(step: Step, engine: Engine) -> float:

@@ -193,16 +193,20 @@ def whole_model(job: Job) -> bool:
     return True
 
 
-def known_model(
-    job: Job,
-    whole_model: bool,
-    adapters: bool,
-    model_cuda_graph_impl: Any,
-    mixed_precision_fp4: Any,
-) -> bool:
+def known_model(known_step: bool, adapters: bool) -> bool:
     """True where the memory model holds; unknown for other models and features."""
     if adapters:
         raise Unknown("model.adapter")
+    return known_step
+
+
+def known_step(
+    job: Job,
+    whole_model: bool,
+    model_cuda_graph_impl: Any,
+    mixed_precision_fp4: Any,
+) -> bool:
+    """True where the model of the step holds; unknown for other models and features."""
     names = [name for name in NOT_COVERED if job[name]]
     if names:
         raise Unknown(f"setting.{names[0]}")
@@ -211,3 +215,13 @@ def known_model(
     if model_cuda_graph_impl not in (None, "none"):
         raise Unknown("setting.model.cuda_graph_impl")
     return whole_model
+
+
+def speed_frozen(adapters: bool) -> bool:
+    """Whether the linears' weights get no gradient: with adapters."""
+    return adapters
+
+
+def speed_hides_tp(model_tp_comm_overlap: Any = None) -> bool:
+    """Whether collectives of tensor parallelism run beside GEMMs: with a setting."""
+    return bool(model_tp_comm_overlap)

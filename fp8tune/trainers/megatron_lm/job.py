@@ -264,6 +264,16 @@ def known_model(
     return flags_known
 
 
+def speed_hides_tp(tp_comm_overlap: bool) -> bool:
+    """Whether collectives of tensor parallelism run beside GEMMs: with a flag."""
+    return tp_comm_overlap
+
+
+def known_step(known_model: bool) -> bool:
+    """True where the model of the step holds: where that of memory does."""
+    return known_model
+
+
 def ac(recompute_granularity: Any, recompute_activations: bool) -> str:
     """Activation checkpointing in one word."""
     chosen = "selective" if recompute_activations else recompute_granularity

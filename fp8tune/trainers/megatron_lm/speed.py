@@ -76,7 +76,7 @@ def attention_passes(
 
 
 def gemms(
-    known_model: bool,
+    known_step: bool,
     keeps_scores: bool,
     fp8_tokens: tuple[int, ...],
     hidden_size: int,
@@ -91,11 +91,15 @@ def gemms(
     recomputed_layers: tuple[float, float],
     bf16_ends: tuple[int, int],
     expert_gemms: tuple[Gemm, ...],
+    speed_frozen: bool,
 ) -> tuple[Gemm, ...]:
-    """Every linear, those of the layers that FP8 leaves out apart."""
+    """Every linear, those of the layers that FP8 leaves out apart.
+
+    Those of adapters are not counted: they are narrow and stay in bf16.
+    """
     from fp8tune.facts.linears import Decoder
 
-    if not known_model or keeps_scores:
+    if not known_step or keeps_scores:
         raise Unknown("speed.math" if keeps_scores else "memory.trainer")
     layers = len(moe_pattern)
     sizes = (hidden_size, heads, kv_heads, head_dim, ffn_size, ffn_matrices)
@@ -104,7 +108,8 @@ def gemms(
     out = min(sum(bf16_ends), layers)
     passes = 3 + recomputed_layers[0]
     block = _block(shape, tokens, tp, out, passes)
-    return (*block[:-1], *expert_gemms, block[-1])
+    gemms = (*block[:-1], *expert_gemms, block[-1])
+    return tuple(g._replace(passes=g.passes - 1) if speed_frozen else g for g in gemms)
 
 
 def _block(

@@ -2,8 +2,10 @@
 
 import json
 
+import pytest
+
 from fp8tune.formats import parse
-from fp8tune.job import Target
+from fp8tune.job import Target, Unknown
 from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
@@ -122,3 +124,25 @@ def test_what_a_recipe_says_is_not_known(fp8tune, project):
     project({"a.yaml": "train: {micro_batch_size: 1}\nmixed_precision: bf16_mixed\n"})
     said = fp8tune("estimate", "a.yaml", "--trainer", "megatron_bridge").out
     assert "memory: unknown: only the recipe, which is Python, has the sizes of" in said
+
+
+def test_lora_has_the_published_gain_and_no_estimate_of_memory():
+    """1.353 of Llama 3 8B on 8 H100, dgxc-benchmarking v25.04.02, ft_llama3."""
+    config = whole(
+        mixed_precision="bf16_with_fp8_delayed_scaling_mixed",
+        peft={"_target_": "megatron.bridge.peft.lora.LoRA"},
+    )
+    dense = {"num_moe_experts": None, "qk_layernorm": False, "kv_channels": 128}
+    config["model"] |= dense | {
+        "num_layers": 32,
+        "hidden_size": 4096,
+        "ffn_hidden_size": 14336,
+        "num_query_groups": 8,
+        "vocab_size": 128256,
+        "expert_model_parallel_size": 1,
+    }
+    config["train"] |= {"global_batch_size": 64}
+    lora = job_of(config)
+    assert lora["speed.fp8_gain_low"] < 1.353 < lora["speed.fp8_gain_high"]
+    with pytest.raises(Unknown, match=r"model\.adapter"):
+        _ = lora["memory.peak_gib"]

@@ -155,9 +155,9 @@ def test_what_is_not_covered_is_said(flags, missing):
         (FP8 + "--transformer-impl local", "no", "Megatron's own layers have no FP8"),
         (FP8 + "--seq-length 4095", "no", "M, 4095, is not a multiple of 16"),
         # Megatron-LM#396
-        (FP8, "yes", "of a bf16 step is GEMMs that FP8 shortens"),
+        (FP8, "yes", "of a bf16 step is linears that FP8 computes"),
         # ms-swift#6980, Megatron-Bridge#2842
-        (FP8 + SMALL_EXPERTS, "no", "of a bf16 step is GEMMs that FP8 shortens"),
+        (FP8 + SMALL_EXPERTS, "no", "of a bf16 step is linears that FP8 computes"),
     ],
 )
 def test_whether_fp8_pays(flags, pays, reason):
