@@ -1,9 +1,8 @@
 """``python -m benchmarks.on_gpu COMMAND ...``: one command each.
 
-``watching`` shows what the driver tells of the GPU (it takes no config). ``trial`` runs
-the config as it is, once or several times, which shows how far runs of a setting
-differ; one GPU stands for all of its ranks. ``linears`` times every linear of the
-config in bf16 and FP8, ``landscape`` runs every setting once: both go on where they
+``trial`` runs the config as it is, once or several times, which shows how far runs of a
+setting differ; one GPU stands for all of its ranks. ``linears`` times every linear of
+the config in bf16 and FP8, ``landscape`` runs every setting once: both go on where they
 were cut off, so repeat the command until it says ``0 left``. ``traces`` records
 profiler traces of FP8 and bf16 steps and checks what ``fp8tune verify`` says of them
 (it takes no config). Results are data under benchmarks/results/on_gpu, with their
@@ -25,7 +24,6 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.on_gpu import landscape, linears, records, take, traces
-from benchmarks.on_gpu import watching as driver_watching
 from benchmarks.on_gpu.page import settings_table, write_page
 from benchmarks.on_gpu.predicted import compare
 from benchmarks.paths import RESULTS
@@ -73,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, call, parent in (
-        ("watching", watching, here),
         ("traces", profile, here),
         ("trial", trial, config),
         ("linears", time_linears, config),
@@ -139,15 +136,6 @@ def _path(options: Options, what: str, suffix: str) -> Path:
     name = "_".join(filter(None, (what, stem, options.device)))
     path: Path = options.results / f"{name}{suffix}"
     return path
-
-
-def watching(options: Options) -> int:
-    """Show what the driver reports of an idle and of a busy GPU."""
-    said = driver_watching.measure(options.device, seconds=5.0)
-    _write(_path(options, "watching", ".json"), {**_about(options), **said})
-    for name, value in said.items():
-        print(f"{name}: {value}")
-    return int(not said["name"])
 
 
 def profile(options: Options) -> int:

@@ -10,13 +10,11 @@ from benchmarks.on_gpu import (
     predicted,
     records,
     traces,
-    watching,
 )
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.trials.record import LossRun, Record
-from tests.runners import fake_nvml
 from tests.search.tries import every
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
@@ -135,22 +133,6 @@ def test_every_linear_that_fp8_converts(plan):
         (14336, 4096),
         (4096, 128256),
     }
-
-
-def test_what_the_driver_tells_of_a_gpu(tmp_path, monkeypatch):
-    fake_nvml.install(tmp_path, monkeypatch, apps="12:3072")
-    monkeypatch.setenv("PATH", str(tmp_path))  # without nvidia-smi
-    monkeypatch.setattr(watching, "BUSY", "print('touched'); input(); input()")
-    said = watching.measure("cpu", 1.0)
-    assert (said["source"], said["context_gib"], said["one_shots"]) == (
-        "NVML",
-        None,
-        [],
-    )
-    for name in ("idle", "with_context", "busy"):
-        seen = said[name]
-        assert (seen["use"], seen["power_w"], seen["used_gib"]) == (0.0, 70.0, 3 / 1024)
-        assert seen["counter_w"] == pytest.approx(70.0, rel=0.2)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile's own
