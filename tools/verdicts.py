@@ -26,13 +26,12 @@ from tests.support.verdicts import (
     Compared,
     cases,
     corpus,
-    migrated,
 )
 from tools.generate import configs, overridden
 from tools.schema_file import ROOT
 
-DRAWS = ("configs", "overridden", "mixed")
-"""Configs, those of KempnerForge with arguments, or of torchtitan after their fixes."""
+DRAWS = ("configs", "overridden")
+"""Configs, or those of KempnerForge with arguments."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,8 +58,6 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if options.draw == "overridden":
             drawn = overridden(recorded, options.count, options.seed)
-        elif options.draw == "mixed":
-            drawn = (migrated_case(case) for case in drawn)
         command = [options.python, "-m", f"tools.{options.name}.judge"]
         judged = list(judged_by([*command, *options.arguments], drawn))
     if options.output:
@@ -71,12 +68,6 @@ def main(arguments: list[str] | None = None) -> int:
         compared = Compared(options.name, judged)
     print("\n".join((*compared.different, *compared.summary())))
     return int(bool(compared.different))
-
-
-def migrated_case(case: Case) -> Case:
-    """Return a case whose text had keys of other releases before its fixes."""
-    before = case | {"before": case["toml"]}
-    return before | {"toml": migrated(before).data.decode()}
 
 
 def judged_by(command: list[str], drawn: Iterable[Case]) -> Iterator[Case]:

@@ -1,13 +1,12 @@
 """``python -m benchmarks.on_gpu COMMAND ...``: one command each.
 
-``watching`` shows what the driver tells of the GPU (it takes no config). ``trial`` runs
-the config as it is, once or several times, which shows how far runs of a setting
-differ; one GPU stands for all of its ranks. ``linears`` times every linear of the
-config in bf16 and FP8, ``landscape`` runs every setting once: both go on where they
-were cut off, so repeat the command until it says ``0 left``. ``transfer`` searches a
-config and a near one (repeat it until no search is left). ``traces`` records profiler
-traces of FP8 and bf16 steps and checks what ``fp8tune verify`` says of them (it takes
-no config). Results are data under benchmarks/results/on_gpu, with their environment.
+``trial`` runs the config as it is, once or several times, which shows how far runs of a
+setting differ; one GPU stands for all of its ranks. ``linears`` times every linear of
+the config in bf16 and FP8, ``landscape`` runs every setting once: both go on where they
+were cut off, so repeat the command until it says ``0 left``. ``traces`` records
+profiler traces of FP8 and bf16 steps and checks what ``fp8tune verify`` says of them
+(it takes no config). Results are data under benchmarks/results/on_gpu, with their
+environment.
 
 ``take`` puts the archive of a session (benchmarks/gpu_session.sh) there and writes the
 page; ``page`` only writes it.
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.on_gpu import landscape, linears, records, take, traces, transfer
-from benchmarks.on_gpu import watching as driver_watching
+from benchmarks.on_gpu import landscape, linears, records, take, traces
 from benchmarks.on_gpu.page import settings_table, write_page
 from benchmarks.on_gpu.predicted import compare
 from benchmarks.paths import RESULTS
@@ -74,12 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, call, parent in (
-        ("watching", watching, here),
         ("traces", profile, here),
         ("trial", trial, config),
         ("linears", time_linears, config),
         ("landscape", run_landscape, config),
-        ("transfer", run_transfer, config),
         ("take", take_home, results),
         ("page", page, results),
     ):
@@ -141,15 +136,6 @@ def _path(options: Options, what: str, suffix: str) -> Path:
     name = "_".join(filter(None, (what, stem, options.device)))
     path: Path = options.results / f"{name}{suffix}"
     return path
-
-
-def watching(options: Options) -> int:
-    """Show what the driver reports of an idle and of a busy GPU."""
-    said = driver_watching.measure(options.device, seconds=5.0)
-    _write(_path(options, "watching", ".json"), {**_about(options), **said})
-    for name, value in said.items():
-        print(f"{name}: {value}")
-    return int(not said["name"])
 
 
 def profile(options: Options) -> int:
@@ -230,41 +216,6 @@ def run_landscape(options: Options) -> int:
     left = len(landscape.settings(plan)) - len(every)
     print(f"{len(every)} settings recorded, {left} left", file=sys.stderr)
     return int(not every)
-
-
-def _answer(
-    options: Options, config: Path | str, output: Path, *more: str
-) -> dict[str, Any]:
-    """Search as a user would; return the answer, empty where there is none."""
-    command = [sys.executable, "-m", "fp8tune", "search", str(config), *more]
-    command += ["--budget", f"{int(options.minutes * 60)}s", "--device", options.device]
-    command += ["--studies", str(options.results / "studies"), "--output", str(output)]
-    command += ["--output-format", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
-    answer: dict[str, Any] = json.loads(done.stdout.strip() or "{}")
-    return answer
-
-
-def run_transfer(options: Options) -> int:
-    """Run the next of three searches that is not recorded yet."""
-    plan, place = _plan(options), _path(options, "transfer", ".json")
-    kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
-    steps: dict[str, Any] = kept.get("steps", {})
-    step = next((name for name in transfer.STEPS if name not in steps), "")
-    if step:
-        config = options.config
-        if step != "first":
-            config = transfer.near(plan, options.results)
-        start = steps["first"]["study"] if step == "started" else "none"
-        output = options.results / "transfer.toml"
-        answer = _answer(options, config, output, "--start-from", start)
-        if not answer:
-            return 1
-        here = Path(answer["study"]).name
-        steps[step] = {**transfer.told(answer), "study": here}
-        _write(place, {"about": _about(options), "steps": steps})
-    print("\n".join(transfer.lines(steps)))
-    return 0
 
 
 def take_home(options: Options) -> int:

@@ -10,14 +10,11 @@ from benchmarks.on_gpu import (
     predicted,
     records,
     traces,
-    transfer,
-    watching,
 )
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.trials.record import LossRun, Record
-from tests.runners import fake_nvml
 from tests.search.tries import every
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
@@ -136,57 +133,6 @@ def test_every_linear_that_fp8_converts(plan):
         (14336, 4096),
         (4096, 128256),
     }
-
-
-def searched(chosen, seconds=300.0):
-    """What is kept of a search."""
-    speed = {"value": 9000.0, "low": 8900.0, "high": 9100.0}
-    trials = {"baseline": 1, "bf16-baseline": 1, "search": chosen, "confirm": 6}
-    return {"trials": trials, "seconds": seconds, "tokens_per_second": speed}
-
-
-@pytest.mark.parametrize(
-    ("steps", "last"),
-    [
-        ({}, "3 searches left"),
-        ({"first": searched(7)}, "2 searches left"),
-        (
-            {"first": searched(7), "fresh": searched(6), "started": searched(3)},
-            "9,000 and 9,000 tokens/s; at most half the trials: reached",
-        ),
-        (
-            {"first": searched(7), "fresh": searched(5), "started": searched(3)},
-            "9,000 and 9,000 tokens/s; at most half the trials: MISSED",
-        ),
-    ],
-)
-def test_a_second_search_is_held_to_half_the_trials(steps, last):
-    assert transfer.lines(steps)[-1] == last
-    assert len(transfer.lines(steps)) == len(steps) + 1
-
-
-def test_the_near_config_differs_in_its_layers_alone(plan, tmp_path):
-    path = transfer.near(plan, tmp_path)
-    near = read_config(str(path), path.read_bytes(), Target("h200", 1)).job
-    job = plan.config.job
-    assert (job["layers"], near["layers"]) == (32, 24)
-    assert {k for k in job.given if job.given[k] != near.given[k]} == {"model.n_layers"}
-
-
-def test_what_the_driver_tells_of_a_gpu(tmp_path, monkeypatch):
-    fake_nvml.install(tmp_path, monkeypatch, apps="12:3072")
-    monkeypatch.setenv("PATH", str(tmp_path))  # without nvidia-smi
-    monkeypatch.setattr(watching, "BUSY", "print('touched'); input(); input()")
-    said = watching.measure("cpu", 1.0)
-    assert (said["source"], said["context_gib"], said["one_shots"]) == (
-        "NVML",
-        None,
-        [],
-    )
-    for name in ("idle", "with_context", "busy"):
-        seen = said[name]
-        assert (seen["use"], seen["used_gib"]) == (0.0, 3 / 1024)
-        assert seen["counter_w"] == pytest.approx(70.0, rel=0.2)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile's own

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from benchmarks.activation_bytes import parts
 from benchmarks.fp8_shapes import Gemm, on_paper
 from benchmarks.on_gpu.linears import milliseconds
 
@@ -229,3 +228,13 @@ def _local(tensor: Any) -> Any:
 
 def _address(tensor: Any) -> int:
     return int(parts(tensor)[0].untyped_storage().data_ptr())
+
+
+def parts(tensor: Any) -> list[Any]:
+    """The plain tensors inside a tensor subclass such as torchao's FP8 ones."""
+    torch: Any = import_module("torch")
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return [tensor] if isinstance(tensor, torch.Tensor) else []
+    names, _ = flatten()
+    return [part for name in names for part in parts(getattr(tensor, name))]

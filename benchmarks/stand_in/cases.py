@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from benchmarks.trainer_faults.lab import toml
 
 STEPS = 12
 """Optimizer steps of a run, which are also the horizon of its schedule."""
@@ -107,3 +107,13 @@ def write_data(place: Path) -> None:
     for name, count in (("a", 1500), ("b", 1031)):
         drawn = source.zipf(1.3, count) % len(words)
         numpy.save(place / f"{name}.npy", words[drawn].reshape(-1).astype("uint16"))
+
+
+def toml(keys: Mapping[str, Any]) -> str:
+    """A config by dotted keys."""
+    sections: dict[str, list[str]] = {}
+    for key, value in keys.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
+    blocks = ("\n".join((f"[{name}]", *lines)) for name, lines in sections.items())
+    return "\n".join(blocks) + "\n"

@@ -1,7 +1,7 @@
 """LLaMA-Factory's file as training arguments, where ``accelerate launch`` starts it.
 
 It hands transformers' arguments to the Trainer, so the launcher's FP8 depends on them
-as everywhere (``tools/llamafactory/launched.py``). Its own keys for the model, the
+as everywhere (``llamafactory_verdicts.md``). Its own keys for the model, the
 data and the adapters are left to its own check.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py and train/fp8_utils.py.

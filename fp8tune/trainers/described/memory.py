@@ -5,7 +5,7 @@ with torch's own FSDP2 has them. A file may say each of these fields otherwise. 
 does not say and FSDP2 does not decide, such as ``weight_bytes``, is unknown.
 
 Source: torch.distributed.fsdp of torch 2.10; the bytes per token are those that full AC
-keeps and computes again (benchmarks/activation_bytes.py).
+keeps and computes again (benchmarks/results/activation_bytes.json).
 """
 
 from __future__ import annotations

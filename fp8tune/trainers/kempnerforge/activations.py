@@ -1,6 +1,6 @@
 """Bytes per token that KempnerForge's blocks, experts, head and loss keep.
 
-Sources: ``benchmarks/activation_bytes.py`` for what a block keeps, eager and compiled;
+Sources: ``results/activation_bytes.json`` for what a block keeps, eager and compiled;
 ``benchmarks/step_memory.py`` for what is alive at the peaks of a step, both on the
 trainer's own code at commit 5666d0d; its H200 runs (``docs/accuracy.md``).
 """

@@ -46,7 +46,7 @@ def fp8_asked(fp8: Any, launch_file: dict[str, Any]) -> bool:
     """Whether the config asks for FP8: any text but the empty one does too.
 
     Unknown beside a launch file that asks for FP8 or may: what is in FP8 then depends
-    on both (``tools/llamafactory/launched.py``).
+    on both (``llamafactory_verdicts.md``).
     """
     launched = str(launch_file.get("mixed_precision", "no"))
     if fp8 and launched not in ("no", "bf16", "fp16"):

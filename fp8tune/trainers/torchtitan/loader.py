@@ -5,7 +5,7 @@ tyro warns of a value that does not match and keeps it. So text stays text, a li
 one word may be the word's letters, and what happens depends on who reads the key.
 
 Source: torchtitan/config/manager.py and train.py of 0.2.2, config_manager.py of 0.1.0;
-``python -m tools.verdicts torchtitan`` compares this with the releases themselves.
+``tests/data/torchtitan_verdicts.jsonl.gz`` has the verdicts of the releases themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Files with keys of several releases, and what the release says after the fixes.
 
 ``tests/data/torchtitan_mixed.jsonl.gz`` holds generated files, the text that the fixes
-made of each, and the verdict of the release on that text
-(``python -m tools.verdicts torchtitan SITE --release 0.2.2 --draw mixed``).
+made of each, and the verdict of the release on that text.
 """
 
 import pytest

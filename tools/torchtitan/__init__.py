@@ -1,1 +1,0 @@
-"""The makers of what fp8tune knows of a trainer."""
