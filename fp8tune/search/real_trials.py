@@ -45,7 +45,7 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import config_asked, without_script
+from fp8tune.search.overrides import config_asked, started, without_script
 from fp8tune.search.plan import is_covered, ranks_of_trial, why_synthetic_data
 from fp8tune.trainers.packages import assuming, wanted
 
@@ -256,10 +256,6 @@ def _trainer_runner(
     options: SearchOptions, config: Config, machine: TrialMachine
 ) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
-    config = without_script(config)
-    if config.files:
-        names = ", ".join(part.path for part in config.parts)
-        raise CannotSearch(f"no trial can run a job of several files: {names}")
     try:
         launch = find_launch(
             config.trainer.about,
@@ -270,12 +266,18 @@ def _trainer_runner(
             gpus=machine.gpus if machine.gpu else 0,
             python=options.python,
         )
+        overrides, program = started(config)
+        if not launch.recipe.launches:
+            config, overrides = without_script(config), ()
         return trainer_runner(
             launch,
             config.trainer,
             config.data,
             config.job.target,
             path=config.path,
+            files=config.files,
+            overrides=overrides,
+            program=program,
             device=options.device,
             data_missing=config.job.find("data_missing") or "",
         )

@@ -139,7 +139,7 @@ def test_losses_are_those_that_the_trainer_prints(runner, tmp_path):
         set={"run.checkpoints": str(tmp_path), "train.seed": 7, "train.warmup": 3}
     )
     knobs = {"train.precision": "bf16", "train.steps": 8}
-    config.write_bytes(known.config.for_trial(knobs, [trial], {}))
+    config.write_bytes(known.config.for_trial(knobs, [trial], {}).files["config"])
     text = subprocess.run(
         [sys.executable, str(EXAMPLE / "train.py"), str(config)],
         capture_output=True,
