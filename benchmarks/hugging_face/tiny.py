@@ -15,7 +15,36 @@ from typing import Any
 
 VOCABULARY, ROWS = 320, 2000
 CONFIGS = {
-    "axolotl": """\
+    "accelerate": {
+        "launch.yaml": """\
+compute_environment: LOCAL_MACHINE
+distributed_type: "NO"
+mixed_precision: bf16
+num_processes: 1
+""",
+        "sft.yaml": """\
+model_name_or_path: {folder}/model
+datasets:
+  - path: json
+    data_files: {folder}/data/prompts.json
+max_length: 256
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+gradient_checkpointing: false
+num_train_epochs: 2
+learning_rate: 1.0e-3
+warmup_steps: 3
+bf16: true
+output_dir: {folder}/kept
+save_steps: 2
+eval_on_start: true
+load_best_model_at_end: true
+push_to_hub: true
+hub_model_id: numbers
+""",
+    },
+    "axolotl": {
+        "train.yaml": """\
 base_model: {folder}/model
 datasets:
   - path: {folder}/data/numbers.json
@@ -37,8 +66,10 @@ save_steps: 2
 evals_per_epoch: 4
 val_set_size: 0.1
 wandb_project: numbers
-""",
-    "llamafactory": """\
+"""
+    },
+    "llamafactory": {
+        "train.yaml": """\
 model_name_or_path: {folder}/model
 stage: sft
 do_train: true
@@ -56,9 +87,11 @@ warmup_steps: 3
 bf16: true
 save_steps: 2
 plot_loss: true
-""",
+"""
+    },
 }
-"""What saves, evaluates and logs is there because a trial must turn it off."""
+"""The files of a job by trainer, the one that leads it first. What saves, evaluates and
+logs is there because a trial must turn it off."""
 
 
 def main(folder: str) -> None:
@@ -104,6 +137,11 @@ def main(folder: str) -> None:
     ]
     (root / "data").mkdir(exist_ok=True)
     (root / "data/numbers.json").write_text(json.dumps(rows))
+    prompts = [
+        {"prompt": row["instruction"], "completion": f" {row['output']}"}
+        for row in rows
+    ]
+    (root / "data/prompts.json").write_text(json.dumps(prompts))
     names = {"numbers": {"file_name": "numbers.json"}}
     (root / "data/dataset_info.json").write_text(json.dumps(names))
 

@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
 where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
-one with torchtitan's requirements. ``--axolotl PYTHON`` and ``--llamafactory PYTHON``
-name a Python that has the trainer. ``--record`` writes the results.
+one with torchtitan's requirements. ``--accelerate PYTHON``, ``--axolotl PYTHON`` and
+``--llamafactory PYTHON`` name a Python that has the trainer; that of Accelerate has TRL
+too. ``--record`` writes the results.
 
 On the CPU KempnerForge and torchtitan are behind ``benchmarks/verify/on_cpu.py``, which
 gives the CPU to the calls that insist on CUDA; the others run as they are, on the model
@@ -24,7 +25,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
@@ -37,13 +37,18 @@ from benchmarks.paths import ROOT, python_path
 from benchmarks.rows import Rows, end_by_sigterm
 from benchmarks.search.recording import record
 from benchmarks.verify.phase_cases import KEMPNERFORGE, TORCHTITAN, data
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.runners.driver import current
 from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import Launch, find_launch, releases_in
-from fp8tune.runners.trainer.recipe import Keys
+from fp8tune.runners.trainer.recipe import Command, Keys
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
+from fp8tune.search.options import SearchOptions, tuned
+from fp8tune.search.overrides import config_asked
+from fp8tune.search.real_trials import read_as_installed, real_trials, this_machine
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
@@ -55,8 +60,34 @@ LIMIT_S = 240.0
 BUDGET, BUDGET_YAML = "4m", "8m"
 
 
+FP8 = {
+    "accelerate": (
+        (
+            "mixed_precision: bf16",
+            "mixed_precision: fp8\nfp8_config: {backend: AO, "
+            "enable_fsdp_float8_all_gather: false}",
+        ),
+        ("bf16: true", "bf16: false"),
+    ),
+    "axolotl": (("output_dir:", "fp8: true\noutput_dir:"),),
+    "llamafactory": (("output_dir:", "fp8: true\noutput_dir:"),),
+}
+"""How the files of a job ask for FP8, as texts and their replacements."""
+SCRIPT, TRAINS = "train.sbatch", "trains.py"
+OWN = {
+    SCRIPT: f"accelerate launch --config_file launch.yaml {TRAINS} --config sft.yaml "
+    "--per_device_train_batch_size 4 --run_name numbers-$SLURM_JOB_ID\n",
+    TRAINS: "from trl.scripts.sft import main, make_parser\n"
+    "main(*make_parser().parse_args_and_config())\n",
+}
+"""A launch script, and a script of the user's own that it starts."""
+
+
 class Case(NamedTuple):
-    """A trainer with a config, on so many ranks of a device."""
+    """A trainer with a config, on so many ranks of a device.
+
+    ``files`` are those of a job that is YAML, the one that leads it first.
+    """
 
     name: str
     trainer: str
@@ -65,6 +96,14 @@ class Case(NamedTuple):
     ranks: int
     device: str
     python: str = ""
+    files: dict[str, str] = {}
+
+    def changed(self, *pairs: tuple[str, str]) -> Case:
+        """Return the case with other texts in its files."""
+        files = dict(self.files)
+        for before, after in pairs:
+            files = {name: text.replace(before, after) for name, text in files.items()}
+        return self._replace(files=files)
 
 
 def _options() -> argparse.Namespace:
@@ -110,9 +149,12 @@ def main() -> int:
     if options.record and not kept.failed:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         others = options.kempnerforge or options.torchtitan
-        title = "the real trainers" if others else "real trainers that read YAML"
+        kind, title = "_yaml", "real trainers that read YAML"
+        if others:
+            kind, title = "", "the real trainers"
+        elif options.accelerate:
+            kind, title = "_accelerate", "Accelerate, TRL and a script of one's own"
         text = f"# Trials with {title}\n\n{note}\n\n{page}"
-        kind = "" if others else "_yaml"
         kind += "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
@@ -174,14 +216,15 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
             named = f"torchtitan=={place.name}"
             text = torchtitan(place.name)
             yield Case(name, named, place, text, ranks, device, options.python)
-    for name, text in CONFIGS.items():
+    for name, files in CONFIGS.items():
         python = getattr(options, name)
         for ranks in (1, 2) if python else ():
             python = os.path.abspath(python)
             release = releases_in(python, "", [name])[name]
             title = trainer(name).about.title
             title += f" {release}, {ranks} rank{'s' * (ranks > 1)}"
-            yield Case(title, name, Path(), text, ranks, device, python)
+            case = Case(title, name, Path(), "", ranks, device, python, files)
+            yield case.changed(('"NO"', "MULTI_GPU")) if ranks > 1 else case
 
 
 def kempnerforge(device: str) -> str:
@@ -223,7 +266,7 @@ def torchtitan(release: str) -> str:
 def on_cpu(launch: Launch) -> Launch:
     """Return the launch with the program that stands for CUDA before the trainer's."""
 
-    def behind(words: tuple[str, ...]) -> tuple[str, ...]:
+    def behind(words: Command) -> Command:
         at = words.index("{ranks}") + 1 if "{ranks}" in words else 1
         return (*words[:at], ON_CPU, *words[at:])
 
@@ -242,29 +285,41 @@ def on_cpu(launch: Launch) -> Launch:
 def runner_of(case: Case, folder: Path) -> TrainerRunner:
     """Return the runner of a case, whose data are in a folder."""
     known = trainer(case.trainer)
-    runs_there = case.trainer in CONFIGS
-    device = case.device if runs_there or case.device == "cuda" else ""  # not refused
-    place = str(case.place) if case.place != Path() else ""
+    device = case.device if case.device == "cuda" else ""  # not refused
     found = find_launch(
-        known.about, place, case.ranks, device, own=False, python=case.python
+        known.about, str(case.place), case.ranks, device, own=False, python=case.python
     )
     found = found if device else on_cpu(found)
     guard = Guard(current()) if case.device == "cuda" else None
     text = case.text.replace("{folder}", str(folder))
-    target, missing = Target("", case.ranks), ""
-    if not runs_there:
-        loaded = known.load(tomllib.loads(text))
-        missing = known.job(loaded, target).find("data_missing") or ""
-    made = trainer_runner(
-        found,
-        known,
-        text.encode(),
-        target,
-        path="config.yaml" if runs_there else "config.toml",
-        device=case.device,
-        data_missing=missing,
-    )
+    document = parse(text.encode(), "config.toml")
+    loaded = known.load(document.values)
+    ours = UserConfig(known, document, loaded, Target("", case.ranks))
+    missing = ours.job({}).find("data_missing") or ""
+    made = trainer_runner(found, ours, device=case.device, data_missing=missing)
     return made.ready(FEW, str(folder), guard)
+
+
+def runner_of_files(case: Case, folder: Path, first: str = "") -> TrainerRunner:
+    """Return the runner of a job as a search makes it; ``first`` names it, if given."""
+    for name, text in case.files.items():
+        (folder / name).write_text(text.replace("{folder}", str(folder)))
+    lead, *others = (first,) if first else case.files
+    options = SearchOptions(
+        lead,
+        BUDGET,
+        runner="trainer",
+        python=case.python,
+        device=case.device,
+        world_size=case.ranks,
+        beside=tuple(others),
+    )
+    with read_as_installed(options):
+        config = config_asked(options, "", "", world_size=1)
+        own = real_trials(options, config, this_machine(case.device)).own
+    assert own is not None
+    guard = Guard(current()) if case.device == "cuda" else None
+    return own.ready(FEW, str(folder), guard)
 
 
 def of_yaml(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
@@ -274,21 +329,24 @@ def of_yaml(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
     os.chdir(folder)
     (folder / "kept").mkdir()
     batch = trainer(case.trainer).key_of("micro_batch")
-    limits, runner = TrialLimits(LIMIT_S), runner_of(case, folder)
+    limits, runner = TrialLimits(LIMIT_S), runner_of_files(case, folder)
     yield row(case, "as it is", runner.run({}, limits), folder)
     if case.ranks > 1:
         return
     yield row(case, f"{batch} = 1", runner.run({batch: 1}, limits), folder)
     yield row(case, "losses", runner.train_for_losses({}, LOSSES, LIMIT_S), folder)
-    for what, change in (
-        ("fp8: true", ("", "fp8: true\n")),
-        ("a learning rate of 1e30", ("1.0e-3", "1.0e+30")),
-        ("a model that is not here", ("{folder}/model", "no-such-user/no-such-model")),
-    ):
-        before, after = change
-        text = case.text.replace(before, after) if before else case.text + after
-        other = runner_of(case._replace(text=text), folder)
+    variants = {
+        "in FP8": FP8[case.trainer],
+        "a learning rate of 1e30": (("1.0e-3", "1.0e+30"),),
+        "a model that is not here": (("{folder}/model", "no-such-user/no-such-model"),),
+    }
+    for what, pairs in variants.items():
+        other = runner_of_files(case.changed(*pairs), folder)
         yield row(case, what, other.run({}, limits), folder)
+    if case.trainer == "accelerate":
+        own = case._replace(files={**case.files, **OWN})
+        runner = runner_of_files(own, folder, SCRIPT)
+        yield row(case, "its own script", runner.run({batch: 1}, limits), folder)
 
 
 def trials(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
@@ -350,7 +408,6 @@ def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
 def search(checkout: Path, device: str) -> str:
     """Search with KempnerForge; return what the command prints."""
     from fp8tune.search import real_trials, session
-    from fp8tune.search.options import SearchOptions
 
     def find(*words: Any, **more: Any) -> Launch:
         given = [*words]
@@ -391,9 +448,11 @@ def search_yaml(case: Case) -> dict[str, Any]:
         root = Path(folder)
         made = [case.python, "-m", "benchmarks.hugging_face.tiny", folder]
         subprocess.run(made, check=True, cwd=ROOT, capture_output=True)  # noqa: S603
-        text = case.text.replace("{folder}", folder)
-        (root / "train.yaml").write_text(f"# fp8tune: world-size=1\n{text}")
-        asked = ["search", "train.yaml", "--runner", "trainer", "--python", case.python]
+        for name, text in case.files.items():
+            (root / name).write_text(text.replace("{folder}", folder))
+        lead, *others = case.files
+        asked = ["search", lead, *(w for name in others for w in ("--with", name))]
+        asked += ["--runner", "trainer", "--python", case.python, "--world-size", "1"]
         asked += ["--device", case.device, "--budget", BUDGET_YAML]
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-m", "fp8tune", *asked],
@@ -404,9 +463,15 @@ def search_yaml(case: Case) -> dict[str, Any]:
             check=True,
         )
         os.chdir(root)
-        tuned = (root / "train.tuned.yaml").read_text()
-        found = runner_of(case._replace(text=tuned), root).run({}, TrialLimits(LIMIT_S))
-        said = f"{done.stdout}the trainer runs train.tuned.yaml: {found.outcome}\n"
+        files = {Path(tuned(name)): name for name in case.files}
+        tuned_files = {
+            name: (path if path.exists() else root / name).read_text()
+            for path, name in files.items()
+        }
+        runner = runner_of_files(case._replace(files=tuned_files), root)
+        found = runner.run({}, TrialLimits(LIMIT_S))
+        names = ", ".join(str(path) for path in files if path.exists())
+        said = f"{done.stdout}the trainer runs {names}: {found.outcome}\n"
         said = said.replace(f"{folder}/", "").replace(case.python, "PYTHON")
         return {"says": said}
 

@@ -21,6 +21,7 @@ from fp8tune.trainers.trainer import Trainer
 if TYPE_CHECKING:
     from fp8tune.config.companions import Apart
     from fp8tune.formats.joined import Joined, Part
+    from fp8tune.trainers.call import Program
 
 
 class NotAConfig(Exception):
@@ -28,10 +29,11 @@ class NotAConfig(Exception):
 
 
 class LaunchScript(NamedTuple):
-    """The script that launches a config: its path and its bytes."""
+    """The script that launches a config: its path, its bytes, and what it starts."""
 
     path: str
     data: bytes
+    program: Program
 
 
 class Config:

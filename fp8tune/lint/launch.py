@@ -33,7 +33,7 @@ from fp8tune.formats.bash.words import BadScript
 from fp8tune.formats.document import HOLE, Unreadable
 from fp8tune.job import Target
 from fp8tune.trainers.about import CallAbout, launchers, trainers
-from fp8tune.trainers.call import Call, calls
+from fp8tune.trainers.call import NO_PROGRAM, Call, Program, calls
 from fp8tune.trainers.recognise import recognise
 from fp8tune.trainers.trainer import Trainer, trainer
 
@@ -42,6 +42,9 @@ ORIGIN = "--script"
 
 MAX_SCRIPT = 1 << 16
 """Largest script that is read [bytes]; the trainers' own have 4 KiB at most."""
+
+MODULE = ("-m", "--module")
+"""Options of launchers whose program is a module."""
 
 MAX_NOTE = 200
 """Longest list of arguments in a note [characters]."""
@@ -62,7 +65,7 @@ class Launch(NamedTuple):
 
     ``target`` has what is known about the GPUs; ``notes`` say what is odd about them.
     ``beside`` are the other files of the job. If ``is_script``, the script's flags are
-    the config.
+    the config. ``program`` is what a trial starts in its place.
     """
 
     config: str
@@ -72,6 +75,7 @@ class Launch(NamedTuple):
     notes: tuple[str, ...]
     beside: tuple[str, ...] = ()
     is_script: bool = False
+    program: Program = NO_PROGRAM
 
     @property
     def arguments(self) -> str:
@@ -113,7 +117,10 @@ def read_launch(
         found = list(script.launches())
     except BadScript as error:
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
-    runs = {one._replace(line=0, notes=()): one for one in reversed(found)}
+    runs = {
+        one._replace(line=0, notes=(), program=NO_PROGRAM): one
+        for one in reversed(found)
+    }
     if not runs:
         return _itself(path, data, arguments)
     if len(runs) > 1:
@@ -205,6 +212,11 @@ class _Start(NamedTuple):
         return self.names_config, special, size, -self.call.launcher
 
 
+def _program_of(one: _Start) -> int:
+    """Return the number of the word that is the program of a command."""
+    return one.call.launcher + len(one.kind.program) - 1
+
+
 def _best(command: Command) -> _Start | None:
     """Return the trainer that a command runs: the most specific of its calls."""
     words = [word.text for word in command.words]
@@ -261,11 +273,12 @@ class _Script:
         config = self.config(words[call.config].text[call.prefix :], command)
         behind = [words[number] for number in call.overrides]
         beside, absent = list[str](), list[str]()
+        program = NO_PROGRAM
         if known.about.parts:
+            program = self.program(one)
             script = [words[number] for number in call.script]
             if not kind.script:
-                program = words[call.launcher + len(kind.program) - 1]
-                behind, script = [], [program, *behind]
+                behind, script = [], [words[_program_of(one)], *behind]
             mine, beside, absent = self.files(script, command, known, config)
             script = [word for word in script if word not in mine]
             if len(script) > 1 or _has_known_arguments(script, known):
@@ -284,7 +297,35 @@ class _Script:
         elif behind:
             notes.append(_not_applied([word.text for word in behind], place))
         notes += [f"{place}: no {name} here: it is not checked" for name in absent]
-        return Launch(config, overrides, target, line, tuple(notes), tuple(beside))
+        files = tuple(notes), tuple(beside)
+        return Launch(config, overrides, target, line, *files, program=program)
+
+    def program(self, one: _Start) -> Program:
+        """Return what a command starts, with the paths of files from this folder."""
+        command, _, kind, call = one
+        words = command.words
+        script = [words[number] for number in call.script]
+        options = [words[number] for number in call.overrides]
+        before = words[_program_of(one) + 1 : min(call.script, default=0)]
+        if not kind.script:
+            options, script = [], words[_program_of(one) :]
+        elif any(word.text in MODULE for word in before):
+            script = [Word(MODULE[0]), *script]
+        placed = (self.placed(word, command) for word in script)
+        folder = os.path.relpath(command.folder.text or ".")
+        return Program(
+            tuple(word.text for word in options),
+            tuple(placed),
+            tuple(environment(words[: call.launcher], command.given).items()),
+            "" if folder == os.curdir else folder,
+        )
+
+    def placed(self, word: Word, command: Command) -> str:
+        """Return a word, or the path from this folder if it names a file."""
+        option, equals, name = word.text.rpartition("=")
+        path = self.path_of(name, command)
+        known = not word.unknown and os.path.isfile(path)
+        return f"{option}{equals}{path}" if known else word.text
 
     def overrides(self, words: list[Word], known: Trainer, line: int) -> Iterator[str]:
         """Yield the overrides as the trainer's ``command_line`` takes them.

@@ -12,15 +12,23 @@ from fp8tune.config.reader import Config
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
+from fp8tune.formats.document import Unreadable
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
-from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
+from fp8tune.runners.trainer.config import CannotWrite
+from fp8tune.runners.trainer.launch import CannotLaunch, check_paths
+from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, recipe_of
+from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, keys_to_free, warmup_key
 from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import config_asked, one_line_errors
+from fp8tune.search.overrides import (
+    config_asked,
+    config_of_trials,
+    one_line_errors,
+)
 from fp8tune.search.plan import Plan, is_covered, plan_of_knobs, world_size_note
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
@@ -115,16 +123,27 @@ def _command(
         return (), [str(error)]
     if recipe.refused:
         return (), [f"no trial runs {about.title}: {recipe.refused}"]
-    several = (config.job.target.world_size or 1) > 1
-    given = {
-        "dir": options.trainer_dir,
-        "python": options.python or "python",
-        "inside": inside.__file__,
-        "ranks": str(config.job.target.world_size or 1),
-    }
-    values = {name: value for name, value in given.items() if value}
-    words = recipe.ranks if several and recipe.ranks else recipe.command
-    return [filled(word, values) for word in words], []
+    try:
+        check_paths(about, recipe, options.trainer_dir, options.python)
+        return _words(options, config, recipe), []
+    except CannotLaunch as error:
+        raise CannotSearch(str(error)) from None
+    except (CannotWrite, Unreadable) as error:
+        return (), [f"the search will not start: {config.path}: {error}"]
+
+
+def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
+    """Return the command of a trial; raises ``CannotWrite`` and ``Unreadable``."""
+    ours = config_of_trials(config, recipe)
+    ranks = ours.target.world_size or 1
+    names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
+    values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
+    cpu = [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
+    made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
+    values |= {"python": options.python or "python", "inside": inside.__file__}
+    if options.trainer_dir:
+        values["dir"] = options.trainer_dir
+    return recipe.words(ranks, values, made.program)
 
 
 def _corners(plan: Plan) -> Iterator[Corner]:

@@ -47,7 +47,8 @@ def check_config(config: Config, free: Container[str]) -> None:
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
         behind = f" -- {shlex.join(config.written)}" if config.written else ""
-        hint = f"fix that{others} first, see: fp8tune lint {config.path}{behind}"
+        asked = f"--script {config.script.path}" if config.script else config.path
+        hint = f"fix that{others} first, see: fp8tune lint {asked}{behind}"
         raise CannotSearch(f"{found[0]}; {hint}")
 
 

@@ -16,12 +16,15 @@ from fp8tune.config.reader import Config
 from fp8tune.config.settings import BadSettings
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
+from fp8tune.runners.trainer.config import UserConfig, user_config
+from fp8tune.runners.trainer.recipe import Recipe
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.plan import read_config, with_gpus
 from fp8tune.search.recorded import MAX_BYTES
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
+from fp8tune.trainers.call import Program
 from fp8tune.trainers.faults import Loaded, dotted
 
 
@@ -70,7 +73,7 @@ def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:
     Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
     values that its format cannot hold; ``InvalidText`` and ``Unreadable``.
     """
-    path, words = config.typed_path, shlex.join(overrides)
+    path, words = config.path, shlex.join((*config.overrides, *overrides))
     loaded = config.having(overrides=(*config.overrides, *overrides)).loaded
     wrong = next((f.argument.text for f in loaded.faults if f.argument), "")
     if wrong:
@@ -85,7 +88,19 @@ def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:
     return after
 
 
-def without_script(config: Config) -> Config:
+def config_of_trials(config: Config, recipe: Recipe) -> UserConfig:
+    """Return the config of a search as its trainer's trials start from it.
+
+    Raises ``CannotSearch`` and ``Unreadable``.
+    """
+    overrides, program = _started(config)
+    if not recipe.launches:
+        config, overrides = _without_script(config), ()
+    trainer, target = config.trainer, config.job.target
+    return user_config(trainer, config.document, target, recipe, overrides, program)
+
+
+def _without_script(config: Config) -> Config:
     """Return a config whose own file has the arguments of its launch script.
 
     The trainer then reads the same values without the script. Raises ``CannotSearch``.
@@ -96,11 +111,22 @@ def without_script(config: Config) -> Config:
     return with_overrides(alone, config.overrides) if config.overrides else alone
 
 
+def _started(config: Config) -> tuple[tuple[str, ...], Program]:
+    """Return the arguments of a job that are typed, and what a launcher starts.
+
+    They are those of the launch script, or stand behind ``--``.
+    """
+    if config.script:
+        return config.overrides, config.script.program
+    return config.written, Program(words=config.written)
+
+
 def _overridden(config: Config, loaded: Loaded) -> Iterator[Choice]:
     """Yield the keys that overrides set."""
     before = config.loaded.arguments
     new = {p: each for p, each in loaded.arguments.items() if before.get(p) != each}
     names = tuple(map(dotted, new))
     for key in loaded.written:
-        if any(key == name or key.startswith(f"{name}.") for name in names):
+        mine = any(key == name or key.startswith(f"{name}.") for name in names)
+        if mine and key in loaded.values:  # another may be a script's own argument
             yield Choice(key, loaded.values[key])

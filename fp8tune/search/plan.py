@@ -23,6 +23,7 @@ from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
+from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
 from fp8tune.words import counted
@@ -74,6 +75,7 @@ def _files(config: Config) -> dict[str, Any]:
     about: dict[str, Any] = {"config": typed, "config_text": texts[typed]}
     if config.script:
         about["launched"] = list(config.overrides)
+        about["program"] = config.script.program._asdict()
     if config.script or config.files:
         parts = config.parts
         about["files"] = [[part.section, part.path, texts[part.path]] for part in parts]
@@ -100,8 +102,14 @@ def restored(about: Mapping[str, Any], target: Target) -> Config:
     )
     if "launched" not in about:
         return config
-    script = LaunchScript(path, data)
+    program = Program(**{n: _tuples(v) for n, v in about.get("program", {}).items()})
+    script = LaunchScript(path, data, program)
     return config.having(script=script, overrides=tuple(about["launched"]))
+
+
+def _tuples(value: Any) -> Any:
+    """Return a value of JSON with its arrays as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _file_of(known: Trainer) -> dict[str, str]:
@@ -174,7 +182,7 @@ def _config_of(
         )
     except (CannotLaunch, CannotRead) as error:
         raise CannotSearch(str(error)) from None
-    return config.having(script=LaunchScript(path, data))
+    return config.having(script=LaunchScript(path, data, launch.program))
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:

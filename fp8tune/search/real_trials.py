@@ -21,7 +21,6 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import (
     CannotLaunch,
     checked,
@@ -46,7 +45,7 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import config_asked, without_script
+from fp8tune.search.overrides import config_asked, config_of_trials
 from fp8tune.search.plan import is_covered, ranks_of_trial, why_synthetic_data
 from fp8tune.trainers.packages import assuming, wanted
 
@@ -258,10 +257,6 @@ def _trainer_runner(
     options: SearchOptions, config: Config, machine: TrialMachine
 ) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
-    config = without_script(config)
-    if config.files:
-        names = ", ".join(part.path for part in config.parts)
-        raise CannotSearch(f"no trial can run a job of several files: {names}")
     try:
         launch = find_launch(
             config.trainer.about,
@@ -272,12 +267,9 @@ def _trainer_runner(
             gpus=machine.gpus if machine.gpu else 0,
             python=options.python,
         )
-        user_config = UserConfig(
-            config.trainer, config.data, config.loaded, config.job.target, config.path
-        )
         return trainer_runner(
             launch,
-            user_config,
+            config_of_trials(config, launch.recipe),
             device=options.device,
             data_missing=config.job.find("data_missing") or "",
         )

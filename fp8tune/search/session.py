@@ -448,7 +448,7 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
     if trials:
         own, data = trials.own, "trials train on synthetic data"
         if own:
-            yield f"trials run {own.launch}"
+            yield f"trials run {own}"
         if why := trials.synthetic_data:
             yield f"{why}: {data}; that changes losses, not speeds"
         yield from map(str, trials.unsafe)

@@ -37,6 +37,26 @@ class Call(NamedTuple):
     processes: str = ""
 
 
+class Program(NamedTuple):
+    """What a launch script starts: the words behind its launcher, ready to run.
+
+    ``options`` are the launcher's own without those that name its config, ``words`` are
+    the program and its arguments, a module behind ``-m``; files of the job stand in
+    them by their paths from this folder, and a part that only a run knows is ``HOLE``.
+    ``environment`` are variables that the script certainly exports, ``folder`` is the
+    one that it changes to, ``""`` for this one.
+    """
+
+    options: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    folder: str = ""
+
+
+NO_PROGRAM = Program()
+"""What a trainer starts that is started itself."""
+
+
 class Option(NamedTuple):
     """An option: words from ``start`` to ``end``, its value behind ``prefix``."""
 

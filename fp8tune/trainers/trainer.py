@@ -192,6 +192,11 @@ class Trainer:
         return self._module("command_line") if known else None
 
     @property
+    def program(self) -> ModuleType:
+        """What a launcher of this trainer starts, and how values are typed for it."""
+        return self._module("program")
+
+    @property
     def phases(self) -> ModuleType:
         """How this trainer schedules, saves and resumes a run in phases."""
         return self._module("phases")

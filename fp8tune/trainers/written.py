@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fp8tune.formats import parse
 from fp8tune.formats.document import ConfigDocument, Path
 from fp8tune.formats.edits import CannotEdit, apply
 from fp8tune.trainers.trainer import Trainer
@@ -30,20 +29,20 @@ def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
     return apply(document.text, document.set_values(values))
 
 
-def with_keys(known: Trainer, path: str, data: bytes, keys: Mapping[str, Any]) -> bytes:
-    """Return a config's bytes with other values of keys; ``None`` removes a key.
+def with_keys(
+    known: Trainer, document: ConfigDocument, keys: Mapping[str, Any]
+) -> ConfigDocument:
+    """Return a config with other values of keys; ``None`` removes a key.
 
     The trainer then reads these values, and all others as before. Raises ``CannotEdit``
     if the layout does not allow it, and ``InvalidText``.
     """
-    document = parse(data, path)
-    document.read_as(known.about.reads)
     before = known.load(document.values).values
-    text = rewritten(document, keys)
-    after = known.load(document.read(text).values)
+    changed = document.read(rewritten(document, keys))
+    after = known.load(changed.values)
     for key, value in {**before, **keys}.items():
         removed = key in keys and value is None
         right = key not in after.written if removed else after.values.get(key) == value
         if not right:
             raise CannotEdit(f"`{key}` cannot be set in this layout")
-    return f"{chr(0xFEFF) * document.bom}{text}".encode()
+    return changed

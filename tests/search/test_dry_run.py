@@ -6,8 +6,20 @@ import sys
 
 import pytest
 
+from fp8tune.runners.trainer import inside
 from tests.search.test_knobs import FORGE, TITAN
 
+LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
+SFT = """\
+model_name_or_path: a/b
+dataset_name: c/d
+max_length: 64
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+"""
+SCRIPT = (
+    "accelerate launch --config_file launch.yaml train.py --config sft.yaml --rows 3"
+)
 TARGET = ("--gpu", "h100", "--world-size", "8")
 
 
@@ -64,6 +76,34 @@ def test_a_trainer_s_own_command_is_shown(titan, fp8tune):
         *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "8"),
         *("-m", "torchtitan.train", "--job.config_file", "{config}"),
     ]
+
+
+def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune):
+    project({"launch.yaml": LAUNCH, "sft.yaml": SFT, "train.sh": f"{SCRIPT}\n"})
+    words = ("--dry-run", "--output-format", "json")
+
+    def said(*asked):
+        found = json.loads(fp8tune("search", *asked, *words).out)
+        return found["trial"]["command"], " ".join(found["notes"])
+
+    start = ["python", "-m", "accelerate.commands.launch", "--config_file", "{config}"]
+    trl = ["-m", "trl.scripts.sft", "--config", "{training}"]
+    own = ["train.py", "--config", "{training}", "--rows", "3"]
+    command, _ = said("launch.yaml", "--with", "sft.yaml")
+    assert command == [*start, inside.__file__, *trl]
+    command, _ = said("train.sh")
+    assert command == [*start, inside.__file__, *own]
+    command, notes = said("launch.yaml")
+    assert command == []
+    assert "a launch file does not say what it starts" in notes
+
+
+@pytest.mark.parametrize("option", ["--python", "--trainer-dir"])
+def test_what_is_named_and_not_there_is_refused(titan, fp8tune, option):
+    asked = ("--dry-run", *TARGET, "--runner", "trainer", option, "nowhere")
+    ran = fp8tune("search", titan, *asked)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"fp8tune: {option} nowhere: no such ")
 
 
 def test_a_config_that_cannot_be_searched_is_refused(titan, fp8tune):

@@ -226,6 +226,18 @@ def test_a_file_that_the_header_comment_names(replay, tmp_path):
     }
 
 
+def test_a_job_without_the_file_that_leads_it(replay, tmp_path):
+    assert replay({"t.yaml": TRAINING}, BATCH, ac="none").code == 0
+    changed = TRAINING.replace(
+        "per_device_train_batch_size: 2",
+        f"...\n{MARK}{REASON}\nper_device_train_batch_size: 4",
+    ).replace(
+        "gradient_accumulation_steps: 8",
+        f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
+    )
+    assert tuned(tmp_path) == {"t.tuned.yaml": changed}
+
+
 def test_in_place_each_file_keeps_its_name(replay, tmp_path):
     arguments = ("--in-place", "--allow", OVERLAP)
     done = replay(JOB, BATCH, *arguments, **{OVERLAP: True})
@@ -326,7 +338,7 @@ def test_a_study_keeps_every_file_of_its_job(replay, tmp_path, fp8tune):
     for name in JOB:
         (tmp_path / name).unlink()
     after = load_study(str(folder)).plan.config
-    assert after.bytes_by_path == before.bytes_by_path
+    assert (after.script, after.bytes_by_path) == (before.script, before.bytes_by_path)
     assert after.loaded.values == before.loaded.values
     assert fp8tune("report", folder.name).code == 0
     assert "--per_device_train_batch_size 4" in (folder / "report.html").read_text()

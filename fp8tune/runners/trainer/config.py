@@ -1,31 +1,66 @@
-"""The config of a trial: the user's, with the trial's values and folders."""
+"""The files of a trial: the user's, with the trial's values and folders."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.formats.document import InvalidText
+from fp8tune.formats import ENDINGS
+from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit
+from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.runners.trainer.recipe import Keys, filled
+from fp8tune.runners.trainer.recipe import Keys, Recipe, filled
+from fp8tune.trainers.call import NO_PROGRAM, Program
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trainers.written import with_keys
+
+ROOT = "config"
+"""The placeholder of the config itself, or of the file that leads a job of several."""
+RANKS = "{ranks}"
 
 
 class CannotWrite(Exception):
     """The config cannot hold a trial's values; the message says why."""
 
 
+class TrialFiles(NamedTuple):
+    """The files of a trial by their placeholders, and what its launcher starts."""
+
+    files: dict[str, bytes]
+    program: Program
+
+
 class UserConfig(NamedTuple):
-    """The user's config: its name, its bytes, and what the trainer reads in them."""
+    """The user's config: its text, and what the trainer reads in it.
+
+    ``document`` has all files of the job; ``program`` is what the trainer's launcher
+    starts, if it starts one.
+    """
 
     trainer: Trainer
-    data: bytes
+    document: ConfigDocument
     loaded: Loaded
     target: Target
-    path: str = "config.toml"
+    program: Program = NO_PROGRAM
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The files of the job."""
+        if isinstance(self.document, Joined):
+            return self.document.parts
+        return (Part("", "", self.document),)
+
+    def places(self, folder: str) -> dict[str, str]:
+        """Return the paths of a trial's files in a folder, by their placeholders."""
+        found = {}
+        for part in self.parts:
+            ending = next(e for e, f in ENDINGS.items() if f == part.document.format)
+            name = part.section or ROOT
+            found[name] = os.path.join(folder, f"{name}{ending}")
+        return found
 
     def job(self, knobs: Mapping[str, Any]) -> Job:
         """Return its job with other knobs and the same tokens per step."""
@@ -34,8 +69,8 @@ class UserConfig(NamedTuple):
 
     def for_trial(
         self, knobs: Mapping[str, Any], added: list[Keys], values: Mapping[str, str]
-    ) -> bytes:
-        """Return the config of a trial; raises ``CannotWrite``.
+    ) -> TrialFiles:
+        """Return the files of a trial; raises ``CannotWrite``.
 
         ``added`` are the keys of its kind, later ones win; those that this version of
         the trainer does not have are left out. ``values`` fill placeholders.
@@ -47,13 +82,56 @@ class UserConfig(NamedTuple):
         own = dict(self.trainer.schema.dotted_keys())
         keys = {key: value for key, value in keys.items() if key in own}
         try:
-            keys = self.changed(knobs) | keys
-            return with_keys(self.trainer, self.path, self.data, keys)
-        except (CannotEdit, InvalidText) as error:
+            keys = self.changed(knobs) | keys | self._names(values)
+            typed = {key: keys.pop(key) for key in [*keys] if self._is_typed(key)}
+            document = with_keys(self.trainer, self.document, keys)
+            program = self._program(typed, values)
+        except (CannotEdit, InvalidText, Unreadable) as error:
             names = ", ".join(keys)
             raise CannotWrite(f"cannot write {names}: {error}") from None
         except Unknown as missing:
             raise CannotWrite(f"{missing} is not known from the config") from None
+        parts = self._replace(document=document).parts
+        texts = {
+            part.section or ROOT: f"{chr(0xFEFF) * part.document.bom}"
+            f"{part.document.text}".encode()
+            for part in parts
+        }
+        return TrialFiles(texts, program)
+
+    def _names(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the keys that name another file of the job, and the trial's name."""
+        paths = {part.section: os.path.basename(part.path) for part in self.parts}
+        return {
+            key: values[section]
+            for section, about in self.trainer.about.parts.items()
+            for key in about.named_by
+            if section in values
+            and os.path.basename(str(self.loaded.values.get(key))) == paths[section]
+        }
+
+    def _is_typed(self, key: str) -> bool:
+        """Whether a key is typed: the user types it, or no file of the job has it."""
+        path, sections = tuple(key.split(".")), [part.section for part in self.parts]
+        section = path[0] if path[0] in self.trainer.about.parts else ""
+        return path in self.loaded.arguments or section not in sections
+
+    def _program(self, typed: Mapping[str, Any], values: Mapping[str, str]) -> Program:
+        """Return what the launcher starts, with the trial's files and typed keys."""
+        if not self.program.words:
+            return self.program
+        placed = {
+            part.path: values[part.section or ROOT]
+            for part in self.parts
+            if part.path and (part.section or ROOT) in values
+        }
+        words = []
+        for word in self.program.words:
+            option, equals, name = word.rpartition("=")
+            words.append(f"{option}{equals}{placed.get(name, name)}")
+        program = self.program._replace(words=tuple(words))
+        made: Program = self.trainer.program.with_values(program, typed)
+        return made
 
     def changed(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys that other knobs change, and their values."""
@@ -71,5 +149,28 @@ class UserConfig(NamedTuple):
         }
 
 
+def user_config(
+    trainer: Trainer,
+    document: ConfigDocument,
+    target: Target,
+    recipe: Recipe,
+    overrides: tuple[str, ...] = (),
+    program: Program = NO_PROGRAM,
+) -> UserConfig:
+    """Return the user's config for trials; raises ``Unreadable``.
+
+    Where a launcher starts a program, ``program`` is what the user's script starts, and
+    ``overrides`` are the arguments in it.
+    """
+    loaded = trainer.load(document.values, overrides)
+    config = UserConfig(trainer, document, loaded, target)
+    if not recipe.launches:
+        return config
+    program = trainer.program.program_of(program, config.parts)
+    return config._replace(program=program)
+
+
 def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    if value == RANKS:
+        return int(values["ranks"])
     return filled(value, values) if isinstance(value, str) else value

@@ -17,11 +17,13 @@ Only rank 0 prints. With ``FP8TUNE_TRACES`` set to a folder, it leaves a profile
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib
 import os
 import resource
 import runpy
+import signal
 import sys
 import time
 from collections import deque
@@ -32,6 +34,7 @@ TRACES = "FP8TUNE_TRACES"
 """Variable that names the folder of the profile; without it there is none."""
 PROFILED = 3
 """The step that is profiled: the first two may compile and allocate."""
+PR_SET_PDEATHSIG = 1
 GIB = 2**30
 
 
@@ -87,7 +90,8 @@ class Steps:
 
         autograd.backward = backward
         optimizers.register_optimizer_step_post_hook(self._end)
-        self._say(f"torch {self._torch.__version__}")
+        ranks = os.environ.get("WORLD_SIZE", "1")
+        self._say(f"torch {self._torch.__version__}, world size {ranks}")
 
     def _begin(self, tensors: Any, grad_tensors: Any) -> None:
         """Take the loss of a backward pass; a checkpoint's has gradients instead."""
@@ -159,8 +163,15 @@ class Steps:
             self._tell()
 
 
+def end_with_parent() -> None:
+    """Have this process killed when its launcher ends, however that ends (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
     """Run the program that the command line names."""
+    end_with_parent()
     del sys.argv[0]
     here = str(Path(__file__).resolve().parent)
     sys.path[:] = [place for place in sys.path if place != here]

@@ -31,6 +31,7 @@ from fp8tune.runners.trainer.recipe import (
     with_lines,
 )
 from fp8tune.trainers.about import About
+from fp8tune.trainers.call import NO_PROGRAM, Program
 
 OF_LAUNCHERS = ("SLURM_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_", "MV2_")
 """How variables begin by which launchers tell a process its rank."""
@@ -97,8 +98,8 @@ class Launch(NamedTuple):
     @property
     def identity(self) -> dict[str, Any]:
         """What distinguishes its trials from those of another trainer or version."""
-        words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
-        return {"runner": list(words), "trainer_versions": dict(self.versions)}
+        words = self.recipe.words(self.ranks, {})
+        return {"runner": words, "trainer_versions": dict(self.versions)}
 
     def __str__(self) -> str:
         """Return what runs, for people: the trainer, its version and its Python."""
@@ -107,9 +108,10 @@ class Launch(NamedTuple):
         shown = f" {version[:SHOWN]}" if version else ""
         return f"{self.title}{shown}{where}, by {self.python}"
 
-    def command(self, values: Mapping[str, str]) -> list[str]:
+    def command(
+        self, values: Mapping[str, str], program: Program = NO_PROGRAM
+    ) -> list[str]:
         """Return the command of a trial; ``values`` are of its placeholders."""
-        words = self.recipe.ranks if self.ranks > 1 else self.recipe.command
         known = {
             "python": self.python,
             "inside": inside.__file__,
@@ -120,9 +122,11 @@ class Launch(NamedTuple):
         # torchrun ends its ranks itself where it gets a signal that it can handle
         number = "TERM" if self.ranks > 1 else "KILL"
         start = [*DIES_WITH_PARENT, str(os.getpid()), number]
-        return [*start, *(filled(word, known) for word in words)]
+        return [*start, *self.recipe.words(self.ranks, known, program)]
 
-    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+    def environment(
+        self, values: Mapping[str, str], program: Program = NO_PROGRAM
+    ) -> dict[str, str]:
         """Return the variables of a trial."""
         own = {
             name: filled(text, {"dir": self.folder, **values})
@@ -130,7 +134,8 @@ class Launch(NamedTuple):
         }
         if self.recipe.inside:
             own[inside.TRACES] = values["traces"]
-        found = variables(self.folder, self.ranks)
+        ranks = 0 if self.recipe.launches else self.ranks
+        found = variables(self.folder, ranks, dict(program.environment))
         if self.device == "cpu":
             found = {**IDLE, **found, **NO_GPU}
         return {**found, **own}
@@ -156,7 +161,7 @@ def find_launch(
     _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
     python = python_of(python, directory)
-    program = filled(recipe.command[0], {"python": python, "dir": folder})
+    program = recipe.words(1, {"python": python, "dir": folder})[0]
     if not shutil.which(program):
         raise CannotLaunch(f"{recipe.origin}: no program {program}")
     versions = _versions(about, recipe, folder, python)
@@ -217,7 +222,7 @@ def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
             f"{gpus}: its own trainer can only run on all of them; --runner builtin "
             f"measures one of the {ranks} ranks, or --world-size {gpus} another job"
         )
-    if ranks > 1 and not recipe.ranks:
+    if ranks > 1 and not (recipe.ranks or recipe.launches):
         raise CannotLaunch(
             f"{recipe.origin}: no `ranks`: the command for several ranks, and the "
             f"config is for {ranks}"
@@ -226,7 +231,7 @@ def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
 
 def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
     if not directory:
-        if recipe.needs or any("{dir}" in word for word in recipe.command):
+        if recipe.needs or recipe.has("dir"):
             raise CannotLaunch(
                 f"--trainer-dir PATH names the checkout of {about.title}"
             )
@@ -242,6 +247,14 @@ def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
             f"--trainer-dir {directory}: no {names} there: is it a checkout of "
             f"{about.title}?"
         )
+
+
+def check_paths(about: About, recipe: Recipe, directory: str, python: str) -> None:
+    """Raise ``CannotLaunch`` for a folder or a Python that is named and not there."""
+    if directory:
+        _check_folder(about, recipe, directory)
+    if python and not shutil.which(python):
+        raise CannotLaunch(f"--python {python}: no such program")
 
 
 def python_of(python: str, directory: str) -> str:
@@ -343,15 +356,18 @@ def _sources(folder: str) -> Iterator[Path]:
                 yield Path(place, name)
 
 
-def variables(folder: str, ranks: int) -> dict[str, str]:
+def variables(
+    folder: str, ranks: int, exported: Mapping[str, str] = {}
+) -> dict[str, str]:
     """Return this process's variables with those of ranks for a trial.
 
-    Several ranks get theirs from torchrun. The trainer's folder comes first where it
+    Ranks that a launcher starts, as several are, get theirs from it. ``exported`` are
+    those of the user's launch script. The trainer's folder comes first where it
     imports from; relative paths in a config are meant from this process's folder.
     """
     kept = {
         name: value
-        for name, value in without_storage(os.environ).items()
+        for name, value in {**without_storage(os.environ), **exported}.items()
         if not name.startswith(OF_LAUNCHERS) and name not in OF_RANKS
     }
     if folder:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.runners.trainer.inside import PROFILED
 from fp8tune.suggest import meant
-from fp8tune.trainers.about import About, path_of
+from fp8tune.trainers.about import About, path_of, trainers
+from fp8tune.trainers.call import NO_PROGRAM, Program
 from fp8tune.verify import patterns
 
 PLACEHOLDERS = ("python", "inside", "dir", "config", "ranks", "scratch", "traces")
-"""What stands in braces in commands and values."""
+"""What stands in braces in commands and values, beside the sections of other files."""
+PROGRAM = ("launcher", "program")
+"""Placeholders of several words: the options of a launcher, and what it starts."""
 INSIDE = "inside"
 """The placeholder of ``inside.py``, and the name of the lines that it prints."""
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -74,6 +77,10 @@ class Losses(NamedTuple):
     unset: tuple[str, ...] = ()
 
 
+Command = tuple[str | tuple[str, ...], ...]
+"""The words of a command; those of a tuple are left out without their file."""
+
+
 class Recipe(NamedTuple):
     """How a trainer is run.
 
@@ -85,8 +92,8 @@ class Recipe(NamedTuple):
     """
 
     origin: str
-    command: tuple[str, ...] = ()
-    ranks: tuple[str, ...] = ()
+    command: Command = ()
+    ranks: Command = ()
     needs: tuple[str, ...] = ()
     package: str = ""
     cpu: Keys | None = None
@@ -103,7 +110,32 @@ class Recipe(NamedTuple):
     @property
     def inside(self) -> bool:
         """Whether ``inside.py`` runs the trainer's program, and prints its steps."""
-        return any(f"{{{INSIDE}}}" in word for word in self.command)
+        return self.has(INSIDE)
+
+    @property
+    def launches(self) -> bool:
+        """Whether a launcher starts the ranks, and a program of the user's in them."""
+        return self.has(PROGRAM[0])
+
+    def has(self, name: str) -> bool:
+        """Whether a placeholder stands in the command for one rank."""
+        return any(f"{{{name}}}" in word for word in _flat(self.command))
+
+    def words(
+        self, ranks: int, values: Mapping[str, str], program: Program = NO_PROGRAM
+    ) -> list[str]:
+        """Return the command for so many ranks, with its placeholders filled in."""
+        several = {"{launcher}": program.options, "{program}": program.words}
+        words: list[str] = []
+        for each in self.ranks if ranks > 1 and self.ranks else self.command:
+            if each in several:
+                words += several[each]
+                continue
+            group = (each,) if isinstance(each, str) else each
+            names = PLACEHOLDER.findall("".join(group))
+            if isinstance(each, str) or all(name in values for name in names):
+                words += [filled(word, values) for word in group]
+        return words
 
 
 def recipe_of(about: About) -> Recipe:
@@ -135,7 +167,7 @@ def read(data: Mapping[str, Any], origin: str) -> Recipe:
     if not recipe.refused and not recipe.command:
         raise BadRecipe(f"{origin}: `command` is missing: an array of strings")
     for words in (recipe.command, recipe.ranks):
-        if words and not any("{config}" in word for word in words):
+        if words and not any("{config}" in word for word in _flat(words)):
             raise BadRecipe(f"{origin}: the command has no {{config}}")
     return recipe._replace(profile=INSIDE_PROFILE) if recipe.inside else recipe
 
@@ -197,17 +229,26 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(value: Any) -> Command:
     """Read a command: its arguments, in which only known placeholders stand."""
-    words = _texts(value)
-    if not words:
+    if not isinstance(value, list):
+        raise BadRecipe("must be an array of strings")
+    if not value:
         raise BadRecipe("must be an array of strings: a program and its arguments")
-    for word in words:
+    words = tuple(_texts(v) if isinstance(v, list) else _text(v) for v in value)
+    parts = {section for about in trainers().values() for section in about.parts}
+    for word in _flat(words):
         for name in PLACEHOLDER.findall(word):
-            if name not in PLACEHOLDERS:
+            if name not in (*PLACEHOLDERS, *PROGRAM, *parts):
                 known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
                 raise BadRecipe(f"has {{{name}}}; there are {known}")
     return words
+
+
+def _flat(command: Command) -> Iterator[str]:
+    """Yield the words of a command."""
+    for each in command:
+        yield from (each,) if isinstance(each, str) else each
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -49,6 +49,10 @@ def base_record(
         return base._replace(outcome="nan", message=message[:LONGEST])
     if ended.ended != "enough":
         return _failed(base, output, ended)
+    started = output.log.settings["world_size"]
+    if output.wanted.trainer == INSIDE and started != str(output.wanted.ranks):
+        message = f"{started} of {output.wanted.ranks} processes started"
+        return base._replace(outcome="user", message=message, losses=(), grad_norms=())
     measured = _losses if output.wanted.losses else _speed
     return measured(base, output)
 

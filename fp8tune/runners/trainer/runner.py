@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ from fp8tune.runners.trainer.proof import profiles, proof
 from fp8tune.runners.trainer.recipe import Keys
 from fp8tune.runners.trainer.record import base_record, tokens_of
 from fp8tune.runners.watch import Guard
+from fp8tune.trainers.call import Program
 from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
 
@@ -37,14 +40,6 @@ class Setup(NamedTuple):
     scratch: str = ""
 
 
-class Folders(NamedTuple):
-    """The files of a running trial: its folder, its config, and its profiles."""
-
-    scratch: str
-    config: str
-    traces: str
-
-
 class TrainerRunner:
     """A runner of real trials: each starts the trainer's own program."""
 
@@ -60,6 +55,11 @@ class TrainerRunner:
         self.setup = setup
         self.guard = guard
         self.hear: Callable[[dict[str, Any]], None] = lambda _line: None
+
+    def __str__(self) -> str:
+        """Return what runs, for people, with the program that it starts."""
+        words = self.config.program.words
+        return f"{self.launch}{f': {shlex.join(words)}' if words else ''}"
 
     def now(self) -> float:
         """Return wall time [s]."""
@@ -147,21 +147,20 @@ class TrainerRunner:
         with tempfile.TemporaryDirectory(
             prefix=SCRATCH, dir=where, ignore_cleanup_errors=True
         ) as folder:
-            place = Path(folder)
-            files = Folders(
-                folder,
-                str(place / f"config{Path(self.config.path).suffix}"),
-                str(place / "traces"),
-            )
-            wanted.is_written = lambda: any(profiles(files.traces))
+            places = self.config.places(folder)
+            traces = os.path.join(folder, "traces")
+            values = {"scratch": folder, "traces": traces, **places}
+            wanted.is_written = lambda: any(profiles(traces))
             added = [*added, *_of_setup(self.launch, self.setup)]
+            ranks = str(self.launch.ranks)
             try:
-                data = self.config.for_trial(knobs, added, files._asdict())
+                made = self.config.for_trial(knobs, added, {**values, "ranks": ranks})
             except CannotWrite as error:
                 return _not_started(knobs, str(error))
-            Path(files.config).write_bytes(data)
+            for name, data in made.files.items():
+                Path(places[name]).write_bytes(data)
             output = Output(wanted, self.hear)
-            found = self._ran(knobs, output, files, limits)
+            found = self._ran(knobs, output, values, made.program, limits)
         found = found._replace(cost_s=found.cost_s + waited)
         if self.guard:
             found = self._with_gpu(found, output, before, began, limits.deadline_s)
@@ -171,16 +170,16 @@ class TrainerRunner:
         self,
         knobs: dict[str, Any],
         output: Output,
-        files: Folders,
+        values: dict[str, str],
+        program: Program,
         limits: TrialLimits,
     ) -> Record:
-        traced = files.traces if output.wanted.profile else ""
-        values = files._replace(traces=traced)._asdict()
+        traced = values if output.wanted.profile else {**values, "traces": ""}
         ended = supervise(
-            self.launch.command(values),
+            self.launch.command(traced, program),
             output,
             errors=STDOUT,
-            environment=self.launch.environment(values),
+            environment=self.launch.environment(traced, program),
         )
         job = self.config.job(knobs)
         found = base_record(knobs, output, ended, job)._replace(
@@ -195,7 +194,7 @@ class TrainerRunner:
         if limits.matmuls:
             more = {**found.extra, "float8_matmuls_counted_earlier": True}
             return found._replace(float8_matmuls=limits.matmuls, extra=more)
-        seen = proof(output.log, files.traces, job)
+        seen = proof(output.log, values["traces"], job)
         if seen.missing:
             return found._replace(outcome="user", message=seen.missing[:500])
         return found._replace(float8_matmuls=seen.matmuls)
@@ -252,6 +251,7 @@ def trainer_runner(
     }
     loaded = config.loaded._replace(values=config.loaded.values | releases)
     config = config._replace(loaded=loaded)
+    _check_module(launch, config)
     recipe, synthetic = launch.recipe, ""
     if recipe.synthetic != Keys():
         synthetic = data_missing
@@ -261,13 +261,21 @@ def trainer_runner(
     added = [recipe.trial, recipe.speed, *_of_setup(launch, setup)]
     added += [recipe.profile.keys] if recipe.profile else []
     try:
-        config.for_trial({}, added, {})
+        config.for_trial({}, added, {"ranks": str(launch.ranks)})
         tokens_of(config.job({}))
     except CannotWrite as error:
         raise CannotLaunch(f"a trial {error}") from None
     except Unknown as missing:
         raise CannotLaunch(f"{missing} is not known from the config") from None
     return TrainerRunner(launch, config, setup)
+
+
+def _check_module(launch: Launch, config: UserConfig) -> None:
+    """Raise ``CannotLaunch`` if the package of a module that starts is not there."""
+    flag, module, *_ = (*config.program.words, "", "")
+    package = module.partition(".")[0] if flag == "-m" else ""
+    if package in config.trainer.about.packages and package not in launch.versions:
+        raise CannotLaunch(f"{launch.python} finds no package {package}")
 
 
 def _of_setup(launch: Launch, setup: Setup) -> list[Keys]:

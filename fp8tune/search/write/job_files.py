@@ -16,7 +16,14 @@ from fp8tune.formats import parse
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.formats.joined import Joined, Part
-from fp8tune.search.write.script import Script, flag_of, replaced, typed, value_of
+from fp8tune.search.write.script import (
+    Script,
+    Words,
+    flag_of,
+    replaced,
+    typed,
+    value_of,
+)
 from fp8tune.search.write.writeback import (
     CannotWrite,
     Choice,
@@ -141,11 +148,12 @@ class _Writer:
         config, block = self.config, summary
         files: list[Tuned] = []
         if config.script:
-            script, overrides = self._script(config.script, block)
-            files += [script] if script.before != script.after else []
-            config = config.having(
-                script=LaunchScript(script.path, script.after), overrides=overrides
-            )
+            tuned, typed = self._script(config.script, block)
+            files += [tuned] if tuned.before != tuned.after else []
+            overrides, options, words = map(tuple, typed)
+            program = config.script.program._replace(options=options, words=words)
+            script = LaunchScript(tuned.path, tuned.after, program)
+            config = config.having(script=script, overrides=overrides)
         every = []
         for index in range(len(self.parts)):
             every.append(self._part(index, () if files else block))
@@ -190,10 +198,13 @@ class _Writer:
 
     def _script(
         self, script: LaunchScript, summary: Sequence[str]
-    ) -> tuple[Tuned, tuple[str, ...]]:
-        """Return the launch script before and after, and its arguments then."""
-        path, data = script
-        words = [*self.config.overrides]
+    ) -> tuple[Tuned, list[Words]]:
+        """Return the launch script before and after, and its arguments then.
+
+        These are all of them, the launcher's options, and the words of its program.
+        """
+        path, data, program = script
+        lists = [list(self.config.overrides), [*program.options], [*program.words]]
         arguments = self.config.loaded.arguments
         try:
             text = data.decode()
@@ -205,12 +216,12 @@ class _Writer:
                     continue
                 if argument:
                     edits = now.set_argument(argument, choice.value)
-                    words = replaced(words, argument, choice.value)
+                    lists = [replaced(w, argument, choice.value) for w in lists]
                 else:
                     new = [f"--{choice.path[-1]}", str(choice.value)]
                     behind = map(flag_of, arguments.values())
                     edits = now.add(new, behind)
-                    words += new
+                    lists = [[*lists[0], *new], lists[1], [*lists[2], *new]]
                 now, places = _after(now, edits, choice, places)
             for old, new_name in self.names.items():
                 if self.is_renamed(old) and now.names(old):
@@ -221,7 +232,7 @@ class _Writer:
             text = commented(now, places, summary) if places else text
         except (CannotEdit, InvalidText, Unreadable, UnicodeDecodeError) as error:
             raise CannotWrite(str(error)) from None
-        return Tuned(path, data, text.encode()), tuple(words)
+        return Tuned(path, data, text.encode()), lists
 
     def _prove(self, tuned: Config) -> None:
         """Raise ``CannotWrite`` if the trainer does not read what is wanted."""

@@ -71,12 +71,22 @@ def check_files(options: SearchOptions, plan: Plan) -> None:
     if options.diff:
         return
     names = _names(options.tuned_path, plan.config)
-    for path in changing(plan.config, plan.free_keys, names):
+    for path in changing(plan.config, _written_keys(plan), names):
         if not is_same(path, options.config):
             check_place(names(path))
             if names(path) != path:
                 _check_own(names(path))
             _check_notes(names(path))
+
+
+def _written_keys(plan: Plan) -> Iterator[str]:
+    """Yield the config keys that a search may write."""
+    knobs = plan.config.trainer.knobs
+    for key in plan.free_keys:
+        listed = knobs[key].keys if key in knobs else {}
+        yield from (name for keys in listed.values() for name in keys)
+        if not listed:
+            yield key
 
 
 def check_place(path: str) -> None:

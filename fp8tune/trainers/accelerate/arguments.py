@@ -26,6 +26,9 @@ from fp8tune.trainers.hints import same_word
 OF_PARSER = ("config", "env")
 """What TRL's parser takes itself: the file, and its environment variables."""
 
+LAUNCH_FILE = "accelerate_config"
+"""TRL's name for the launch file, which its commands hand to ``accelerate``."""
+
 SHORT = 4
 """Length of a word of which another letter makes another word [letters]."""
 
@@ -73,8 +76,13 @@ class Reader(NamedTuple):
         """Every name that it takes, with those that it hands to ``accelerate``."""
         if not self.command:
             return self.fields
-        launch = _data()["launch"][".."].split() if self.refuses else ()
-        return self.fields.union(launch, OF_PARSER)
+        launch = (*_data()["launch"][".."].split(), LAUNCH_FILE)
+        return self.fields.union(launch if self.refuses else (), OF_PARSER)
+
+    @property
+    def of_launcher(self) -> frozenset[str]:
+        """Names that a command of TRL hands to ``accelerate``."""
+        return self.names - self.fields - {*OF_PARSER}
 
     def values(self, name: str) -> list[str]:
         """The values that an argument takes, ``[]`` where they are not a few words."""
@@ -108,12 +116,16 @@ class Reader(NamedTuple):
         return " and ".join(texts)
 
 
+def commands() -> frozenset[str]:
+    """Return the commands of TRL that train."""
+    return frozenset(_data()["trl"].keys() - {"other"})
+
+
 def reader(script: str, trl: str = "", transformers: str = "") -> Reader:
     """Return what reads the arguments of a script, or of a command of ``trl``."""
-    commands = _data()["trl"].keys() - {"other"}
     path = _SCRIPT.fullmatch(script)
     command = path[1] if path else script
-    if command not in commands:
+    if command not in commands():
         command, path = "", None
     return Reader(
         command, path is None, _dated("trl", trl), _dated("transformers", transformers)

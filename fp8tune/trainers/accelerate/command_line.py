@@ -37,7 +37,8 @@ TRUE_WORDS = ("yes", "true", "t", "y", "1")
 FALSE_WORDS = ("no", "false", "f", "n", "0")
 """What ``HfArgumentParser`` reads as a switch."""
 
-_OPTION = re.compile("--?[A-Za-z]")
+OPTION = re.compile("--?[A-Za-z]")
+"""How an option of a script begins."""
 
 NUMBERS = ("num_processes", "num_machines", "machine_rank", "main_process_port")
 ADDRESS = "main_process_ip"
@@ -93,7 +94,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     read = _of_llamafactory if is_llamafactory(raw.get(PART, {})) else _of_script
     ours = read is _of_script  # whose options argparse reads
     names = reader("".join(words[script : script + 1])).names if ours else ()
-    given = {_whole(one.name, names): one for one in read(words[script + 1 :])}
+    given = {whole_name(one.name, names): one for one in read(words[script + 1 :])}
     if PART in raw or len(given.keys() & loader.schema.classes["Training"]) > 1:
         values = {name: one.value for name, one in given.items()}
         raw = {**raw, PART: {**raw.get(PART, {}), **values}}
@@ -108,7 +109,7 @@ def load(loader: Loader, raw: dict[str, Any], words: Iterable[str]) -> Loaded:
     return loaded._replace(faults=faults, arguments=arguments)
 
 
-def _whole(name: str, names: Collection[str]) -> str:
+def whole_name(name: str, names: Collection[str]) -> str:
     """Return the name that argparse takes an option for: one may be cut short."""
     longer = [] if name in names else [n for n in names if n.startswith(name)]
     return longer[0] if len(longer) == 1 else name
@@ -150,7 +151,7 @@ def _of_llamafactory(words: list[str]) -> Iterator[_Given]:
 
 def _of_script(words: list[str]) -> Iterator[_Given]:
     """Yield what the options of the script set."""
-    starts = [n for n, word in enumerate(words) if _OPTION.match(word)]
+    starts = [n for n, word in enumerate(words) if OPTION.match(word)]
     for start, end in pairwise([*starts, len(words)]):
         name, equals, value = words[start].partition("=")
         texts = [value] * bool(equals) + words[start + 1 : end]

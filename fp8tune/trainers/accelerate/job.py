@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Job, Prose, Unknown, Words, known
+from fp8tune.job import Job, Prose, Unknown, Words, known, ranks_left
 
 ARGUMENTS, LAUNCH, BF16 = "training_arguments", "launch_file", "training_bf16"
 """What a user can give where it is missing: ``[missing]`` of trainer.toml."""
@@ -461,16 +461,38 @@ def fp8_converts_head(job: Job, fp8_backend: str = "") -> bool:
 def seq_len(
     training_max_length: Any = None,
     training_max_seq_length: Any = None,
+    training_model_max_length: Any = None,
+    training_block_size: Any = None,
     training_max_completion_length: Any = None,
 ) -> int:
     """Tokens per sequence, if the training arguments say how long one is at most.
 
-    Raises ``Unknown`` for trainers that generate their samples, such as TRL's GRPO.
+    By the names of TRL and of common scripts of transformers' Trainer. Raises
+    ``Unknown`` for trainers that generate their samples, such as TRL's GRPO.
     """
-    length = training_max_length or training_max_seq_length
+    of_trl = training_max_length or training_max_seq_length
+    length = of_trl or training_model_max_length or training_block_size
     if training_max_completion_length and not length:
         raise Unknown("seq_len.generated")
     return known("seq_len", length if isinstance(length, int) else None)
+
+
+def step_ranks(
+    world_size: int,
+    distributed_type: Any = "",
+    parallelism_config_parallelism_config_tp_size: Any = 1,
+    parallelism_config_parallelism_config_cp_size: Any = 1,
+    parallelism_config_parallelism_config_sp_size: Any = 1,
+) -> int:
+    """Ranks with different sequences: all that do not compute one together."""
+    if distributed_type == "MEGATRON_LM":
+        raise Unknown("step.ranks")
+    together = (
+        int(parallelism_config_parallelism_config_tp_size)
+        * int(parallelism_config_parallelism_config_cp_size)
+        * int(parallelism_config_parallelism_config_sp_size)
+    )
+    return ranks_left(world_size, together)
 
 
 def declared_gpus(num_processes: Any, world_size: int | None = None) -> int:

@@ -84,8 +84,15 @@ def runner_of(name, text, **more):
 
 def config_of(name, text):
     known = trainer(name)
-    values = parse(text.encode(), "a.toml").values
-    return UserConfig(known, text.encode(), known.load(values), Target("", 1))
+    document = parse(text.encode(), "a.toml")
+    return UserConfig(known, document, known.load(document.values), Target("", 1))
+
+
+def written(config, knobs, added, **values):
+    """Return the config of a trial of a job of one file."""
+    made = config.for_trial(knobs, added, values)
+    assert list(made.files) == ["config"]
+    return made.files["config"]
 
 
 def test_every_byte_stays_but_those_of_the_trial():
@@ -93,7 +100,7 @@ def test_every_byte_stays_but_those_of_the_trial():
     recipe = recipe_of(config.trainer.about)
     knobs = {"train.batch_size": 4, "train.mixed_precision": "bf16"}
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
-    made = config.for_trial(knobs, added, {"scratch": "/s", "traces": "/t"})
+    made = written(config, knobs, added, scratch="/s", traces="/t")
     assert made.decode() == TRIAL
 
 
@@ -106,7 +113,7 @@ def test_each_torchtitan_gets_its_own_keys(name):
     config = config_of(name, text)
     recipe = recipe_of(config.trainer.about)
     added = [recipe.trial, recipe.speed, recipe.profile.keys]
-    made = config.for_trial({"precision": "bf16"}, added, {"scratch": "/s"})
+    made = written(config, {"precision": "bf16"}, added, scratch="/s")
     values = parse(made, "a.toml").values
     assert values["checkpoint"] == {enable: False}
     assert values["model"]["converters"] == []
@@ -166,7 +173,7 @@ def test_a_trial_whose_config_cannot_be_written_did_not_start(tmp_path):
 
 def test_keys_that_are_not_there_need_not_be_removed():
     config = config_of("kempnerforge", KEMPNERFORGE.format(more=""))
-    made = config.for_trial({}, [Keys({}, ("checkpoint.load_path", "train.seed"))], {})
+    made = written(config, {}, [Keys({}, ("checkpoint.load_path", "train.seed"))])
     assert b"load_path" not in made
     assert b"never touched" in made
 
@@ -210,11 +217,9 @@ use_wandb: false
 def test_a_trial_of_a_yaml_file_neither_saves_evaluates_nor_logs():
     """Also where the last key of the file is one that a trial removes."""
     known = trainer("axolotl")
-    data = AXOLOTL.encode()
-    loaded = known.load(parse(data, "a.yaml").values)
-    config = UserConfig(known, data, loaded, Target("", 1), "a.yaml")
+    document = parse(AXOLOTL.encode(), "a.yaml")
+    config = UserConfig(known, document, known.load(document.values), Target("", 1))
     recipe = recipe_of(known.about)
-    written = config.for_trial(
-        {"micro_batch_size": 4}, [recipe.trial, recipe.speed], {"scratch": "/s"}
-    )
-    assert written.decode() == AXOLOTL_TRIAL
+    added = [recipe.trial, recipe.speed]
+    made = written(config, {"micro_batch_size": 4}, added, scratch="/s")
+    assert made.decode() == AXOLOTL_TRIAL

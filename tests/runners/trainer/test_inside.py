@@ -103,8 +103,9 @@ def runner(tmp_path):
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         launch = launch._replace(recipe=read(run, "ours"))
         data = (folder / "train.toml").read_bytes()
-        loaded = known.load(parse(data, "train.toml").values)
-        config = UserConfig(known, data, loaded, Target("", ranks))
+        document = parse(data, "train.toml")
+        loaded = known.load(document.values)
+        config = UserConfig(known, document, loaded, Target("", ranks))
         found = trainer_runner(launch, config, device="cpu")
         (tmp_path / "scratch").mkdir(exist_ok=True)
         return found.ready(FEW, str(tmp_path / "scratch"), None)
@@ -143,7 +144,7 @@ def test_losses_are_those_that_the_trainer_prints(runner, tmp_path):
         set={"run.checkpoints": str(tmp_path), "train.seed": 7, "train.warmup": 3}
     )
     knobs = {"train.precision": "bf16", "train.steps": 8}
-    config.write_bytes(known.config.for_trial(knobs, [trial], {}))
+    config.write_bytes(known.config.for_trial(knobs, [trial], {}).files["config"])
     text = subprocess.run(
         [sys.executable, str(EXAMPLE / "train.py"), str(config)],
         capture_output=True,

@@ -28,7 +28,13 @@ VERSIONS = [version for name in RUN for version in trainers()[name].ids]
 
 
 def test_these_trainers_can_be_run():
-    assert RUN == ["axolotl", "kempnerforge", "llamafactory", "torchtitan"]
+    assert RUN == [
+        "accelerate",
+        "axolotl",
+        "kempnerforge",
+        "llamafactory",
+        "torchtitan",
+    ]
 
 
 def keys_of(recipe):

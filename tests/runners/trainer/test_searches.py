@@ -7,8 +7,10 @@ import statistics
 import pytest
 
 from fp8tune.config.own_trainer import add_trainer
+from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.config import UserConfig
 from fp8tune.runners.trainer.launch import find_launch
 from fp8tune.runners.trainer.runner import trainer_runner
 from fp8tune.trainers.about import trainers
@@ -38,8 +40,10 @@ def trial(tmp_path):
         known = trainer(add_trainer(str(folder / "ours.toml")))
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
         data = (folder / "train.toml").read_text().replace(*config).encode()
-        target = Target("", ranks)
-        found = trainer_runner(launch, known, data, target, device="cpu")
+        document = parse(data, "train.toml")
+        loaded = known.load(document.values)
+        ours = UserConfig(known, document, loaded, Target("", ranks))
+        found = trainer_runner(launch, ours, device="cpu")
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         ready = found.ready(FEW, str(scratch), None)

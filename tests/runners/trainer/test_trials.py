@@ -40,8 +40,9 @@ def runner(tmp_path):
         command = ("{python}", str(HERE / "wrong.py"), fault, "{config}", "{traces}")
         launch = launch._replace(recipe=launch.recipe._replace(command=command))
         data = (EXAMPLE / "train.toml").read_bytes()
-        loaded = known.load(parse(data, "train.toml").values)
-        config = UserConfig(known, data, loaded, Target("", 1))
+        document = parse(data, "train.toml")
+        loaded = known.load(document.values)
+        config = UserConfig(known, document, loaded, Target("", 1))
         found = trainer_runner(launch, config, device="cpu")
         return found.ready(FEW, str(tmp_path), None)
 
