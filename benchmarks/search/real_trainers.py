@@ -2,12 +2,14 @@
 
 ``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
 where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
-one with torchtitan's requirements. ``--axolotl PYTHON`` and ``--llamafactory PYTHON``
-name a Python that has the trainer. ``--record`` writes the results.
+one with torchtitan's requirements. ``--automodel PYTHON``, ``--axolotl PYTHON`` and
+``--llamafactory PYTHON`` name a Python that has the trainer. ``--record`` writes the
+results: those of NeMo Automodel, which is run alone then, in a file of their own.
 
-On the CPU KempnerForge and torchtitan are behind ``benchmarks/verify/on_cpu.py``, which
-gives the CPU to the calls that insist on CUDA; the others run as they are, on the model
-and data of ``benchmarks/hugging_face/tiny.py``. Speeds say nothing about a GPU then;
+On the CPU KempnerForge, torchtitan and NeMo Automodel are behind
+``benchmarks/verify/on_cpu.py``, which gives the CPU to the calls that insist on CUDA;
+the others run as they are. Those that read YAML get the model and data of
+``benchmarks/hugging_face/tiny.py``. Speeds say nothing about a GPU then;
 what counts is that every trial gets the outcome that it had. ``--device cuda`` runs
 all as they are.
 """
@@ -53,6 +55,14 @@ FEW = Sampling(min_steps=4, max_steps=8, warm_steps=1)
 LOSSES = LossRun(seed=7, warmup_steps=2, steps=12, config_warmup_steps=3)
 LIMIT_S = 240.0
 BUDGET, BUDGET_YAML = "4m", "8m"
+INSIST = ("kempnerforge", "torchtitan", "automodel")
+"""Trainers that insist on CUDA."""
+FP8 = {"automodel": "fp8:\n  enabled: true\n"}
+"""How a config turns FP8 on, where it is not ``fp8: true``."""
+SLOW = ("local_batch_size: 2", "local_batch_size: 1")
+"""What makes Automodel's config slow, for a search to find something."""
+SHORTER = ("seq_length: 256", "seq_length: 32")
+"""Sequences of Automodel's FP8, whose GEMMs take seconds on a CPU."""
 
 
 class Case(NamedTuple):
@@ -111,8 +121,9 @@ def main() -> int:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         others = options.kempnerforge or options.torchtitan
         title = "the real trainers" if others else "real trainers that read YAML"
+        title = "the real NeMo Automodel" if options.automodel else title
         text = f"# Trials with {title}\n\n{note}\n\n{page}"
-        kind = "" if others else "_yaml"
+        kind = "" if others else "_automodel" if options.automodel else "_yaml"
         kind += "_gpu" * (options.device == "cuda")
         record(
             f"real_trainers{kind}", {"trials": rows, "search": searched}, text, where
@@ -178,9 +189,10 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         python = getattr(options, name)
         for ranks in (1, 2) if python else ():
             python = os.path.abspath(python)
-            release = releases_in(python, "", [name])[name]
-            title = trainer(name).about.title
-            title += f" {release}, {ranks} rank{'s' * (ranks > 1)}"
+            about = trainer(name).about
+            package = about.distribution or name
+            release = releases_in(python, "", [package])[package]
+            title = f"{about.title} {release}, {ranks} rank{'s' * (ranks > 1)}"
             yield Case(title, name, Path(), text, ranks, device, python)
 
 
@@ -239,20 +251,25 @@ def on_cpu(launch: Launch) -> Launch:
     return launch._replace(recipe=recipe, device="cpu")
 
 
-def runner_of(case: Case, folder: Path) -> TrainerRunner:
-    """Return the runner of a case, whose data are in a folder."""
+def runner_of(case: Case, folder: Path, *, stand_in: bool = True) -> TrainerRunner:
+    """Return the runner of a case, whose data are in a folder.
+
+    Without ``stand_in`` nothing answers calls that insist on CUDA.
+    """
     known = trainer(case.trainer)
-    runs_there = case.trainer in CONFIGS
-    device = case.device if runs_there or case.device == "cuda" else ""  # not refused
+    reads_yaml = case.trainer in CONFIGS
+    insists = case.device == "cpu" and known.name in INSIST
+    device = "" if insists else case.device  # not refused
     place = str(case.place) if case.place != Path() else ""
     found = find_launch(
         known.about, place, case.ranks, device, own=False, python=case.python
     )
-    found = found if device else on_cpu(found)
+    if insists:
+        found = on_cpu(found) if stand_in else found._replace(device="cpu")
     guard = Guard(current()) if case.device == "cuda" else None
     text = case.text.replace("{folder}", str(folder))
     target, missing = Target("", case.ranks), ""
-    if not runs_there:
+    if not reads_yaml:
         loaded = known.load(tomllib.loads(text))
         missing = known.job(loaded, target).find("data_missing") or ""
     made = trainer_runner(
@@ -260,7 +277,7 @@ def runner_of(case: Case, folder: Path) -> TrainerRunner:
         known,
         text.encode(),
         target,
-        path="config.yaml" if runs_there else "config.toml",
+        path="config.yaml" if reads_yaml else "config.toml",
         device=case.device,
         data_missing=missing,
     )
@@ -280,13 +297,17 @@ def of_yaml(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
         return
     yield row(case, f"{batch} = 1", runner.run({batch: 1}, limits), folder)
     yield row(case, "losses", runner.train_for_losses({}, LOSSES, LIMIT_S), folder)
+    if case.device == "cpu" and case.trainer in INSIST:
+        alone = runner_of(case, folder, stand_in=False).run({}, limits)
+        yield row(case, "without a stand-in for CUDA", alone, folder)
+    fp8 = FP8.get(case.trainer, "fp8: true\n")
     for what, change in (
-        ("fp8: true", ("", "fp8: true\n")),
+        (" ".join(fp8.split()), (*SHORTER, fp8)),
         ("a learning rate of 1e30", ("1.0e-3", "1.0e+30")),
         ("a model that is not here", ("{folder}/model", "no-such-user/no-such-model")),
     ):
-        before, after = change
-        text = case.text.replace(before, after) if before else case.text + after
+        before, after, *more = change
+        text = "".join((case.text.replace(before, after), *more))
         other = runner_of(case._replace(text=text), folder)
         yield row(case, what, other.run({}, limits), folder)
 
@@ -347,20 +368,31 @@ def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
     }
 
 
-def search(checkout: Path, device: str) -> str:
-    """Search with KempnerForge; return what the command prints."""
+def searched(device: str, config: str, budget: str, **more: str) -> str:
+    """Search with a trainer that insists on CUDA; return what the command prints.
+
+    ``more`` are further options of the search.
+    """
     from fp8tune.search import real_trials, session
     from fp8tune.search.options import SearchOptions
 
-    def find(*words: Any, **more: Any) -> Launch:
-        given = [*words]
-        given[3] = ""
-        return on_cpu(find_launch(*given, **more))
+    def find(*given: Any, **named: Any) -> Launch:
+        about, directory, ranks, _, *others = given
+        return on_cpu(find_launch(about, directory, ranks, "", *others, **named))
 
     if device == "cpu":
         real_trials.find_launch = find  # type: ignore[attr-defined]
-    os.chdir(checkout)
     said = io.StringIO()
+    options = SearchOptions(config, budget)._replace(runner="trainer", device=device)
+    options = options._replace(**more)  # type: ignore[arg-type]
+    with contextlib.redirect_stdout(said):
+        session.search(options, lambda *_: None)
+    return said.getvalue()
+
+
+def search(checkout: Path, device: str) -> str:
+    """Search with KempnerForge; return what the command prints."""
+    os.chdir(checkout)
     with tempfile.TemporaryDirectory() as folder:
         data(Path(folder))
         config = Path(folder) / "train.toml"
@@ -371,17 +403,9 @@ def search(checkout: Path, device: str) -> str:
             "[scheduler]", 'activation_checkpointing = "full"\n[scheduler]'
         )
         config.write_text(f"# fp8tune: world-size=1\n{text}")
-        options = SearchOptions(
-            str(config),
-            BUDGET,
-            runner="trainer",
-            trainer_dir=str(checkout),
-            device=device,
-            studies=f"{folder}/studies",
-        )
-        with contextlib.redirect_stdout(said):
-            session.search(options, lambda *_: None)
-        text = said.getvalue().replace(f"{folder}/", "")
+        place = {"trainer_dir": str(checkout), "studies": f"{folder}/studies"}
+        text = searched(device, str(config), BUDGET, **place)
+        text = text.replace(f"{folder}/", "")
         return text.replace(str(checkout), "CHECKOUT").replace(sys.executable, "PYTHON")
 
 
@@ -391,22 +415,24 @@ def search_yaml(case: Case) -> dict[str, Any]:
         root = Path(folder)
         made = [case.python, "-m", "benchmarks.hugging_face.tiny", folder]
         subprocess.run(made, check=True, cwd=ROOT, capture_output=True)  # noqa: S603
-        text = case.text.replace("{folder}", folder)
+        text = case.text.replace("{folder}", folder).replace(*SLOW)
         (root / "train.yaml").write_text(f"# fp8tune: world-size=1\n{text}")
-        asked = ["search", "train.yaml", "--runner", "trainer", "--python", case.python]
-        asked += ["--device", case.device, "--budget", BUDGET_YAML]
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "fp8tune", *asked],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
         os.chdir(root)
+        if case.device == "cpu" and case.trainer in INSIST:
+            said = searched("cpu", "train.yaml", BUDGET_YAML, python=case.python)
+        else:
+            asked = ["--runner", "trainer", "--python", case.python]
+            asked += ["--device", case.device, "--budget", BUDGET_YAML]
+            said = subprocess.run(  # noqa: S603
+                [sys.executable, "-m", "fp8tune", "search", "train.yaml", *asked],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            ).stdout
         tuned = (root / "train.tuned.yaml").read_text()
         found = runner_of(case._replace(text=tuned), root).run({}, TrialLimits(LIMIT_S))
-        said = f"{done.stdout}the trainer runs train.tuned.yaml: {found.outcome}\n"
+        said += f"the trainer runs train.tuned.yaml: {found.outcome}\n"
         said = said.replace(f"{folder}/", "").replace(case.python, "PYTHON")
         return {"says": said}
 

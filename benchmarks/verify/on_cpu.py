@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+AUTOMODEL = "nemo_automodel.cli.app"
 RECORD, SIGNAL = "FP8TUNE_RECORD", "FP8TUNE_SIGNAL"
 STATISTICS = (
     *("active_bytes.all.peak", "reserved_bytes.all.peak"),
@@ -66,6 +67,8 @@ def main() -> None:
     fsdp.set_gradient_divide_factor = divide_on_gloo
     if place := os.environ.get(RECORD):
         Recorder(Path(place), torch)
+    if AUTOMODEL in arguments:
+        import_module("benchmarks.automodel.step").on_cpu(torch)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, "")

@@ -15,13 +15,19 @@ from fp8tune.facts.calibration import Band
 from fp8tune.formats.joined import Joined
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
-from fp8tune.runners.trainer.recipe import BadRecipe, filled, recipe_of
+from fp8tune.runners.trainer.recipe import BadRecipe, filled, instead, recipe_of
 from fp8tune.search.budget import show_duration
-from fp8tune.search.knobs import Offer, keys_to_free, warmup_key
+from fp8tune.search.knobs import Offer, keys_to_free, warmup_key, why_single
 from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
-from fp8tune.search.plan import Plan, is_covered, plan_of_knobs, world_size_note
+from fp8tune.search.plan import (
+    NEEDED,
+    Plan,
+    is_covered,
+    plan_of_knobs,
+    world_size_note,
+)
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -81,20 +87,22 @@ def look_ahead(options: SearchOptions) -> DryRun:
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
     free = keys_to_free(config, options.allow, options.device)
-    refused = [f"the search will not start: {each}" for each in refusals(config, free)]
     command, notes = _command(options, config, builtin=builtin)
+    reasons = [*_not_known(config), *refusals(config, free)] if command else []
+    refused = [f"the search will not start: {each}" for each in reasons]
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
-    if config.job.target.world_size:
+    if command and config.job.target.world_size:
         notes = [*notes, world_size_note(config)]
     notes = [*refused, *plan.notes, *notes, *_unknown(config)]
+    notes += [START] * bool(command)
     return DryRun(
         plan,
         tuple(command),
         options.budget_s,
         trials,
         corners,
-        (*notes, START),
+        tuple(notes),
     )
 
 
@@ -114,7 +122,8 @@ def _command(
     except BadRecipe as error:
         return (), [str(error)]
     if recipe.refused:
-        return (), [f"no trial runs {about.title}: {recipe.refused}"]
+        why = f"{recipe.refused}; {instead(about)}"
+        return (), [f"no trial runs {about.title}: {why}"]
     several = (config.job.target.world_size or 1) > 1
     given = {
         "dir": options.trainer_dir,
@@ -125,6 +134,13 @@ def _command(
     values = {name: value for name, value in given.items() if value}
     words = recipe.ranks if several and recipe.ranks else recipe.command
     return [filled(word, values) for word in words], []
+
+
+def _not_known(config: Config) -> Iterator[str]:
+    """Yield why no search can plan trials of a config."""
+    for name in NEEDED:
+        if config.job.find(name) is None:
+            yield f"{name} is not known: {why_unknown(name, config)}"
 
 
 def _corners(plan: Plan) -> Iterator[Corner]:
@@ -242,11 +258,12 @@ def text(found: DryRun) -> Iterator[str]:
     yield f"varied: {counted(len(free), 'knob')}, {counted(count, 'setting')}"
     for offer in free:
         yield from _folded(f"{offer.knob.key}: {_values(offer.knob)}")
-    yield "kept:"
-    for why, group in _kept(plan):
-        yield from _folded(f"{', '.join(group)}: {why}")
+    kept = [f"{', '.join(group)}: {why}" for why, group in _kept(plan)]
     if warmup := warmup_key(plan.config.trainer):
-        yield from _folded(f"{warmup}: a shorter one is proposed; --allow warmup")
+        kept.append(f"{warmup}: a shorter one is proposed; --allow warmup")
+    yield from ["kept:"] * bool(kept)
+    for each in kept:
+        yield from _folded(each)
     if found.command:
         yield from _folded(f"a trial: {shlex.join(found.command)}", "")
     yield "expected:"
@@ -279,7 +296,7 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         if why.startswith("it changes"):
             why += f"; --allow {offer.traits.group or role}"
         elif not why and len(offer.knob.values) < 2:
-            why = "no other value keeps the tokens of a step"
+            why = why_single(plan.config, role)
         if why:
             values = f" ({_values(offer.knob)})" if offer.knob.values else ""
             if not values:

@@ -23,9 +23,12 @@ from fp8tune.search.knobs import Offer, offers, own_value, space_of
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
-from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
 from fp8tune.words import counted
+
+NEEDED = ("micro_batch", "grad_accum", "precision")
+"""Fields of the job without which no trial can be planned."""
 
 
 class Plan(NamedTuple):
@@ -143,7 +146,7 @@ def with_gpus(config: Config, world_size: int) -> Config:
     """Return a config for a number of GPUs, where nothing else says how many."""
     target = config.directive.complete(config.target)
     if world_size and not target.world_size:
-        return config.on(_sized(config.job, target, world_size))
+        return config.on(_sized(config, target, world_size))
     return config
 
 
@@ -177,13 +180,13 @@ def _config_of(
     return config.having(script=LaunchScript(path, data))
 
 
-def _sized(job: Job, target: Target, otherwise: int) -> Target:
-    """Return a target whose number of GPUs is the product of the parallel degrees."""
-    declared = job.find("declared_gpus")
+def _sized(config: Config, target: Target, otherwise: int) -> Target:
+    """Return a target with the number of GPUs that the config itself says."""
+    declared = config.job.find("declared_gpus")
     if declared is None:
         origin = "--ranks" if otherwise > 1 else ""
         return target._replace(world_size=otherwise, world_size_origin=origin)
-    origin = "the parallel degrees"
+    origin = config.trainer.about.counts or DEGREES
     return target._replace(world_size=declared, world_size_origin=origin)
 
 
@@ -210,7 +213,7 @@ def plan_for_trials(
     ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
     fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    for name in ("micro_batch", "grad_accum", "precision"):
+    for name in NEEDED:
         if config.job.find(name) is None:
             raise CannotSearch(f"{config.path}: {name} is not known")
     return plan_of_knobs(config, allow, device, gpu, builtin=builtin)

@@ -45,7 +45,7 @@ class UserConfig(NamedTuple):
             keys |= dict.fromkeys(each.unset)
             keys |= {key: _filled(value, values) for key, value in each.set.items()}
         own = dict(self.trainer.schema.dotted_keys())
-        keys = {key: value for key, value in keys.items() if key in own}
+        keys = {key: v for key, v in keys.items() if v is None or key in own}
         try:
             keys = self.changed(knobs) | keys
             return with_keys(self.trainer, self.path, self.data, keys)
