@@ -62,7 +62,7 @@ FP8 = {"automodel": "fp8:\n  enabled: true\n"}
 SLOW = ("local_batch_size: 2", "local_batch_size: 1")
 """What makes Automodel's config slow, for a search to find something."""
 SHORTER = ("seq_length: 256", "seq_length: 32")
-"""Sequences of Automodel's FP8, whose GEMMs take seconds on a CPU."""
+"""Automodel trains in FP8 on shorter sequences: its GEMMs take seconds on a CPU."""
 
 
 class Case(NamedTuple):

@@ -88,8 +88,10 @@ def look_ahead(options: SearchOptions) -> DryRun:
     plan = without_refused(plan)
     free = keys_to_free(config, options.allow, options.device)
     command, notes = _command(options, config, builtin=builtin)
-    reasons = [*_not_known(config), *refusals(config, free)] if command else []
+    unknown = [*_not_known(config, builtin=builtin)] if command else []
+    reasons = [*unknown, *refusals(config, free)] if command else []
     refused = [f"the search will not start: {each}" for each in reasons]
+    command = () if unknown else command
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
     if command and config.job.target.world_size:
@@ -136,11 +138,15 @@ def _command(
     return [filled(word, values) for word in words], []
 
 
-def _not_known(config: Config) -> Iterator[str]:
+def _not_known(config: Config, *, builtin: bool) -> Iterator[str]:
     """Yield why no search can plan trials of a config."""
-    for name in NEEDED:
+    by_reason: dict[str, list[str]] = {}
+    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
         if config.job.find(name) is None:
-            yield f"{name} is not known: {why_unknown(name, config)}"
+            by_reason.setdefault(why_unknown(name, config), []).append(name)
+    for why, names in by_reason.items():
+        are = "is" if len(names) == 1 else "are"
+        yield f"{', '.join(names)} {are} not known: {why}"
 
 
 def _corners(plan: Plan) -> Iterator[Corner]:

@@ -131,7 +131,9 @@ def test_it_needs_neither_torch_nor_optuna(tmp_path):
         (
             "rl.toml",
             '[orchestrator]\nbatch_size = 64\n[trainer.model]\nname = "Qwen/Qwen3"\n',
-            "the search will not start: grad_accum is not known: ",
+            "the search will not start: grad_accum, step.tokens are not known: no "
+            "estimate covers the micro-batches of an RL step, whose number depends on "
+            "its rollouts",
         ),
     ],
 )
