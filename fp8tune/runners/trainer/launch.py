@@ -106,7 +106,8 @@ class Launch(NamedTuple):
         version = self.versions.get(self.name, "")
         where = f" of {self.folder}" if self.folder else ""
         shown = f" {version[:SHOWN]}" if version else ""
-        return f"{self.title}{shown}{where}, by {self.python}"
+        program = self.recipe.command[0].replace("{python}", self.python)
+        return f"{self.title}{shown}{where}, by {program}"
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """Return the command of a trial; ``values`` are of its placeholders."""
