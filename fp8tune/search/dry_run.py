@@ -22,10 +22,10 @@ from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import (
-    NEEDED,
     Plan,
     is_covered,
     plan_of_knobs,
+    why_not_planned,
     world_size_note,
 )
 from fp8tune.trials.space import Knob, Point, shown
@@ -88,7 +88,7 @@ def look_ahead(options: SearchOptions) -> DryRun:
     plan = without_refused(plan)
     free = keys_to_free(config, options.allow, options.device)
     command, notes = _command(options, config, builtin=builtin)
-    unknown = [*_not_known(config, builtin=builtin)] if command else []
+    unknown = [*why_not_planned(config, builtin=builtin)] if command else []
     reasons = [*unknown, *refusals(config, free)] if command else []
     refused = [f"the search will not start: {each}" for each in reasons]
     command = () if unknown else command
@@ -136,17 +136,6 @@ def _command(
     values = {name: value for name, value in given.items() if value}
     words = recipe.ranks if several and recipe.ranks else recipe.command
     return [filled(word, values) for word in words], []
-
-
-def _not_known(config: Config, *, builtin: bool) -> Iterator[str]:
-    """Yield why no search can plan trials of a config."""
-    by_reason: dict[str, list[str]] = {}
-    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
-        if config.job.find(name) is None:
-            by_reason.setdefault(why_unknown(name, config), []).append(name)
-    for why, names in by_reason.items():
-        are = "is" if len(names) == 1 else "are"
-        yield f"{', '.join(names)} {are} not known: {why}"
 
 
 def _corners(plan: Plan) -> Iterator[Corner]:

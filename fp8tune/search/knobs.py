@@ -102,9 +102,11 @@ def _offer(
         why = OF_TRAINERS
     elif not why and not freed and device in traits.frozen_on:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
-    elif not why and len(values) < 2 and (freed or not _is_usual(role)):
+    elif not why and len(values) < 2 and not _is_usual(role):
         why = why_single(config, role, gpu)
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
+    if not why and freed and len(values) < 2:
+        why = why_single(config, role, gpu)
     return Offer(knob, why, config.trainer.knobs[role].needs)
 
 

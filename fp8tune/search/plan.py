@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.joined import Joined, Part
@@ -28,7 +29,8 @@ from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
 from fp8tune.words import counted
 
 NEEDED = ("micro_batch", "grad_accum", "precision")
-"""Fields of the job without which no trial can be planned."""
+"""Fields of the job without which no trial can be planned. The trainer itself, whose
+steps have the tokens of the config, needs ``step.tokens`` too."""
 
 
 class Plan(NamedTuple):
@@ -213,10 +215,20 @@ def plan_for_trials(
     ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
     fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    for name in NEEDED:
-        if config.job.find(name) is None:
-            raise CannotSearch(f"{config.path}: {name} is not known")
+    if reason := next(why_not_planned(config, builtin=builtin), ""):
+        raise CannotSearch(f"{config.path}: {reason}")
     return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
+
+
+def why_not_planned(config: Config, *, builtin: bool) -> Iterator[str]:
+    """Yield why no search can plan trials of a config, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
+        if config.job.find(name) is None:
+            by_reason.setdefault(why_unknown(name, config), []).append(name)
+    for why, names in by_reason.items():
+        are = "is" if len(names) == 1 else "are"
+        yield f"{', '.join(names)} {are} not known: {why}"
 
 
 def plan_of_knobs(
