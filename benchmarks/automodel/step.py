@@ -39,7 +39,7 @@ def main() -> int:
     sys.modules["triton"] = None  # type: ignore[assignment]
     sys.path.insert(0, sys.argv[1])
     with contextlib.redirect_stdout(sys.stderr):
-        _on_cpu(import_module("torch"))
+        on_cpu(import_module("torch"))
         import_module(RECIPES)
         _compile_norms(import_module("torch"))
     releases = {name: metadata.version(name) for name in PACKAGES}
@@ -108,7 +108,7 @@ def _rank(case: dict[str, Any], rank: int, folder: str, pipe: Any) -> None:
         pipe.send({"peaks": live.peaks})
 
 
-def _on_cpu(torch: Any) -> None:
+def on_cpu(torch: Any) -> None:
     """Answer with the CPU where Automodel asks for the current GPU."""
     model: Any = import_module("nemo_automodel._transformers.auto_model")
     torch.cuda.current_device = lambda: "cpu"

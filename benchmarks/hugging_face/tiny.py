@@ -2,7 +2,8 @@
 
 ``PYTHON -m benchmarks.hugging_face.tiny FOLDER`` needs a Python with transformers. The
 configs are for a CPU: transformers' Trainer refuses bf16 there unless asked to use
-the CPU, which LLaMA-Factory has a key for and Axolotl has not.
+the CPU, which LLaMA-Factory has a key for and Axolotl has not. NeMo Automodel asks for
+a GPU in any case.
 """
 
 from __future__ import annotations
@@ -41,6 +42,56 @@ eval_on_start: true
 load_best_model_at_end: true
 push_to_hub: true
 hub_model_id: numbers
+""",
+    },
+    "automodel": {
+        "train.yaml": """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  local_batch_size: 2
+  global_batch_size: 4
+  num_epochs: 2
+  ckpt_every_steps: 2
+  val_every_steps: 2
+dist_env:
+  backend: gloo
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: {folder}/model
+  torch_dtype: bfloat16
+  use_liger_kernel: false
+  attn_implementation: sdpa
+distributed:
+  strategy: fsdp2
+  activation_checkpointing: false
+checkpoint:
+  checkpoint_dir: {folder}/kept
+loss_fn:
+  _target_: nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy
+dataset: &data
+  _target_: nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionDataset
+  path_or_dataset_id: {folder}/data/numbers.json
+  column_mapping: {question: instruction, answer: output}
+  seq_length: 256
+  padding: max_length
+  truncation: true
+validation_dataset: *data
+dataloader:
+  _target_: torchdata.stateful_dataloader.StatefulDataLoader
+  collate_fn:
+    _target_: nemo_automodel.components.datasets.utils.default_collater
+    pad_seq_len_divisible: 16
+  shuffle: true
+optimizer:
+  _target_: torch.optim.AdamW
+  lr: 1.0e-3
+lr_scheduler:
+  lr_decay_style: cosine
+  lr_warmup_steps: 3
+wandb:
+  project: numbers
+  mode: online
+seed: 1
 """,
     },
     "axolotl": {

@@ -2,13 +2,15 @@
 
 ``python -m benchmarks.search.real_trainers --kempnerforge CHECKOUT --torchtitan SITES``
 where SITES has a folder with the unpacked wheel of each release, and ``--python`` is
-one with torchtitan's requirements. ``--accelerate PYTHON``, ``--axolotl PYTHON`` and
-``--llamafactory PYTHON`` name a Python that has the trainer; that of Accelerate has TRL
-too. ``--record`` writes the results.
+one with torchtitan's requirements. ``--accelerate PYTHON``, ``--automodel PYTHON``,
+``--axolotl PYTHON`` and ``--llamafactory PYTHON`` name a Python that has the trainer;
+that of Accelerate has TRL too. ``--record`` writes the results; those of Accelerate and
+of NeMo Automodel are run alone, and in a file of their own.
 
-On the CPU KempnerForge and torchtitan are behind ``benchmarks/verify/on_cpu.py``, which
-gives the CPU to the calls that insist on CUDA; the others run as they are, on the model
-and data of ``benchmarks/hugging_face/tiny.py``. Speeds say nothing about a GPU then;
+On the CPU KempnerForge, torchtitan and NeMo Automodel are behind
+``benchmarks/verify/on_cpu.py``, which gives the CPU to the calls that insist on CUDA;
+the others run as they are. Those that read YAML get the model and data of
+``benchmarks/hugging_face/tiny.py``. Speeds say nothing about a GPU then;
 what counts is that every trial gets the outcome that it had. ``--device cuda`` runs
 all as they are.
 """
@@ -58,8 +60,15 @@ FEW = Sampling(min_steps=4, max_steps=8, warm_steps=1)
 LOSSES = LossRun(seed=7, warmup_steps=2, steps=12, config_warmup_steps=3)
 LIMIT_S = 240.0
 BUDGET, BUDGET_YAML = "4m", "8m"
-
-
+INSIST = ("kempnerforge", "torchtitan", "automodel")
+"""Trainers that insist on CUDA."""
+TITLES = {
+    "accelerate": "Accelerate, TRL and a script of one's own",
+    "automodel": "the real NeMo Automodel",
+}
+"""Titles of the pages of trainers that are run alone."""
+SLOW = {"automodel": (("local_batch_size: 2", "local_batch_size: 1"),)}
+"""What makes a config slow, for a search to find something."""
 FP8 = {
     "accelerate": (
         (
@@ -68,6 +77,10 @@ FP8 = {
             "enable_fsdp_float8_all_gather: false}",
         ),
         ("bf16: true", "bf16: false"),
+    ),
+    "automodel": (
+        ("seq_length: 256", "seq_length: 32"),  # its FP8 GEMMs take seconds on a CPU
+        ("recipe:", "fp8:\n  enabled: true\nrecipe:"),
     ),
     "axolotl": (("output_dir:", "fp8: true\noutput_dir:"),),
     "llamafactory": (("output_dir:", "fp8: true\noutput_dir:"),),
@@ -149,11 +162,10 @@ def main() -> int:
     if options.record and not kept.failed:
         note = f"Written by `python -m {__spec__.name}`; see its docstring."
         others = options.kempnerforge or options.torchtitan
-        kind, title = "_yaml", "real trainers that read YAML"
-        if others:
-            kind, title = "", "the real trainers"
-        elif options.accelerate:
-            kind, title = "_accelerate", "Accelerate, TRL and a script of one's own"
+        alone = next((name for name in TITLES if getattr(options, name)), "yaml")
+        kind = "" if others else f"_{alone}"
+        title = TITLES.get(alone, "real trainers that read YAML")
+        title = "the real trainers" if others else title
         text = f"# Trials with {title}\n\n{note}\n\n{page}"
         kind += "_gpu" * (options.device == "cuda")
         record(
@@ -220,9 +232,10 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         python = getattr(options, name)
         for ranks in (1, 2) if python else ():
             python = os.path.abspath(python)
-            release = releases_in(python, "", [name])[name]
-            title = trainer(name).about.title
-            title += f" {release}, {ranks} rank{'s' * (ranks > 1)}"
+            about = trainer(name).about
+            package = about.distribution or name
+            release = releases_in(python, "", [package])[package]
+            title = f"{about.title} {release}, {ranks} rank{'s' * (ranks > 1)}"
             case = Case(title, name, Path(), "", ranks, device, python, files)
             yield case.changed(('"NO"', "MULTI_GPU")) if ranks > 1 else case
 
@@ -300,7 +313,30 @@ def runner_of(case: Case, folder: Path) -> TrainerRunner:
     return made.ready(FEW, str(folder), guard)
 
 
-def runner_of_files(case: Case, folder: Path, first: str = "") -> TrainerRunner:
+@contextlib.contextmanager
+def launches(case: Case, *, stand_in: bool = True) -> Iterator[None]:
+    """Let searches start a trainer that insists on CUDA on a CPU too.
+
+    Without ``stand_in`` nothing answers its calls for CUDA.
+    """
+    from fp8tune.search import real_trials
+
+    def find(about: Any, directory: str, ranks: int, _: str, **named: Any) -> Launch:
+        found = find_launch(about, directory, ranks, "", **named)  # not refused
+        return on_cpu(found) if stand_in else found._replace(device="cpu")
+
+    insists = trainer(case.trainer).name in INSIST
+    if case.device == "cpu" and insists:
+        real_trials.find_launch = find  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        real_trials.find_launch = find_launch  # type: ignore[attr-defined]
+
+
+def runner_of_files(
+    case: Case, folder: Path, first: str = "", *, stand_in: bool = True
+) -> TrainerRunner:
     """Return the runner of a job as a search makes it; ``first`` names it, if given."""
     for name, text in case.files.items():
         (folder / name).write_text(text.replace("{folder}", str(folder)))
@@ -314,7 +350,7 @@ def runner_of_files(case: Case, folder: Path, first: str = "") -> TrainerRunner:
         world_size=case.ranks,
         beside=tuple(others),
     )
-    with read_as_installed(options):
+    with launches(case, stand_in=stand_in), read_as_installed(options):
         config = config_asked(options, "", "", world_size=1)
         own = real_trials(options, config, this_machine(case.device)).own
     assert own is not None
@@ -335,6 +371,9 @@ def of_yaml(case: Case, folder: Path) -> Iterator[dict[str, Any]]:
         return
     yield row(case, f"{batch} = 1", runner.run({batch: 1}, limits), folder)
     yield row(case, "losses", runner.train_for_losses({}, LOSSES, LIMIT_S), folder)
+    if case.device == "cpu" and case.trainer in INSIST:
+        alone = runner_of_files(case, folder, stand_in=False).run({}, limits)
+        yield row(case, "without a stand-in for CUDA", alone, folder)
     variants = {
         "in FP8": FP8[case.trainer],
         "a learning rate of 1e30": (("1.0e-3", "1.0e+30"),),
@@ -405,19 +444,19 @@ def row(case: Case, what: str, found: Record, folder: Path) -> dict[str, Any]:
     }
 
 
+def searched(case: Case, options: SearchOptions) -> str:
+    """Return what a search prints, of trainers that insist on CUDA too."""
+    from fp8tune.search import session
+
+    said = io.StringIO()
+    with launches(case), contextlib.redirect_stdout(said):
+        session.search(options, lambda *_: None)
+    return said.getvalue()
+
+
 def search(checkout: Path, device: str) -> str:
     """Search with KempnerForge; return what the command prints."""
-    from fp8tune.search import real_trials, session
-
-    def find(*words: Any, **more: Any) -> Launch:
-        given = [*words]
-        given[3] = ""
-        return on_cpu(find_launch(*given, **more))
-
-    if device == "cpu":
-        real_trials.find_launch = find  # type: ignore[attr-defined]
     os.chdir(checkout)
-    said = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         data(Path(folder))
         config = Path(folder) / "train.toml"
@@ -436,9 +475,8 @@ def search(checkout: Path, device: str) -> str:
             device=device,
             studies=f"{folder}/studies",
         )
-        with contextlib.redirect_stdout(said):
-            session.search(options, lambda *_: None)
-        text = said.getvalue().replace(f"{folder}/", "")
+        case = Case("KempnerForge", "kempnerforge", checkout, text, 1, device)
+        text = searched(case, options).replace(f"{folder}/", "")
         return text.replace(str(checkout), "CHECKOUT").replace(sys.executable, "PYTHON")
 
 
@@ -448,21 +486,21 @@ def search_yaml(case: Case) -> dict[str, Any]:
         root = Path(folder)
         made = [case.python, "-m", "benchmarks.hugging_face.tiny", folder]
         subprocess.run(made, check=True, cwd=ROOT, capture_output=True)  # noqa: S603
+        case = case.changed(*SLOW.get(case.trainer, ()))
         for name, text in case.files.items():
             (root / name).write_text(text.replace("{folder}", folder))
         lead, *others = case.files
-        asked = ["search", lead, *(w for name in others for w in ("--with", name))]
-        asked += ["--runner", "trainer", "--python", case.python, "--world-size", "1"]
-        asked += ["--device", case.device, "--budget", BUDGET_YAML]
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "fp8tune", *asked],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
+        options = SearchOptions(
+            lead,
+            BUDGET_YAML,
+            runner="trainer",
+            python=case.python,
+            device=case.device,
+            world_size=1,
+            beside=tuple(others),
         )
         os.chdir(root)
+        said = searched(case, options)
         files = {Path(tuned(name)): name for name in case.files}
         tuned_files = {
             name: (path if path.exists() else root / name).read_text()
@@ -471,7 +509,7 @@ def search_yaml(case: Case) -> dict[str, Any]:
         runner = runner_of_files(case._replace(files=tuned_files), root)
         found = runner.run({}, TrialLimits(LIMIT_S))
         names = ", ".join(str(path) for path in files if path.exists())
-        said = f"{done.stdout}the trainer runs {names}: {found.outcome}\n"
+        said += f"the trainer runs {names}: {found.outcome}\n"
         said = said.replace(f"{folder}/", "").replace(case.python, "PYTHON")
         return {"says": said}
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+AUTOMODEL = "nemo_automodel.cli.app"
 STATISTICS = (
     *("active_bytes.all.peak", "reserved_bytes.all.peak"),
     *("num_alloc_retries", "num_ooms"),
@@ -57,6 +58,8 @@ def main() -> None:
         divide(module, factor)
 
     fsdp.set_gradient_divide_factor = divide_on_gloo
+    if AUTOMODEL in arguments:
+        import_module("benchmarks.automodel.step").on_cpu(torch)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, "")

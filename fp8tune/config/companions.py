@@ -28,6 +28,7 @@ MAX_ABOVE = 6
 relative paths from the folder that it is started in, often the repository's."""
 
 
+LOOKED_FOR = "relative paths are looked for beside this file and in the folders above"
 MAX_NAME = 1000
 """Longest path that is followed [characters]."""
 
@@ -300,7 +301,7 @@ def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str
 
 
 def not_read(path: str, known: Trainer, values: dict[str, Any]) -> Iterator[Fault]:
-    """Yield the keys that name a file of the job which was not found.
+    """Yield the keys that name a file of the job which was not found, or not read.
 
     A part of the job that was found is part of ``values``.
     """
@@ -310,10 +311,26 @@ def not_read(path: str, known: Trainer, values: dict[str, Any]) -> Iterator[Faul
     apart = [key for keys in known.about.named.values() for key in keys]
     for key in (*joined, *apart):
         name = _file_name(values, key)
-        if name and (key in joined or not any(map(isfile, _above(path, name)))):
+        place = next(filter(isfile, _above(path, name)), "") if name else ""
+        if name and (key in joined or not place):
             advice = "name it with `--with FILE`" if key in joined else "check it too"
-            facts = {"key": key, "value": name, "advice": Prose(advice)}
+            advice += f" if it lies elsewhere; {LOOKED_FOR}"
+            why = "is not there"
+            if place:
+                why = f"cannot be read ({_problem(place)})"
+                advice = f"see `fp8tune lint {place}`"
+            facts = {"key": key, "value": name, "why": Prose(why)}
+            facts |= {"advice": Prose(advice)}
             yield Fault("file-not-read", tuple(key.split(".")), facts)
+
+
+def _problem(path: str) -> str:
+    """Return why a file cannot be read."""
+    try:
+        parse(read(path), path)
+    except (CannotRead, InvalidText, Unreadable) as error:
+        return str(error).removeprefix(f"{path}: ")
+    return "its loader does not read it"
 
 
 def _file_name(values: Any, key: str) -> str:

@@ -280,6 +280,11 @@ class OneFile(Placed):
         wanted, _ = self._without(path)
         return next(self._proven([self._edit.remove_key(self, path)], wanted))
 
+    def remove_table(self, path: Path) -> Edit:
+        """Remove a table of YAML with all that is in it, its comments too."""
+        wanted, _ = self._without(path)
+        return next(self._proven([self._edit.remove_table(self, path)], wanted))
+
     def move_key(self, path: Path, to: Path) -> Iterator[Edit]:
         """Move a key with its value, and comments that belong to it; or rename it."""
         if path[:-1] == to[:-1]:

@@ -18,10 +18,10 @@ from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.config import CannotWrite
 from fp8tune.runners.trainer.launch import CannotLaunch, check_paths
-from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, recipe_of
+from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, instead, recipe_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
-from fp8tune.search.knobs import Offer, keys_to_free, warmup_key
+from fp8tune.search.knobs import Offer, keys_to_free, warmup_key, why_single
 from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import (
@@ -29,7 +29,13 @@ from fp8tune.search.overrides import (
     config_of_trials,
     one_line_errors,
 )
-from fp8tune.search.plan import Plan, is_covered, plan_of_knobs, world_size_note
+from fp8tune.search.plan import (
+    Plan,
+    is_covered,
+    plan_of_knobs,
+    why_not_planned,
+    world_size_note,
+)
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -89,20 +95,24 @@ def look_ahead(options: SearchOptions) -> DryRun:
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
     plan = without_refused(plan)
     free = keys_to_free(config, options.allow, options.device)
-    refused = [f"the search will not start: {each}" for each in refusals(config, free)]
     command, notes = _command(options, config, builtin=builtin)
+    unknown = [*why_not_planned(config, builtin=builtin)] if command else []
+    reasons = [*unknown, *refusals(config, free)] if command else []
+    refused = [f"the search will not start: {each}" for each in reasons]
+    command = () if unknown else command
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
-    if config.job.target.world_size:
+    if command and config.job.target.world_size:
         notes = [*notes, world_size_note(config)]
     notes = [*refused, *plan.notes, *notes, *_unknown(config)]
+    notes += [START] * bool(command)
     return DryRun(
         plan,
         tuple(command),
         options.budget_s,
         trials,
         corners,
-        (*notes, START),
+        tuple(notes),
     )
 
 
@@ -122,7 +132,8 @@ def _command(
     except BadRecipe as error:
         return (), [str(error)]
     if recipe.refused:
-        return (), [f"no trial runs {about.title}: {recipe.refused}"]
+        why = f"{recipe.refused}; {instead(about)}"
+        return (), [f"no trial runs {about.title}: {why}"]
     try:
         check_paths(about, recipe, options.trainer_dir, options.python)
         return _words(options, config, recipe), []
@@ -261,11 +272,12 @@ def text(found: DryRun) -> Iterator[str]:
     yield f"varied: {counted(len(free), 'knob')}, {counted(count, 'setting')}"
     for offer in free:
         yield from _folded(f"{offer.knob.key}: {_values(offer.knob)}")
-    yield "kept:"
-    for why, group in _kept(plan):
-        yield from _folded(f"{', '.join(group)}: {why}")
+    kept = [f"{', '.join(group)}: {why}" for why, group in _kept(plan)]
     if warmup := warmup_key(plan.config.trainer):
-        yield from _folded(f"{warmup}: a shorter one is proposed; --allow warmup")
+        kept.append(f"{warmup}: a shorter one is proposed; --allow warmup")
+    yield from ["kept:"] * bool(kept)
+    for each in kept:
+        yield from _folded(each)
     if found.command:
         yield from _folded(f"a trial: {shlex.join(found.command)}", "")
     yield "expected:"
@@ -298,7 +310,7 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         if why.startswith("it changes"):
             why += f"; --allow {offer.traits.group or role}"
         elif not why and len(offer.knob.values) < 2:
-            why = "no other value keeps the tokens of a step"
+            why = why_single(plan.config, role)
         if why:
             values = f" ({_values(offer.knob)})" if offer.knob.values else ""
             if not values:

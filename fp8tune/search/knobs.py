@@ -103,8 +103,10 @@ def _offer(
     elif not why and not freed and device in traits.frozen_on:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     elif not why and len(values) < 2 and not _is_usual(role):
-        why = "it has no other value here"
+        why = why_single(config, role, gpu)
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
+    if not why and freed and len(values) < 2:
+        why = why_single(config, role, gpu)
     return Offer(knob, why, config.trainer.knobs[role].needs)
 
 
@@ -168,8 +170,8 @@ def _values(
     value = _plain(job[config.trainer.knobs[role].key or role])
     if role == "precision":
         value = _plain(config.job["precision"])
-        fp8 = ["fp8"] * (freed and "fp8" in listed and _may_be_fp8(config, gpu))
-        return tuple(dict.fromkeys([value, "bf16", *fp8]))
+        may_be = freed and "fp8" in listed and not _why_no_fp8(config, gpu)
+        return tuple(dict.fromkeys([value, "bf16", *["fp8"] * may_be]))
     every = listed or ([False, True] if isinstance(value, bool) else [])
     if traits_of(role).of_fp8:
         return value, *(each for each in every if not _same(each, value))
@@ -196,17 +198,26 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _may_be_fp8(config: Config, gpu: str) -> bool:
-    """Return whether both GPUs have FP8; an unknown GPU may have it.
+def why_single(config: Config, role: str, gpu: str = "") -> str:
+    """Return why a knob has no value but the config's own."""
+    if role == "micro_batch":
+        return "no other value keeps the tokens of a step"
+    if role == "precision":
+        return _why_no_fp8(config, gpu) or "the trainer has no key that turns FP8 on"
+    return "it has no other value here"
+
+
+def _why_no_fp8(config: Config, gpu: str) -> str:
+    """Return why a config cannot be tried in FP8; an unknown GPU may have it.
 
     No trial combines FP8 with tensor parallelism, and most trainers do not either.
     """
     if config.job.find("tp") not in (None, 1):
-        return False
+        return "no trial combines FP8 with tensor parallelism"
     has_fp8 = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         has_fp8.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return False not in has_fp8
+    return "the GPU has no FP8" if False in has_fp8 else ""
 
 
 def check_allowed(
@@ -255,13 +266,16 @@ def space_of(
     kept = [o for o in offered if not o.why or _is_usual(o.knob.role)]
     kept = [offer for offer in kept if offer.knob.values]
     knobs = [offer.knob for offer in kept]
-    if all(_is_usual(knob.role) for knob in knobs):
+    needs = any(offer.needs for offer in kept if not offer.why)
+    if not needs and all(_is_usual(knob.role) for knob in knobs):
         return Space(knobs), tuple(offered)
     count = math.prod(len(knob.values) for knob in knobs)
     if count > MOST_POINTS:
+        sizes = sorted(((len(k.values), k.role) for k in knobs), reverse=True)
+        each = ", ".join(f"{role} {size}" for size, role in sizes if size > 1)
         raise CannotSearch(
             f"the knobs span {count:,} settings, and a search compares at most "
-            f"{MOST_POINTS:,}: free fewer with --allow"
+            f"{MOST_POINTS:,}: free fewer with --allow; number of values: {each}"
         )
     points = list(_points(config, kept))
     used = {

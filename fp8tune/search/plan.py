@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
 from fp8tune.config.reader import Config, LaunchScript, NotAConfig, config_of
 from fp8tune.config.settings import settings_for
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.joined import Joined, Part
@@ -24,9 +25,13 @@ from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.call import Program
-from fp8tune.trainers.trainer import Trainer
+from fp8tune.trainers.trainer import DEGREES, Trainer
 from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
 from fp8tune.words import counted
+
+NEEDED = ("micro_batch", "grad_accum", "precision")
+"""Fields of the job without which no trial can be planned. The trainer itself, whose
+steps have the tokens of the config, needs ``step.tokens`` too."""
 
 
 class Plan(NamedTuple):
@@ -151,7 +156,7 @@ def with_gpus(config: Config, world_size: int) -> Config:
     """Return a config for a number of GPUs, where nothing else says how many."""
     target = config.directive.complete(config.target)
     if world_size and not target.world_size:
-        return config.on(_sized(config.job, target, world_size))
+        return config.on(_sized(config, target, world_size))
     return config
 
 
@@ -185,13 +190,13 @@ def _config_of(
     return config.having(script=LaunchScript(path, data, launch.program))
 
 
-def _sized(job: Job, target: Target, otherwise: int) -> Target:
-    """Return a target whose number of GPUs is the product of the parallel degrees."""
-    declared = job.find("declared_gpus")
+def _sized(config: Config, target: Target, otherwise: int) -> Target:
+    """Return a target with the number of GPUs that the config itself says."""
+    declared = config.job.find("declared_gpus")
     if declared is None:
         origin = "--ranks" if otherwise > 1 else ""
         return target._replace(world_size=otherwise, world_size_origin=origin)
-    origin = "the parallel degrees"
+    origin = config.trainer.about.counts or DEGREES
     return target._replace(world_size=declared, world_size_origin=origin)
 
 
@@ -218,10 +223,20 @@ def plan_for_trials(
     ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
     fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    for name in ("micro_batch", "grad_accum", "precision"):
-        if config.job.find(name) is None:
-            raise CannotSearch(f"{config.path}: {name} is not known")
+    if reason := next(why_not_planned(config, builtin=builtin), ""):
+        raise CannotSearch(f"{config.path}: {reason}")
     return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
+
+
+def why_not_planned(config: Config, *, builtin: bool) -> Iterator[str]:
+    """Yield why no search can plan trials of a config, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
+        if config.job.find(name) is None:
+            by_reason.setdefault(why_unknown(name, config), []).append(name)
+    for why, names in by_reason.items():
+        are = "is" if len(names) == 1 else "are"
+        yield f"{', '.join(names)} {are} not known: {why}"
 
 
 def plan_of_knobs(

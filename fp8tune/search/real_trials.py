@@ -183,7 +183,7 @@ def ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
         return ranks_of_trial(config, options.ranks)
     except CannotSearch as error:
         about = config.trainer.about
-        if about.own is not None or not config.job.find("trial_refusal"):
+        if about.own is not None or is_covered(config):
             raise
         try:
             recipe = recipe_of(about)
@@ -191,8 +191,9 @@ def ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
             raise error from None
         if recipe.refused:
             raise
-        where = "--trainer-dir CHECKOUT" if recipe.needs else "--python PYTHON"
-        typed = f"--runner trainer {where}"
+        where = " --python PYTHON" * ("{python}" in recipe.command)
+        where = " --trainer-dir CHECKOUT" if recipe.needs else where
+        typed = f"--runner trainer{where}"
         raise CannotSearch(f"{error}; {typed} runs {about.title} itself") from None
 
 

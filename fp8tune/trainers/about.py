@@ -112,7 +112,7 @@ class KnobAbout:
     are tried, none where they follow from the job or the key lists them; ``keys`` has
     for each of them the config keys that it writes, and those that it removes with the
     value ``[]``. ``needs`` is a condition on the job. ``since`` and ``until`` are
-    releases of the trainer.
+    releases of the trainer, ``of`` are its commands, all if there is none.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -126,9 +126,12 @@ class KnobAbout:
         self.needs: str = data.get("needs", "")
         self.since: str = data.get("since", "")
         self.until: str = data.get("until", "")
+        self.of: list[str] = data.get("of", [])
 
     def is_in(self, version: str) -> bool:
-        """Whether a release has the knob."""
+        """Whether a release, or its command, has the knob."""
+        if self.of and version.rpartition(".")[2] not in self.of:
+            return False
         after = not self.since or order(self.since) <= order(version)
         return after and (not self.until or order(version) <= order(self.until))
 

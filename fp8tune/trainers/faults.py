@@ -34,7 +34,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
-    "file-not-read": ("key", "value", "advice"),
+    "file-not-read": ("key", "value", "why", "advice"),
     "unresolved-values": ("key", "names"),
     "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),

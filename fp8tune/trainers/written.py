@@ -5,28 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fp8tune.formats.document import ConfigDocument, Path
-from fp8tune.formats.edits import CannotEdit, apply
+from fp8tune.formats.document import ConfigDocument, OneFile, Path
+from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.trainers.trainer import Trainer
 
 
 def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
-    """Return the text with other values of keys; ``None`` removes a key.
+    """Return the text with other values of keys; ``None`` removes a key, or a table.
 
     Raises ``CannotEdit`` for a layout that edits do not cover, and ``InvalidText``.
     """
     values: dict[Path, Any] = {}
-    removed: list[Path] = []
     for key, value in sorted(keys.items()):
         place = tuple(key.split("."))
         if value is not None:
             values[place] = value
-        elif place in document.spans.values:
-            removed.append(place)
-    if removed:  # before others are added, which may be where one of these stands
-        edits = [document.remove_key(place) for place in removed]
-        document = document.read(apply(document.text, edits))
+        else:  # before others are added, which may be where this one stands
+            document = _without(document, place)
     return apply(document.text, document.set_values(values))
+
+
+def _without(document: ConfigDocument, place: Path) -> ConfigDocument:
+    """Return the document without a key, or without a table and all that is in it."""
+    while place in document.spans.keys:
+        edit = _removal(document, place)
+        document = document.read(apply(document.text, [edit]))
+    return document
+
+
+def _removal(document: ConfigDocument, place: Path) -> Edit:
+    """Return the edit that removes a key; of a table in TOML its innermost part."""
+    values = document.spans.values
+    if place in values:
+        return document.remove_key(place)
+    if isinstance(document, OneFile) and document.format == "yaml":
+        return document.remove_table(place)
+    inside = (path for path in document.spans.keys if path[: len(place)] == place)
+    own = (path for path in inside if path[:-1] not in values)
+    return document.remove_key(max(own, key=len))
 
 
 def with_keys(
@@ -34,13 +50,16 @@ def with_keys(
 ) -> ConfigDocument:
     """Return a config with other values of keys; ``None`` removes a key.
 
-    The trainer then reads these values, and all others as before. Raises ``CannotEdit``
-    if the layout does not allow it, and ``InvalidText``.
+    Of a table it removes all keys. The trainer then reads these values, and all others
+    as before. Raises ``CannotEdit`` if the layout does not allow it, and
+    ``InvalidText``.
     """
     before = known.load(document.values).values
     changed = document.read(rewritten(document, keys))
     after = known.load(changed.values)
-    for key, value in {**before, **keys}.items():
+    gone = tuple(f"{key}." for key, value in keys.items() if value is None)
+    kept = {key: v for key, v in before.items() if not key.startswith(gone)}
+    for key, value in {**kept, **keys}.items():
         removed = key in keys and value is None
         right = key not in after.written if removed else after.values.get(key) == value
         if not right:

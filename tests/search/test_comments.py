@@ -9,6 +9,7 @@ from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.write.comments import choices, summary
 from fp8tune.search.write.writeback import Choice
+from fp8tune.trials.record import from_data
 from tests.search.replayed import BEST_BF16
 from tests.search.tries import (
     AC,
@@ -61,6 +62,32 @@ def test_the_whole_reason():
         f"activation_checkpointing = full: {slower}",
         "H200, torch 2.13, torchao 0.18.0",
         "from trials 5 and 8 of study a-1, for 16 GPUs",
+    ]
+
+
+MEGATRON = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \\
+    --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 \\
+    --micro-batch-size 1 --global-batch-size 128 --bf16 --fp8-format hybrid \\
+    --recompute-granularity selective --lr 3e-4 --train-iters 5000
+"""
+
+
+def test_each_key_of_a_knob_says_its_own_values():
+    config = read_config("a.sh", MEGATRON.encode(), Target("", 8))
+    own = {"micro_batch_size": 1, "ac": "selective", "precision": "fp8"}
+    other = from_data(
+        {"knobs": own | {"ac": "full"}, "outcome": "ok", "tokens_per_second": 12.0}
+    )
+    mine = from_data({"knobs": own, "outcome": "ok", "tokens_per_second": 10.0})
+    plan, whole = plan_for_records(config, (mine, other), ())
+    tried = trials(*(("search", record) for record in whole), *confirmed(*whole * 2))
+    found = decide(History(plan.space, plan.baseline, tried), 60.0)
+    gain = "+20.0 % tokens/s"
+    assert choices(plan, found) == [
+        Choice("recompute_granularity", "full", f"selective -> full: {gain}"),
+        Choice("recompute_method", "uniform", f"not set -> uniform: {gain}"),
+        Choice("recompute_num_layers", 1, f"not set -> 1: {gain}"),
     ]
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from fp8tune.runners.trainer import inside
+from tests.each import each
 from tests.search.test_knobs import FORGE, TITAN
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
@@ -146,3 +147,40 @@ def test_it_needs_neither_torch_nor_optuna(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("varied: ")
+
+
+@each(
+    ("name", "text", "said"),
+    [
+        (
+            "ds.json",
+            '{"train_batch_size": 64, "zero_optimization": {"stage": 3}}',
+            "no trial runs DeepSpeed: a DeepSpeed file names no program: search the "
+            "training arguments or the launch file of its job, with this file beside "
+            "it (--with); --runner replay --records FILE searches those that you "
+            "measured",
+        ),
+        (
+            "a.yaml",
+            "train: {train_iters: 20}\nddp: {use_distributed_optimizer: true}\n",
+            "no trial runs Megatron-Bridge: a file overrides a recipe, and the file "
+            "does not say which recipe and which program train; `fp8tune estimate` "
+            "predicts its settings, and --runner replay --records FILE searches those "
+            "that you measured",
+        ),
+        (
+            "rl.toml",
+            '[orchestrator]\nbatch_size = 64\n[trainer.model]\nname = "Qwen/Qwen3"\n',
+            "the search will not start: grad_accum, step.tokens are not known: no "
+            "estimate covers the micro-batches of an RL step, whose number depends on "
+            "its rollouts",
+        ),
+    ],
+)
+def test_what_no_trial_runs_is_told(tmp_path, monkeypatch, fp8tune, name, text, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    ran = fp8tune("search", name, "--dry-run", *TARGET, "--output-format", "json")
+    assert ran.code == 0
+    notes = json.loads(ran.out)["notes"]
+    assert any(note.startswith(said) for note in notes), notes

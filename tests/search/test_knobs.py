@@ -23,6 +23,12 @@ steps = 100
 [compile]
 enable = true
 """
+AUTOMODEL = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler: {local_batch_size: 2, global_batch_size: 64}
+distributed: {strategy: {strategy}}
+packed_sequence: {packed_sequence_size: 4096}
+"""
 FORGE = """\
 [model]
 dim = 4096
@@ -166,8 +172,40 @@ def test_what_cannot_be_allowed(allow, builtin, said):
 
 def test_too_many_settings_are_refused():
     every = ("fp8", "kernels", "sharding", "parallel")
-    with pytest.raises(CannotSearch, match="settings, and a search compares at most"):
+    with pytest.raises(CannotSearch, match=r"values: dp_replicate 7, cp 7, tp 4, ac 4"):
         plan_for_trials(titan(world_size=64), every, "cuda", builtin=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "gpu", "why"),
+    [
+        (
+            "[distributed]\ntp = 2\n",
+            "h100",
+            "no trial combines FP8 with tensor parallelism",
+        ),
+        ("", "a100", "the GPU has no FP8"),
+    ],
+)
+def test_fp8_that_cannot_be_tried_says_why(more, gpu, why):
+    text = FORGE.replace('"fp8"', '"bf16"') + more
+    config = read_config("a.toml", text.encode(), Target(gpu, 8))
+    found = {each.knob.role: each for each in offers(config, ("fp8",), "cuda")}
+    assert (found["precision"].knob.values, found["precision"].why) == (("bf16",), why)
+
+
+def test_automodel_is_compiled_by_the_key_that_its_strategy_reads():
+    text = AUTOMODEL.replace("{strategy}", "fsdp2")
+    config = read_config("a.yaml", text.encode(), Target("h100", 8))
+    space = plan_for_trials(config, (), "cuda", builtin=False).space
+    assert space.knob("compile").values == (False, True)
+    keys = config.job.keys_for({"compile": True})
+    assert keys == {"distributed.enable_compile": True}
+    text = AUTOMODEL.replace("{strategy}", "ddp")
+    config = read_config("a.yaml", text.encode(), Target("h100", 8))
+    plan = plan_for_trials(config, (), "cuda", builtin=False)
+    (compiled,) = (each for each in plan.offers if each.knob.role == "compile")
+    assert compiled.why == "it needs strategy == 'fsdp2'"
 
 
 def test_the_answer_says_what_is_expected_of_recipes_that_were_kept():

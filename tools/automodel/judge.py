@@ -1,8 +1,9 @@
 """What NeMo Automodel itself makes of recipes, one JSON line each.
 
-``PYTHON -m tools.automodel.judge CHECKOUT < configs.jsonl`` needs a Python with
-torch, torchao, PyYAML and what the config classes import. An input line holds ``yaml``.
-The output adds ``error`` (empty if nothing is refused), ``fp8`` (how many linears of a
+``PYTHON -m tools.automodel.judge RELEASE < configs.jsonl`` needs a Python with
+torch, torchao, PyYAML and what the config classes import; RELEASE is the folder of a
+checkout or of an unpacked wheel. An input line holds ``yaml``. The output adds
+``version``, ``error`` (empty if nothing is refused), ``fp8`` (how many linears of a
 model of four became Float8Linear) and ``compiled``.
 
 What runs is the set-up of TrainFinetuneRecipeForNextTokenPrediction as far as it
@@ -31,6 +32,7 @@ def main() -> int:
     sys.path.insert(0, sys.argv[1])
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(sys.stderr):
+        about: Any = import_module("nemo_automodel.package_info")
         fp8: Any = import_module("nemo_automodel.components.quantization.fp8")
     fp8._has_cuda_capability = lambda *least: least <= HOPPER
     for line in sys.stdin:
@@ -38,6 +40,7 @@ def main() -> int:
         quiet = io.StringIO()
         with contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet):
             config |= verdict(config["yaml"])
+        config["version"] = about.__version__
         print(json.dumps(config), flush=True)
     return 0
 

@@ -242,6 +242,24 @@ def remove_key(document: Document, path: Path) -> Edit:
     return Edit(start, following, "")
 
 
+def remove_table(document: Document, path: Path) -> Edit:
+    """Remove a block mapping with its key, and the comments in it."""
+    text, table = document.text, document.tree.nodes[path[:-1]]
+    pair = next((each for each in table.value if each[0].value == path[-1]), None)
+    if pair is None or table.flow_style:
+        raise CannotEdit("not a table with lines of its own")
+    key, value = pair
+    start = key.start_mark.index
+    line = _line_start(text, start)
+    is_alias = value.start_mark.index < start
+    newline = text.find("\n", start)
+    end = newline if is_alias else document.tree.end_of(pair)
+    rest = _REST.match(text, end) if end >= 0 else None
+    if rest is None or text[line:start].strip():
+        raise CannotEdit("the line has more on it")
+    return Edit(line, rest.end(), "")
+
+
 def _removal_in_flow(document: Document, table: Any, index: int) -> Edit:
     end_of, pairs = document.tree.end_of, table.value
     start, end = pairs[index][0].start_mark.index, end_of(pairs[index])

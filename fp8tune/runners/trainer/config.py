@@ -80,7 +80,7 @@ class UserConfig(NamedTuple):
             keys |= dict.fromkeys(each.unset)
             keys |= {key: _filled(value, values) for key, value in each.set.items()}
         own = dict(self.trainer.schema.dotted_keys())
-        keys = {key: value for key, value in keys.items() if key in own}
+        keys = {key: v for key, v in keys.items() if v is None or key in own}
         try:
             keys = self.changed(knobs) | keys | self._names(values)
             typed = {key: keys.pop(key) for key in [*keys] if self._is_typed(key)}

@@ -27,6 +27,7 @@ from fp8tune.runners.trainer.recipe import (
     BadRecipe,
     Recipe,
     filled,
+    instead,
     recipe_of,
     with_lines,
 )
@@ -93,7 +94,7 @@ class Launch(NamedTuple):
     @property
     def prints(self) -> str:
         """The name of the lines in which steps are read."""
-        return INSIDE if self.recipe.inside else self.name
+        return INSIDE if self.recipe.inside else self.recipe.log or self.name
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -106,7 +107,8 @@ class Launch(NamedTuple):
         version = self.versions.get(self.name, "")
         where = f" of {self.folder}" if self.folder else ""
         shown = f" {version[:SHOWN]}" if version else ""
-        return f"{self.title}{shown}{where}, by {self.python}"
+        program = str(self.recipe.command[0]).replace("{python}", self.python)
+        return f"{self.title}{shown}{where}, by {program}"
 
     def command(
         self, values: Mapping[str, str], program: Program = NO_PROGRAM
@@ -204,7 +206,8 @@ def _recipe(about: About, *, own: bool) -> Recipe:
         )
     recipe = recipe_of(about)
     if recipe.refused:
-        raise CannotLaunch(f"--runner trainer: {about.title}: {recipe.refused}")
+        why = f"{recipe.refused}; {instead(about)}"
+        raise CannotLaunch(f"--runner trainer: {about.title}: {why}")
     with_lines(about.name, about, recipe)
     return recipe
 

@@ -88,7 +88,8 @@ class Recipe(NamedTuple):
     folder, ``package`` is what it imports as. The keys of ``trial`` are for every
     trial, those of ``speed`` for trials that measure speed, those of ``cpu`` for trials
     on a CPU, if it trains there too.
-    ``lines`` are what the trainer prints, where fp8tune does not know it.
+    ``log`` names the program whose lines it prints, where that is not the trainer's
+    name. ``lines`` are what the trainer prints, where fp8tune does not know it.
     """
 
     origin: str
@@ -104,6 +105,7 @@ class Recipe(NamedTuple):
     profile: Profile | None = None
     synthetic: Keys = Keys()
     losses: Losses | None = None
+    log: str = ""
     lines: tuple[Mapping[str, Any], ...] = ()
     refused: str = ""
 
@@ -150,10 +152,16 @@ def recipe_of(about: About) -> Recipe:
         return read(about.own.run, origin)
     path = path_of(about.name, "run.toml")
     if not os.path.isfile(path):
-        predicts = "`fp8tune estimate` predicts its settings"
-        raise BadRecipe(f"no trial of fp8tune runs {about.title} yet; {predicts}")
+        raise BadRecipe(f"no trial of fp8tune runs {about.title} yet; {instead(about)}")
     with open(path, "rb") as file:
         return read(tomllib.load(file), path)
+
+
+def instead(about: About) -> str:
+    """Return what to do where no trial can run a trainer."""
+    predicts = "`fp8tune estimate` predicts its settings, and "
+    predicts *= not about.no_estimate
+    return f"{predicts}--runner replay --records FILE searches those that you measured"
 
 
 def read(data: Mapping[str, Any], origin: str) -> Recipe:
@@ -330,6 +338,7 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "profile": _profile,
     "synthetic": _keys,
     "losses": _losses,
+    "log": _text,
     "line": _lines,
     "refused": _text,
 }

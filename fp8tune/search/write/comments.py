@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from fp8tune.formats.values import same
 from fp8tune.search.answer.answer import Answer, is_untied
 from fp8tune.search.answer.wording import (
     FAILURES,
@@ -35,16 +36,18 @@ def choices(plan: Plan, outcome: Answer) -> list[Choice]:
     before, after = plan.space.values(plan.baseline), plan.space.values(outcome.chosen)
     indices = zip(plan.space.knobs, plan.baseline, outcome.chosen, strict=True)
     changed = [knob for knob, old, new in indices if old != new]
+    given = {**plan.config.job.given, **before}
     made = [
         Choice(
             key,
             value,
-            f"{shown(before.get(knob.key))} -> {shown(after[knob.key])}"
+            f"{shown(given.get(key))} -> {shown(value)}"
             + _why(plan, outcome, knob.key, len(changed)),
         )
         for knob in changed
         if knob.key in after
         for key, value in plan.config.job.keys_for({knob.key: after[knob.key]}).items()
+        if not same(given.get(key), value)
     ]
     return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
 

@@ -137,15 +137,10 @@ class _Run:
         """Load the sections whose keys are known."""
         recipe = self.slips(raw) or recipe_of(raw)
         self.strict = recipe in (*KNOWN, "")
+        self.top(raw)
         self.values["recipe"] = recipe or KNOWN[0]
-        for name, value in raw.items():
-            if name in self.schema.sections or name in self.schema.top_keys:
-                if value is not None:
-                    self.written.add(name)
-            else:
-                self.section(name)
         for section, name in self.schema.sections.items():
-            table = raw.get(section)
+            table = translated(raw.get(section))
             keys = self.schema.classes[self.variant(name, table)]
             if not keys:
                 continue
@@ -160,6 +155,19 @@ class _Run:
                 self.faults.append(Fault("section-not-a-table", (section,), facts))
         self.fp8()
         self.together(raw)
+
+    def top(self, raw: dict[str, Any]) -> None:
+        """Load the keys above all sections, and note which sections there are."""
+        for name, value in raw.items():
+            known = name in self.schema.sections or name in self.schema.top_keys
+            if not known:
+                self.section(name)
+            elif translated(value) is not None:
+                self.written.add(name)
+            if isinstance(value, Unresolved):
+                self.lost.add(name)
+            if name in self.schema.top_keys:
+                self.values[name] = translated(value)
 
     def slips(self, raw: dict[str, Any]) -> str:
         """Note misspelt names of classes, and return the recipe that was meant."""

@@ -223,3 +223,147 @@ def test_a_trial_of_a_yaml_file_neither_saves_evaluates_nor_logs():
     added = [recipe.trial, recipe.speed]
     made = written(config, {"micro_batch_size": 4}, added, scratch="/s")
     assert made.decode() == AXOLOTL_TRIAL
+
+
+AUTOMODEL = """\
+# mine
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  local_batch_size: 2
+  global_batch_size: 8   # of all
+  val_every_steps: 10
+dataset: &data
+  _target_: numbers
+  seq_length: 256
+validation_dataset: *data
+wandb:
+  project: numbers   # the team's
+  tags: [a]
+  more:
+    deep: 1
+skypilot:
+  cloud: aws
+"""
+AUTOMODEL_TRIAL = """\
+# mine
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  local_batch_size: 4
+  global_batch_size: 8   # of all
+  ckpt_every_steps: 1000000000
+  max_steps: 1000000
+  num_epochs: 1000000
+  save_checkpoint_every_epoch: false
+dataset: &data
+  _target_: numbers
+  seq_length: 256
+checkpoint:
+  checkpoint_dir: /s/checkpoints
+  enabled: false
+"""
+MEGATRON = """\
+#!/bin/bash
+ARGS=(
+    --num-layers 32 --hidden-size 4096 --num-attention-heads 32
+    --seq-length 4096 --max-position-embeddings 4096
+    --save out/ckpt --save-interval 500   # mine
+)
+torchrun --nproc_per_node 8 pretrain_gpt.py "${ARGS[@]}" \\
+    --micro-batch-size 1 --global-batch-size 128 \\
+    --bf16 --fp8-format hybrid --lr 3e-4 --train-iters 5000 \\
+    --load out/ckpt --eval-iters 10 --log-interval 10
+"""
+MEGATRON_TRIAL = """\
+#!/bin/bash
+ARGS=(
+    --num-layers 32 --hidden-size 4096 --num-attention-heads 32
+    --seq-length 4096 --max-position-embeddings 4096
+    # mine
+)
+torchrun --nproc_per_node 8 pretrain_gpt.py "${ARGS[@]}" \\
+    --micro-batch-size 2 --global-batch-size 128 \\
+    --bf16 --fp8-format hybrid --lr 3e-4 --train-iters 5000 \\
+    --eval-iters 0 --log-interval 1 --profile --profile-step-end 3 \
+--profile-step-start 2 --tensorboard-dir /t/tensorboard --use-pytorch-profiler
+"""
+PRIME_RL = """\
+max_steps = 1000
+[model]
+name = "Qwen/Qwen3-8B"
+[data]
+type = "sft"
+name = "a/b"
+batch_size = 64
+micro_batch_size = 2
+[ckpt]
+interval = 100   # often
+[val]
+interval = 10
+[val.data]
+name = "a/b"
+[monitors.wandb]
+project = "numbers"
+"""
+PRIME_RL_TRIAL = """\
+max_steps = 1000000
+output_dir = "/s/output"
+[model]
+name = "Qwen/Qwen3-8B"
+[data]
+type = "sft"
+name = "a/b"
+batch_size = 64
+micro_batch_size = 4
+# often
+"""
+
+
+@each(
+    ("name", "path", "text", "knobs", "trial"),
+    [
+        (
+            "automodel",
+            "a.yaml",
+            AUTOMODEL,
+            {"step_scheduler.local_batch_size": 4},
+            AUTOMODEL_TRIAL,
+        ),
+        ("megatron_lm", "a.sh", MEGATRON, {"micro_batch_size": 2}, MEGATRON_TRIAL),
+        (
+            "prime_rl==0.8.1.dev67.sft",
+            "a.toml",
+            PRIME_RL,
+            {"data.micro_batch_size": 4},
+            PRIME_RL_TRIAL,
+        ),
+    ],
+)
+def test_a_trial_saves_logs_and_evaluates_nothing(name, path, text, knobs, trial):
+    known = trainer(name)
+    document = parse(text.encode(), path)
+    document.read_as(known.about.reads)
+    config = UserConfig(known, document, known.load(document.values), Target("", 8))
+    recipe = recipe_of(known.about)
+    added = [recipe.trial, recipe.speed, recipe.profile.keys]
+    made = written(config, knobs, added, scratch="/s", traces="/t")
+    assert made.decode() == trial
+
+
+@each(
+    ("name", "command"),
+    [
+        (
+            "automodel",
+            ["python", "INSIDE", "-m", "nemo_automodel.cli.app", "a.yaml"],
+        ),
+        ("megatron_lm", ["bash", "a.yaml"]),
+        (
+            "prime_rl",
+            ["python", "INSIDE", "-m", "prime_rl.trainer.sft.train", "@", "a.yaml"],
+        ),
+    ],
+)
+def test_the_command_of_a_trial(name, command):
+    values = {"config": "a.yaml", "inside": "INSIDE"}
+    made = launch_of(trainer(name)).command(values)
+    assert made[-len(command) :] == command

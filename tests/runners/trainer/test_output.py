@@ -4,10 +4,14 @@ import itertools
 
 import pytest
 
+from fp8tune.job import Target
+from fp8tune.runners.process import Ended
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import output
 from fp8tune.runners.trainer.output import Output, Wanted, resolution
 from fp8tune.runners.trainer.recipe import Keys, Profile
+from fp8tune.runners.trainer.record import base_record
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
@@ -18,6 +22,13 @@ KEMPNERFORGE = (
 TORCHTITAN = (
     "[titan] 2025-12-14 04:41:25,709 - root - INFO - step: {step}  loss:  5.5  "
     "grad_norm:  1.2  memory: 34.43GiB(43.21%)  tps: {speed:,.0f}  mfu: 18.84%\n"
+)
+MEGATRON = (
+    " [2026-11-28 07:19:37.112485] iteration {step:8d}/    5000 | consumed samples:"
+    "          128 | elapsed time per iteration (ms): {ms:.1f} | learning rate: "
+    "6.976744E-08 | global batch size:   128 | lm loss: 1.043863E+01 | loss scale: 1.0 "
+    "| grad norm: 26.203 | number of skipped iterations:   0 | number of nan "
+    "iterations:   0 |\n"
 )
 RECOMPILED = (
     "V1123 torch/_dynamo/guards.py:1] [0/1] [__recompiles] Recompiling function"
@@ -139,3 +150,19 @@ def test_stages_follow_the_lines():
 )
 def test_the_resolution_of_what_is_printed(values, expected):
     assert resolution(values) == pytest.approx(expected)
+
+
+def test_megatron_s_steps_make_a_record(clock):
+    clock["s"] = 1.5
+    wanted = Wanted("megatron", 8, 128 * 4096, FEW, 600.0)
+    heard = Output(wanted, lambda _event: None)
+    said = ""
+    for step, ms in enumerate((19138.8, 1510.4, 1500.1, 1502.2, 1501.1, 1500.9), 1):
+        said = heard.feed(MEGATRON.format(step=step, ms=ms).encode())
+    known = trainer("megatron_lm")
+    job = known.job(known.load({}), Target("", 8))
+    found = base_record({}, heard, Ended(said, 0, 30.0), job)
+    assert (found.outcome, found.message) == ("ok", "")
+    assert found.step_ms == (1500.1, 1502.2, 1501.1, 1500.9)
+    assert found.tokens_per_second == pytest.approx(128 * 4096 / 1.501, rel=1e-4)
+    assert found.extra["time_from"] == "step_s"

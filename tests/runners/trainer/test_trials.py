@@ -254,3 +254,38 @@ def test_stages_and_steps_are_told_as_they_come(runner):
     steps = [event for event in heard if "step" in event]
     assert [event["step"] for event in steps[:3]] == [0, 1, 2]
     assert steps[0]["ms"] == pytest.approx(25.6)
+
+
+MEGATRON = """\
+#!/bin/bash
+ARGS="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128"
+sh pretrain_gpt.py $ARGS --max-position-embeddings 128 --vocab-size 512 --bf16 \\
+    --micro-batch-size 1 --global-batch-size 8 --lr 3e-4 --train-iters 50 \\
+    --save out --save-interval 10
+"""
+
+
+PRINTS = """\
+echo "$@" > arguments
+printf ' iteration %8d/  50 | consumed samples: 8 | elapsed time per iteration (ms): '\\
+'150.5 | lm loss: 5.0E+00 | grad norm: 1.0 |\\n' 1 2 3 4 5 6 7 8 9
+sleep 30
+"""
+
+
+def test_a_script_of_megatron_is_run_with_other_flags(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "pretrain_gpt.py").write_text(PRINTS)
+    known, target = trainer("megatron_lm"), Target("", 1)
+    launch = find_launch(known.about, "", 1, "cuda", own=False)
+    text = MEGATRON.encode()
+    runner = trainer_runner(launch, known, text, target, path="run.sh")
+    runner = runner.ready(FEW, str(tmp_path / "scratch"), None)
+    record = run(runner, {"micro_batch_size": 4})
+    assert (record.outcome, set(record.step_ms)) == ("ok", {150.5})
+    assert record.grad_accum == 2
+    said = (tmp_path / "arguments").read_text()
+    assert "--micro-batch-size 4" in said
+    assert "--save" not in said
+    assert said.endswith("--eval-iters 0 --log-interval 1\n")
