@@ -135,11 +135,10 @@ Dashed lines are 0.10 above and below. What limits it:
   fewer expert-parallel collectives explain a fifth. Without
   Qwen3-30B-A3B the time of its step is predicted three times too long, though not its
   gain; so tokens/s are not predicted for experts narrower than 8192.
-- 3B with sequences of 32,768 tokens and full AC gains nothing (0.997) where 1.06 is
-  predicted: with AC the FP8 run casts again what it recomputes, and how it was
-  attributed is not published.
+- 3B with sequences of 32,768 tokens and full AC gains nothing (0.997) where 1.07 is
+  predicted without that model. What its FP8 run recomputes is not published.
 - The three wrong signs are rowwise runs of torchao with gains of 1.10 to 1.12, which
-  are predicted 0.05 to 0.10 too low.
+  are predicted 0.07 to 0.10 too low.
 - MaxText and Paxml (XLA) have pairs in the table too: 1.30 to 1.72. No trainer that
   fp8tune reads runs on XLA, so no rates are fitted to them.
 - Current and block scaling, LoRA outside of Megatron, RL steps, and FP8 weights in FSDP
