@@ -3,9 +3,9 @@
 Three parts. ``steps``: differences of two runs step by step, generated with a known
 mean and correlation: how often the interval of the mean holds it. ``seeds``: recorded
 bf16 runs (``loss_curves.jsonl.gz``) compared with other seeds of themselves, where the
-true gap is 0: how often the interval holds 0, and which verdicts are given. ``precision``: FP8
-and broken FP8 compared with bf16. ``equal``: generated curves in which FP8 needs a
-known number of times the tokens.
+true gap is 0: how often the interval holds 0, and which verdicts are given.
+``precision``: FP8 and broken FP8 compared with bf16. ``equal``: generated curves in
+which FP8 needs a known number of times the tokens.
 """
 
 from __future__ import annotations
