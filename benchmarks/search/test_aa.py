@@ -5,7 +5,6 @@ recorded. A few seeds show here that a search still gives such verdicts.
 """
 
 import json
-import random
 
 import pytest
 
@@ -13,20 +12,14 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.aa import (
     CASES,
     GAIN,
-    PRECISION,
     REAL,
-    SPACES,
     Case,
     Outcome,
-    markdown,
     measured,
     run,
     summary,
-    winners,
 )
-from fp8tune.trials.space import Space
-from tests.each import each
-from tests.search.tries import GIVEN, every, ran
+from tests.search.tries import GIVEN, ran
 
 SEEDS = range(8)
 
@@ -71,45 +64,6 @@ def test_a_verdict_is_right(case):
     """At most one may be wrong, as rounding of another CPU may lead a search astray."""
     said = summary(case, [run(case, seed) for seed in SEEDS])
     assert round((1 - said["right"]) * len(SEEDS)) <= 1, said
-
-
-@pytest.mark.parametrize(
-    ("case", "truth"),
-    [
-        (Case("two settings", 0.0, 0.005), "all the same"),
-        (Case("two settings", 0.02, 0.005), "one of two +2%"),
-        (Case("twelve settings", 0.02, 0.005), "six of twelve +2%"),
-        (Case("twelve settings", 0.02, 0.005, lone=True), "one of twelve +2%"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_row_says_how_many_settings_are_faster(case, truth):
-    row = summary(case, [Outcome("faster", True, 20, 5)])
-    assert f"| {case.space} | {truth} | 0.5 % |" in markdown([row], 5000)
-
-
-@each("case", [c for c in CASES if c.gain][-9::2])
-@each("seed", SEEDS[:3])
-def test_as_many_settings_gain_as_a_row_says_and_not_the_given_one(case, seed):
-    draw, space = random.Random(seed), Space((*SPACES[case.space], PRECISION))
-    given = draw.choice([p for p in every(space) if space.in_bf16(p)])
-    found = winners(space, given, case, draw)
-    assert len({p for p in found if space.in_bf16(p)}) == case.faster
-    assert {space.in_bf16(p) or p for p in found} < found
-    assert given not in found
-
-
-def test_more_runs_where_they_differ_more():
-    calm, shaky = (
-        summary(case, [run(case, seed) for seed in SEEDS])["trials"]
-        for case in (Case("two settings", 0.0, 0.003), Case("two settings", 0.0, 0.01))
-    )
-    assert calm < shaky
-
-
-def test_a_search_of_a_seed_is_the_same_again():
-    case = Case("twelve settings", 0.02, 0.005)
-    assert run(case, 1) == run(case, 1)
 
 
 def test_real_runs_of_one_setting_are_drawn_from(tmp_path):
