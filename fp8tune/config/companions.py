@@ -295,8 +295,7 @@ def _places(about: PartAbout, found: Mapping[str | None, _File]) -> Iterator[str
         part, name = (found.get(section), inner) if inner else (None, "")
         if part is None:
             part, name = found.get(""), key
-        value = part and _value(part.document.values, name)
-        if part and isinstance(value, str) and 0 < len(value) <= MAX_NAME:
+        if part and (value := _file_name(part.document.values, name)):
             yield from _above(part.path, os.path.join(value, about.file))
 
 

@@ -197,7 +197,7 @@ def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> 
     sizes: dict[str, int] = {}
     traces: dict[str, Trace] = {}
     try:
-        while time.monotonic() < end:
+        while (began := time.monotonic()) < end:
             before, sizes = sizes, _sizes(path, folders)
             complete = [
                 each
@@ -206,17 +206,24 @@ def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> 
             ]
             traces |= {each: _trace(each) for each in complete}
             if complete or sizes.get(path) != before.get(path):
-                evidence.logs = [_log(path, options.trainer, growing=True)]
+                evidence.logs = [_so_far(path, options.trainer, growing=True)]
                 evidence.traces = [*traces.values()]
                 answer = evidence.answer()
                 told = answer.failed or answer.verdict.word != "cannot-tell"
                 if told or evidence.logs[0].ended is not None:
                     break
-            time.sleep(POLL_S)
+            time.sleep(max(POLL_S, time.monotonic() - began))  # a long log takes long
     except KeyboardInterrupt:
         print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
-    evidence.logs = [_log(path, options.trainer) if path in sizes else Log(path)]
+    evidence.logs = [_so_far(path, options.trainer)]
     return evidence.answer()
+
+
+def _so_far(path: str, trainer: str, *, growing: bool = False) -> Log:
+    """Read a log that may not be there yet."""
+    if not os.path.exists(path):
+        return Log(path)
+    return _log(path, trainer, growing=growing)
 
 
 def _sizes(path: str, folders: tuple[str, ...]) -> dict[str, int]:
