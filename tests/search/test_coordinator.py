@@ -199,6 +199,8 @@ def test_ctrl_c_ends_with_what_is_known():
     assert search.interrupted
     assert (found.chosen, found.ending.next_step) == (GIVEN, SAME_COMMAND)
     assert stages[-1] == ("search", OTHER)
+    search.study.refresh()
+    assert search.study.running == {}, "the trial is given back at once"
 
 
 def test_each_trial_is_heard_of_twice():
