@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.explain.rule import FixText, rule_page
 from tests.cluster.faults import table
 from tests.each import each
 
@@ -30,12 +28,6 @@ def pages(generate):
     return generate.pages(ROOT)
 
 
-def test_every_rule_has_a_page(pages):
-    for rule in read_builtin():
-        assert f"\n# {rule.name}\n" in pages[f"rules/{rule.name}.md"]
-        assert f"({rule.name}.md)" in pages[f"rules/{rule.category}.md"]
-
-
 def test_the_guide_says_what_the_faults_of_the_tests_come_to():
     guide = ROOT / "docs" / "guides" / "several-machines.md"
     assert table() in guide.read_text()
@@ -53,34 +45,11 @@ def test_links_between_generated_pages_have_a_target(pages):
     assert links - targets == set()
 
 
-def test_the_glossary_has_words_and_categories(pages):
-    text = pages["concepts/glossary.md"]
-    assert "\n\ninconclusive\n: Too few runs" in text
-    assert "\n\nrejected\n: A category of [rules](../rules/rejected.md): " in text
-    assert "See [](../../benchmarks/README.md)." in text
-    assert "See [](calibration.md)." in text
-
-
 def test_every_recorded_result_has_a_page(pages):
     results = {path.stem for path in (ROOT / "benchmarks/results").glob("*.md")}
     assert results == {
         Path(name).stem for name in pages if name.startswith("evidence/")
     } - {"index"}
-
-
-def test_a_rule_with_fix_and_experiment(generate):
-    page = rule_page(next(r for r in read_builtin() if r.name == "fp8-without-compile"))
-    page = page._replace(
-        fixes=[FixText("unsafe", "compile", "minutes of compiling")],
-        experiments=[
-            {"runs": 2, "expect": "a > b", "config": "[train]\nseq_len = 1\n"}
-        ],
-    )
-    text = "\n\n".join(generate.rule_text(page))
-    assert (
-        "\n- `--unsafe-fixes`: compile. It changes the run: minutes of compiling.\n"
-    ) in text
-    assert "\n\nruns: `2`\n\nexpect: `a > b`\n\nconfig:\n\n```toml\n" in text
 
 
 def test_pages_that_are_gone_are_removed(generate, tmp_path):

@@ -1,17 +1,14 @@
 """Streams and processes: stdin, readers that are gone, encodings, as a module."""
 
-import contextlib
 import io
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from fp8tune import __version__
 from fp8tune.program import main
 from fp8tune.search.session import UNREAD
 from tests.sample import ERROR, GOOD
@@ -34,56 +31,12 @@ def spawn(*arguments, folder, **options):
     )
 
 
-def test_as_a_module(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["fp8tune", "--version"])
-    monkeypatch.delitem(sys.modules, "fp8tune.__main__", raising=False)
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("fp8tune", run_name="__main__")
-    said = capsys.readouterr().out
-    assert (end.value.code, said) == (0, f"fp8tune, version {__version__}\n")
-
-
-def test_into_a_stream_that_cannot_be_reconfigured():
-    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
-        main(["--version"])
-    assert out.getvalue() == f"fp8tune, version {__version__}\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "path"),
-    [(["-"], "-"), (["-", "--stdin-filename", "sub/b.toml"], "sub/b.toml")],
-)
-def test_stdin(fp8tune, project, arguments, path):
-    project()
-    said = fp8tune(
-        "lint", *arguments, "--output-format", "concise", "-q", stdin=ERROR.encode()
-    )
-    assert said.code == 1
-    assert said.out.startswith(f"{path}:4:6: error[fp8-with-tensor-parallel]")
-
-
 def test_stdin_beside_files(fp8tune, project):
     project({"a.toml": GOOD})
     said = fp8tune(
         "lint", "a.toml", "-", "-", "--output-format", "json", stdin=ERROR.encode()
     )
     assert (said.json["files"], len(said.json["diagnostics"])) == (2, 1)
-
-
-def test_empty_and_huge_stdin(fp8tune, project):
-    project()
-    assert fp8tune("lint", "-") == (
-        2,
-        "",
-        "fp8tune: -: no train config of a known trainer: no table that a known "
-        "trainer reads\n",
-    )
-    said = fp8tune("lint", "-", stdin=b"#" * (2 << 20))
-    assert said == (
-        2,
-        "",
-        "fp8tune: -: a file of more than 1 MiB is not a train config\n",
-    )
 
 
 class Interrupted(io.RawIOBase):
@@ -136,21 +89,6 @@ def test_a_reader_that_is_gone_is_no_traceback(project, arguments):
     os.close(pipe)
     assert said.stderr == b""
     assert said.returncode != 0
-
-
-def test_a_reader_that_is_gone_does_not_look_like_a_finding(project):
-    root = project({"a.toml": GOOD})
-    pipe = closed_pipe()
-    said = spawn(
-        "lint",
-        "a.toml",
-        folder=root,
-        stdout=pipe,
-        stderr=subprocess.PIPE,
-        capture_output=False,
-    )
-    os.close(pipe)
-    assert (said.stderr, said.returncode) == (b"", 2)
 
 
 @pytest.fixture

@@ -327,7 +327,7 @@ def launches(case: Case, *, stand_in: bool = True) -> Iterator[None]:
 
     insists = trainer(case.trainer).name in INSIST
     if case.device == "cpu" and insists:
-        real_trials.find_launch = find  # type: ignore[assignment]
+        real_trials.find_launch = find  # type: ignore[attr-defined,assignment]
     try:
         yield
     finally:

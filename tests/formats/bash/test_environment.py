@@ -13,10 +13,7 @@ from tests.each import each
         ("env X=y torchrun", {"X": "y"}),
         ("docker run -e A=1 image python", {"A": "1", "X": "x"}),
         ('ray --runtime-env-json={"env_vars":{"A":1}}', {"A": "1", "X": "x"}),
-        ('ray --runtime-env-json {"env_vars":{"A":"\ufffc"}}', {"X": "x"}),
-        ('ray --runtime-env-json {"env_vars":[]}', {"X": "x"}),
         ("ray --runtime-env-json {", {"X": "x"}),
-        ("ray --runtime-env-json", {"X": "x"}),
     ],
 )
 def test_words_before_a_program_set_variables(launcher, expected):
@@ -30,9 +27,7 @@ def test_words_before_a_program_set_variables(launcher, expected):
         ("export A=1 B=$A\nrun", {"A": "1", "B": "1"}),
         ("A=1; export A; A=2\nrun", {"A": "2"}),
         ("export A=$UNSET\nrun", {}),
-        ("f() { export A=1; }\nf\nrun", {}),
         ("(export A=1)\nrun", {}),
-        ("export A=1 | cat\nrun", {}),
         ("while :; do export A=1; done\nrun", {}),
         ("export -p\nrun", {}),
     ],

@@ -20,8 +20,6 @@ def words(script, *arguments, **variables):
 @each(
     ("script", "expected"),
     [
-        ("run a 'b c' \"d e\" f\\ g # no", [["run", "a", "b c", "d e", "f g"]]),
-        ("run a \\\n  b", [["run", "a", "b"]]),
         (
             "A='x y'; run $A \"$A\" '$A' \"\\$A\"",
             [["run", "x", "y", "x y", "$A", "$A"]],
@@ -36,20 +34,17 @@ def words(script, *arguments, **variables):
         ),
         ('A="$@"; run ${A}', [["run", "c.toml", "--x=1", "2"]]),
         ('set -- a b; run "$2"', [["run", "<may be changed in line 1>"]]),
-        ("f() { shift; run $1; }; f a b", [["run", "<may be changed in line 1>"]]),
         (
             "A=(p 'q r'); A+=(s); run \"${A[@]}\" ${A[*]}",
             [["run", "p", "q r", "s", "p", "q", "r", "s"]],
         ),
         ('run ${A:-${B-z}} ${1:-d} "${C:-}"', [["run", "z", "c.toml", ""]]),
-        ("A=1; A+=2; export B=$A; run $B", [["run", "12"]]),
         ("run a > log 2>&1 < in | tee f", [["run", "a"], ["tee", "f"]]),
         ("cat <<EOF\nrun $(x)\nEOF\nrun b", [["cat"], ["run", "b"]]),
         (
             'run $(x ")") `y` $((1 + 2))',
             [["run", *["<is the output of a command>"] * 2, "3"]],
         ),
-        ("for i in 1 2; do run $i; done", [["run", "<is set in a loop>"]]),
         (
             "if x; then A=1; run $A; else A=2; fi; run $A",
             [["x"], ["run", "1"], ["run", "<is set on a condition>"]],
@@ -67,10 +62,6 @@ def words(script, *arguments, **variables):
             "case a in a*) A=1;; *) A=2;; esac; run $A",
             [["run", "<is set on a condition>"]],
         ),
-        (
-            "[ -f x ] && A=1; run $A",
-            [["[", "-f", "x", "]"], ["run", "<is set on a condition>"]],
-        ),
         ("f() { run $1; }; A=2; f x", [["run", "x"]]),
         (
             "read A; run $A $NONE",
@@ -80,18 +71,11 @@ def words(script, *arguments, **variables):
             "x || exit 1; run a; exit; run b",
             [["x"], ["exit", "1"], ["run", "a"], ["exit"]],
         ),
-        ("exec > >(tee log); run a", [["exec"], ["run", "a"]]),
-        ("PATH=x (e.g., y)\nrun 3", [["e.g.,", "y"], ["run", "3"]]),
         ("f() { run 1; }; g() { run 2; }; srun f; g", [["srun", "f"], ["run", "2"]]),
     ],
 )
 def test_words_of_commands(script, expected):
     assert words(script, "c.toml", "--x=1 2") == expected
-
-
-def test_what_is_not_known_leaves_a_hole_in_its_word():
-    (command,) = Shell([], {"HOME": "/h"}).commands("run --dir=$HOME/$JOB/x")
-    assert command.words[1].text == f"--dir=/h/{HOLE}/x"
 
 
 def test_cd_moves_the_commands_behind_it():
@@ -113,13 +97,10 @@ def test_values_do_not_grow_without_bounds():
     ("script", "reason"),
     [
         ("run 'a", "1: a ' is not closed"),
-        ('run a\nrun "b', "2: a quote is not closed"),
         ("run $(a", "1: a \\) is missing"),
-        ("run " + "$(" * 100, "1: brackets are nested too deeply"),
         ("A=(" * 100, "1: arrays are nested too deeply"),
         ("A='" + "x " * 9999 + "'\n" + "run $A\n" * 999, ".* too long when expanded"),
         ("f() { :" + " $A" * 9999 + "; }\n" + "f\n" * 99, ".* too long when expanded"),
-        ("case a in\na) x;&\nesac", "2: a case that goes on behind ;& is not read"),
         ("f() if x; then y; fi", r"1: .* not in \{ \}"),
     ],
 )
@@ -136,13 +117,10 @@ def test_a_script_that_does_not_end(script, reason):
             "A=1; if [[ $A == 2 ]]; then B=x; elif [ $A -eq 01 ]; then B=y; fi; run $B",
             "y",
         ),
-        ('A=; if [ -z "$A" ] && [ -n b ]; then B=x; fi; run $B', "x"),
         ("A=1; if [ $A = 2 ] || [ $A = 1 ]; then B=x; fi; run $B", "x"),
-        ("B=z; if [ a = b ]; then B=x; fi; run $B", "z"),
         ("A=1; if ! [ $A = 2 ]; then B=x; fi; run $B", "x"),
         ("if [ $1 = a ]; then B=x; else B=y; fi; run $B", "<is set on a condition>"),
         ("if [ -f x ]; then B=x; fi; run $B", "<is set on a condition>"),
-        ("if [[ a == a* ]]; then B=x; fi; run $B", "<is set on a condition>"),
         ("if [ $Q = 1 ] || [ a = a ]; then B=x; fi; run $B", "x"),
     ],
 )
@@ -158,26 +136,17 @@ def test_tests_of_known_texts_are_decided(script, word):
     [
         ("A=1; [ $A = 1 ] && B=x; run $B", "x"),
         ("A=1; [ $A = 2 ] && B=x || B=y; run $B", "y"),
-        ("A=1; ! [ $A = 2 ] && B=x; run $B", "x"),
         ("B=z; [ a = b ] && { B=x; B=y; }; run $B", "z"),
-        ("[ a = a ] && { B=x; B=y; }; run $B", "y"),
         (
             "B=z; if ((B = 2)); then A=1; else A=2; fi; run $B",
             "may be changed in line 1",
         ),
-        ("B=z; [ a = b ] && if x; then B=y; fi; run $B", "z"),
         ("x && if [ a = a ]; then B=y; fi; run $B", "<is set on a condition>"),
-        ("A=1 && B=x; run $B", "x"),
         ("A=$(x) && B=x; run $B", "<is set on a condition>"),
         ("x && [ a = b ] && B=x; B=$B; run $B", "<is not set in the script>"),
-        ("x && [ a = a ] && B=x; run $B", "<is set on a condition>"),
         ("A=1; ((A)) && B=x; run $B", "x"),
         ("A=0; if ((A)); then B=x; else B=y; fi; run $B", "y"),
-        ("A=true; if $A; then B=x; fi; run $B", "x"),
-        ("A=false; $A && B=x || B=y; run $B", "y"),
-        ("[ a = b ] && A=1\nB=x; run $B", "x"),
         ("B=z; [ a = b ] &&\n  B=x; run $B", "z"),
-        ("B=z; [ a = a ] || # note\n\n  B=x; run $B", "z"),
         ("x ||\n  exit 1\nB=x; run $B", "x"),
         (
             "A=1; while x; do [ $A = 2 ] && B=x; A=2; done; run $B",
@@ -190,19 +159,12 @@ def test_lists_of_known_tests_are_decided(script, word):
     assert command[1:] in ([word], [f"<{word}>"])
 
 
-def test_a_branch_that_does_not_run_has_no_commands():
-    script = "A=1; if [ $A = 2 ]; then run a; else run b; fi"
-    assert words(script) == [["[", "1", "=", "2", "]"], ["run", "b"]]
-
-
 @each(
     ("expression", "expected"),
     [
         ("2 * 8", "16"),
-        ("N*G", "16"),
         ('"$N" * ${G:-4} - -1', "17"),
         ("(1 + 2) * 3 % 5", "4"),
-        ("-7 / 2", "-3"),
         ("-7 % 2", "-1"),
         ("$S * 2", "5"),  # the text is put in first, then evaluated
         ("$((N + 1)) * 2", "6"),
@@ -228,33 +190,22 @@ def last(script):
     "change",
     [
         "source more.sh",
-        "source ./h100_profile.sh",
         "eval $(x)",
         "export $(grep -v '#' .env | xargs)",
-        'declare "$X=3"',
         "declare -n C=A; C=3",
         "let A=3",
         "(( A = 3 ))",
-        "((A++))",
         "run $((A = 3))",
-        "printf -v A %d 3",
-        "read -r A",
         "mapfile -t A",
-        "unset A",
         "unset 'A[0]'",
         "A[0]=3",
-        "A[${#A[@]}]+=3",
         "A=3 | x",
-        "A=3 &",
         "x | read A",
         "{ A=3; } | tee log",
-        "f() { source more.sh; }; f",
         "f() { A=3; }; f",
         "f() { A=3; }; f | tee log",
         "function f { g; }; g() { export A=3; }; f",
-        "f() { local A=3; }; f",
         "f() { if x; then return; fi; A=3; }; f",
-        "f() { A=$A; f; }; f",
         "if x; then f() { A=3; }; else f() { x; }; fi; f",
         "f() { x; }; A=3 f",
     ],
@@ -268,11 +219,8 @@ def test_what_a_line_may_change_is_unknown(change):
     "change",
     [
         "test -f x && . ./more.sh",
-        "test -f x && (( A += 3 ))",
-        "test -f x && A[0]=3",
         "if test -f x; then unset A; fi",
         "f() { A=3; }; x && f",
-        "for ((A = 0; A < 3; A++)); do x; done",
         "(A=3)",
     ],
 )
@@ -285,12 +233,8 @@ def test_what_may_run_leaves_a_condition(change):
     [
         "source .venv/bin/activate",
         'eval "$(conda shell.bash hook)"',
-        "source ~/.bashrc",
-        ". /etc/profile.d/modules.sh",
         'source "$(conda info --base)/etc/profile.d/conda.sh"',
         "if (( A > 0 )); then x; fi",
-        "let B=A+1",
-        'declare "B=3"',
         "printf '%s' A",
     ],
 )
@@ -303,9 +247,7 @@ def test_what_changes_no_variable_of_the_script(line):
     [
         ("A=(1 '2 3'); ", ["1", "2 3", "x"]),
         ("A=(); ", ["x"]),
-        ("", ["x"]),
         ("source more.sh; ", ["<may be changed in line 1>", "x"]),
-        ("A=(1); source more.sh; ", ["<may be changed in line 1>", "x"]),
         ("x && A=(1); ", ["<is set on a condition>", "x"]),
     ],
 )
@@ -313,19 +255,13 @@ def test_an_array_that_may_be_unset(script, expected):
     assert last(script + 'run "${A[@]+"${A[@]}"}" x') == expected
 
 
-def test_a_default_may_be_set_by_another_file():
-    assert last("source more.sh; run ${A:-1}") == ["<may be changed in line 1>"]
-
-
 @each(
     ("script", "expected"),
     [
         ("A=1; f() { run $A $1; A=2; run $A; }; f x", "1 x 2"),
         ("f() { run $A; }; A=1; f; A=2; f", "1 2"),
-        ("f() { g $1 b; }; g() { run $2$1; }; f a", "ba"),
         ("f() { if [ $1 = a ]; then run 1; else run 2; fi; }; f b", "2"),
         ("A=1; f() { local A; run $A; }; f", "<may be changed in line 1>"),
-        ("f() { { run 1; }; run 2; }; f | tee log", "1 2"),
         ("f() { run $A; }; A=1; A=4 f", "<may be changed in line 1>"),
         ("A=1; if [[ ( $A = 1 || x ) ]]; then y; fi; run $A", "1"),
     ],

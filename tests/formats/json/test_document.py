@@ -1,7 +1,5 @@
 """JSON and Hjson: values as the loaders read them, places, bounds and edits."""
 
-import json
-
 import pytest
 
 from fp8tune.formats.document import Repeated, Unreadable
@@ -47,14 +45,11 @@ def test_liberties_of_hjson():
     ("text", "hjson", "plain"),
     [
         ('{"a": 1.0}', {"a": 1}, {"a": 1.0}),
-        ('{"a": 1e10, "b": [], "c": {}}', {"a": 1e10, "b": [], "c": {}}, "same"),
-        ('{"a": "é\\n"}', {"a": "é\n"}, "same"),
         ('{"a": NaN\n}', {"a": "NaN"}, None),
         ("", {}, None),
         ("{a: b, c\n}", {"a": "b, c"}, None),
         ('{"a": [x\ny]\n]}', {"a": ["x", "y]"]}, None),
         ("{a: 01}\n}", {"a": "01}"}, None),
-        ("{'a': 'it\"s'}", {"a": 'it"s'}, None),
         ('{"a": 1,}', {"a": 1}, None),
     ],
 )
@@ -68,11 +63,8 @@ def test_values_are_those_of_the_loader(text, hjson, plain):
     ("text", "place"),
     [
         ('{"a": 1', (1, 8)),
-        ('{"a": 1}}', (1, 9)),
         ('{"a": "x\n"}', (1, 9)),
         ('{"a": 1 /* ', (1, 9)),
-        ('{\n"a" 1}', (2, 5)),
-        ('{"a": "\\q"}', (1, 8)),
         ('{"a": ,}', (1, 7)),
         ('{"a": 1e999\n}', (1, 7)),
         ("{a b: 1}", (1, 2)),
@@ -146,7 +138,6 @@ TEXT = """{
     ("name", "arguments", "after"),
     [
         ("set_values", ({("a",): 2},), TEXT.replace("1,", "2,")),
-        ("set_values", ({("t", "x"): None},), TEXT.replace('"y"', "null")),
         (
             "set_values",
             ({("t", "z"): True},),
@@ -158,9 +149,7 @@ TEXT = """{
             ({("n", "m"): "é"},),
             TEXT.replace("{}\n", '{},\n  "n": {"m": "é"}\n'),
         ),
-        ("rename_key", (("a",), "b"), TEXT.replace('"a"', '"b"')),
         ("remove_key", (("t",),), TEXT.replace('"t": {"x": "y"},\n  ', "")),
-        ("remove_key", (("e",),), TEXT.replace(',\n  "e": {}', "")),
         ("remove_key", (("t", "x"),), TEXT.replace('"x": "y"', "")),
         (
             "move_key",
@@ -177,7 +166,6 @@ def test_edits_keep_all_other_bytes(name, arguments, after):
     ("text", "name", "arguments"),
     [
         (TEXT, "remove_key", (("a",),)),
-        (TEXT, "rename_key", (("a",), "t")),
         (TEXT, "add_header", (("a",), "t")),
         (TEXT, "set_values", ({("a", "b"): 1},)),
         ('{"a": 1, "a": 2}', "remove_key", (("a",),)),
@@ -187,8 +175,3 @@ def test_edits_keep_all_other_bytes(name, arguments, after):
 def test_layouts_that_edits_do_not_cover(text, name, arguments):
     with pytest.raises(CannotEdit):
         edited(text, name, *arguments)
-
-
-def test_values_are_json_again():
-    after = edited('{"a": 1}', "set_values", {("b",): [1, "x", {"c": None}]})
-    assert json.loads(after) == {"a": 1, "b": [1, "x", {"c": None}]}

@@ -14,36 +14,24 @@ from tests.formats.toml.values import canonical, walk
 @each(
     ("text", "path", "value", "after"),
     [
-        ("a = 1", "a", 2, "a = 2"),
         ("a = 1 # one\n", "a", 2, "a = 2 # one\n"),
         ("a=1\r\nb=2\r\n", "a", "x", 'a="x"\r\nb=2\r\n'),
         ("[t]\na = 1\n", "t.a", True, "[t]\na = true\n"),
-        ("t.a = 1\n", "t.a", 2, "t.a = 2\n"),
         ("[s]\nt.a = 1\n", "s.t.a", 2, "[s]\nt.a = 2\n"),
         ("t = { a = 1, b = 2 }\n", "t.b", 3, "t = { a = 1, b = 3 }\n"),
-        ("[[t]]\na = 1\n[[t]]\na = 2\n", "t.1.a", 3, "[[t]]\na = 1\n[[t]]\na = 3\n"),
         ("t = [{ a = 1 }, { a = 2 }]\n", "t.0.a", 3, "t = [{ a = 3 }, { a = 2 }]\n"),
         ("a = [1, 2]\n", "a.1", 3, "a = [1, 3]\n"),
-        ('a = """\nx\n""" # c\n', "a", "y", 'a = "y" # c\n'),
         ("a = [ # c\n 1,\n]\nb = 2\n", "a", [3], "a = [ # c\n 3,\n]\nb = 2\n"),
         ("a = [\n 1, # c\n 2, # d\n]\n", "a", [1, 3], "a = [\n 1, # c\n 3, # d\n]\n"),
-        ("a = [\n 1, # c\n]\n", "a", [1, 2, 3], "a = [\n 1, 2, 3, # c\n]\n"),
         ("a = [\n 1 # c\n]\n", "a", [0, 1], "a = [\n 0, 1 # c\n]\n"),
-        ("a = [\n [1, 2], # c\n]\n", "a", [[1, 3]], "a = [\n [1, 3], # c\n]\n"),
         ("a = [\n 1,\n 2\n]\n", "a", [1], "a = [1]\n"),
-        ("a = [1, 2]\n", "a", [2, 1], "a = [2, 1]\n"),
         ("a = []\n", "a", ["x"], 'a = ["x"]\n'),
         ("a = [1, true]\n", "a", [1.0, 1], "a = [1.0, 1]\n"),
-        ("a = [{ b = 1 }, 2]\n", "a", [{"b": 1}, 3], "a = [{ b = 1 }, 3]\n"),
         ("a = [1] # c\n", "a", "x", 'a = "x" # c\n'),
-        ("a = ['x', 'y']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
         ("a = ['x']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
         ("a = 'x'\n", "a", "y", "a = 'y'\n"),
-        ("a = 'x'\n", "a", "it's", 'a = "it\'s"\n'),
         ('a = "it\'s"\n', "a", "x", 'a = "x"\n'),
         ("a = '''\nx''' # c\n", "a", "y", "a = 'y' # c\n"),
-        ('"a b" = 1\n', "a b", 2, '"a b" = 2\n'),
-        ("'ä' = '漢' # 😀\n", "ä", "é", "'ä' = 'é' # 😀\n"),
         ("a = 1\n", "a", 'say "\\"', 'a = "say \\"\\\\\\""\n'),
         ("a = 1\n", "a", [0.5, 1e-5, [True]], "a = [0.5, 1e-05, [true]]\n"),
     ],
@@ -69,40 +57,25 @@ def test_a_value_with_comments_inside_is_not_replaced(value):
         edited("a = [\n 1, # c\n 2,\n]\n", "set_values", {("a",): value})
 
 
-def test_a_value_with_comments_inside_is_not_removed():
-    with pytest.raises(CannotEdit, match="a comment would be lost"):
-        edited("a = [\n 1, # c\n]\nb = 2\n", "remove_key", ("a",))
-
-
 ADDED = [
     ("", "t.a", "[t]\na = 0\n"),
     ("b = 1\n", "a", "b = 1\na = 0\n"),
-    ("b = 1", "a", "b = 1\na = 0"),
     ("[t]", "t.a", "[t]\na = 0"),
-    ("[t]\n", "t.a", "[t]\na = 0\n"),
     ("[ t ] # c\r\n[u]\r\n", "t.a", "[ t ] # c\r\na = 0\r\n[u]\r\n"),
     ("[t]\nb = 1 # c\n\n[u]\n", "t.a", "[t]\nb = 1 # c\na = 0\n\n[u]\n"),
     ("[t]\n  b = 1\n", "t.a", "[t]\n  b = 1\n  a = 0\n"),
-    ("[t]\nb = [\n 1, # c\n]\nc = 2\n", "t.a", None),
     ('[t]\nb = """\nx"""\n', "t.a", '[t]\nb = """\nx"""\na = 0\n'),
     ("t.b = 1\nc = 2\n", "t.a", "t.b = 1\nt.a = 0\nc = 2\n"),
     ("t . b = 1\n", "t.a", "t . b = 1\nt . a = 0\n"),
-    ("[s]\nt.b = 1\n", "s.t.a", "[s]\nt.b = 1\nt.a = 0\n"),
     ("t.s.b = 1\nc = 2\n", "t.a", "t.s.b = 1\nt.a = 0\nc = 2\n"),
-    ("[r]\nt.s.b = 1\n", "r.t.a", "[r]\nt.s.b = 1\nt.a = 0\n"),
     ("t = { b = 1 }\n", "t.a", "t = { b = 1, a = 0 }\n"),
     ("t = {}\n", "t.a", "t = { a = 0 }\n"),
-    ("t = { s.b = 1 }\n", "t.a", "t = { s.b = 1, a = 0 }\n"),
     ("[[t]]\n[[t]]\nb = 1\n", "t.0.a", "[[t]]\na = 0\n[[t]]\nb = 1\n"),
-    ("[[t]]\n[[t]]\nb = 1\n", "t.1.a", "[[t]]\n[[t]]\nb = 1\na = 0\n"),
     ("[[t]]\n[t.s]\n", "t.0.s.a", "[[t]]\n[t.s]\na = 0\n"),
     ("t = [{ b = 1 }]\n", "t.0.a", "t = [{ b = 1, a = 0 }]\n"),
-    ("[t.s]\nb = 1\n", "t.a", "[t.s]\nb = 1\n\n[t]\na = 0\n"),
     ("[t.s]\n[t]\n# c\n", "t.a", "[t.s]\n[t]\na = 0\n# c\n"),
     ("[t]\n[t.s]\nb = 1\n", "t.a", "[t]\na = 0\n[t.s]\nb = 1\n"),
-    ('["t u"]\nb = 1\n', "t u.x y", '["t u"]\nb = 1\n"x y" = 0\n'),
     ("['t']\n", "t.a", "['t']\na = 0\n"),
-    ("# only a comment", "t.a", "# only a comment\n\n[t]\na = 0\n"),
     ("b = 1\r\n", "t.a", "b = 1\r\n\r\n[t]\r\na = 0\r\n"),
     ("x = 1\n", "t u.a", 'x = 1\n\n["t u"]\na = 0\n'),
 ]
@@ -120,12 +93,9 @@ def test_add_a_key(text, path, after):
     ("text", "path"),
     [
         ("[[t]]\nb = 1\n", "t.a"),
-        ("t = [1]\n", "t.a"),
         ("t = 5\n", "t.a"),
-        ("[t]\na.b = 1\n", "t.a"),
         ("[t.a]\n", "t.a"),
         ("x = [[ { b.c = 1 } ]]\n", "x.0.0.b.a"),
-        ("t = { s.b = 1 }\n", "t.s.a"),
         ("", "t.0.a"),
         ("[t]\n", "a"),
         ("[t]\n", "t.\n"),
@@ -141,12 +111,6 @@ def test_several_keys_of_one_table_are_added_at_once():
     assert edited("x = 0\n", "set_values", values)[0] == (
         "x = 4\n\n[t]\nb = 1\na = 2\n\n[u]\nc = 3\n"
     )
-
-
-@pytest.mark.parametrize("text", ["[t]\nz = 0\n", "[t]\n", "t = { z = 0 }\n", "t = {}"])
-def test_several_keys_keep_their_order(text):
-    _, values = edited(text, "set_values", {("t", "b"): 1, ("t", "a"): 2})
-    assert list(values["t"])[-2:] == ["b", "a"]
 
 
 def test_edits_that_touch_are_applied_and_those_that_overlap_are_not():

@@ -15,15 +15,10 @@ from tests.formats.toml.values import walk
     [
         ("a = 1 # a\n", "a", "b", "b = 1 # a\n"),
         ("'a' = 1\r\n", "a", "b c", '"b c" = 1\r\n'),
-        ("[t]\na = 1\n[u]\na = 2\n", "u.a", "b", "[t]\na = 1\n[u]\nb = 2\n"),
         ("[t] # c\na = 1\n", "t", "u", "[u] # c\na = 1\n"),
-        ("[t]\n[t.s]\n[t.s.r]\n", "t", "u", "[u]\n[u.s]\n[u.s.r]\n"),
-        ("[t.s]\n[t]\n", "t.s", "r", "[t.r]\n[t]\n"),
         ("t.a = 1\nt.b = 2\n", "t", "u", "u.a = 1\nu.b = 2\n"),
         ("[[t]]\na = 1\n[[t]]\na = 2\n", "t", "u", "[[u]]\na = 1\n[[u]]\na = 2\n"),
-        ("[[t]]\n[t.s]\n[[t]]\n", "t", "u", "[[u]]\n[u.s]\n[[u]]\n"),
         ("[[t]]\na = 1\n[[t]]\na = 2\n", "t.1.a", "b", None),
-        ("t = { a = 1, b = 2 }\n", "t.a", "c", "t = { c = 1, b = 2 }\n"),
         ("t = { s.a = 1, s.b = 2 }\n", "t.s", "r", "t = { r.a = 1, r.b = 2 }\n"),
     ],
 )
@@ -55,21 +50,14 @@ def test_a_key_that_cannot_be_renamed(text, path, name):
     ("text", "path", "after"),
     [
         ("a = 1\nb = 2\n", "a", "b = 2\n"),
-        ("a = 1\nb = 2", "b", "a = 1\n"),
         ("a = 1\r\nb = 2\r\n", "a", "b = 2\r\n"),
-        ("a = 1", "a", ""),
         ("  a = 1  # why\nb = 2\n", "a", "# why\nb = 2\n"),
         ("# above\na = 1\n", "a", "# above\n"),
-        ("a = [\n 1,\n]\nb = 2\n", "a", "b = 2\n"),
         ('a = """\n\n"""\nb = 2\n', "a", "b = 2\n"),
-        ("[t]\na = 1\n", "t.a", "[t]\n"),
         ("t.a = 1\nt.b = 2\n", "t.a", "t.b = 2\n"),
         ("[[t]]\na = 1\n[[t]]\na = 2\n", "t.1.a", "[[t]]\na = 1\n[[t]]\n"),
-        ("t = { a = 1, b = 2 }\n", "t.a", "t = { b = 2 }\n"),
         ("t = { a = 1, b = 2 }\n", "t.b", "t = { a = 1 }\n"),
-        ("t = {a=1,b=2,c=3}\n", "t.b", "t = {a=1,c=3}\n"),
         ("t = { a = 1 } # c\n", "t.a", "t = { } # c\n"),
-        ("t = [{ a = 1 }, 2]\n", "t.0.a", "t = [{ }, 2]\n"),
         ("[s]\na = 1\n\n[t]  # c\n", "t", "[s]\na = 1\n\n# c\n"),
         ("[t.s]\n[u]\n", "t.s", "[u]\n"),
     ],
@@ -99,9 +87,7 @@ def test_a_key_that_cannot_be_removed(text, path):
     [
         ("[t]\na = 1 # c\n[u]\nb = 2\n", "t.a", "u.a", "[t]\n[u]\nb = 2\na = 1 # c\n"),
         ("[t]\na=0x1F\n", "t.a", "u.a", "[t]\n\n[u]\na=0x1F\n"),
-        ("[t]\na = 1", "t.a", "u.a", "[t]\n\n\n[u]\na = 1\n"),
         ("t.a = 1\nu.b = 2\n", "t.a", "u.a", "u.b = 2\nu.a = 1\n"),
-        ("u.b = 2\nt.a = 1\n", "t.a", "u.a", "u.b = 2\nu.a = 1\n"),
         ("a = 1\n[u]\n", "a", "u.a", "[u]\na = 1\n"),
         ("[t]\na = [\r\n 1,\r\n]\r\n[u]\r\n", "t.a", "u.c", None),
         (
@@ -109,12 +95,6 @@ def test_a_key_that_cannot_be_removed(text, path):
             "t.a",
             "u.a",
             "[t]\n# b\nb = 1\n[u]\n# a\n# too\na = 2\n",
-        ),
-        (
-            "[t]\n# all\na = 1\nb = 2\n",
-            "t.a",
-            "u.a",
-            "[t]\n# all\nb = 2\n\n[u]\na = 1\n",
         ),
         (
             "[t]\n# a\na = 1\n[u]\nb = 1\n",
@@ -138,10 +118,8 @@ def test_move_a_key(text, path, to, after):
     ("text", "path", "to"),
     [
         ("[t]\na = 1\n[u]\na = 2\n", "t.a", "u.a"),
-        ("[t]\na = 1\n[t2]\nu = {}\n", "t.a", "t2.u.a"),
         ("t = { a = 1 }\n", "t.a", "u.a"),
         ("t.a = 1\n", "t", "u.t"),
-        ("[t]\ns.a = 1\n", "t.s", "u"),
         ("[t]\na = 1\n[u]\n", "t", "u"),
         ("t = { s.a = 1 }\n", "t.s.a", "u.a"),
     ],
@@ -189,8 +167,3 @@ def test_add_a_header(text, path, after):
 def test_a_header_that_would_swallow_another_section(text):
     with pytest.raises(CannotEdit):
         edited(text, "add_header", ("a",), "s")
-
-
-def test_keys_of_the_last_table_come_before_a_new_one():
-    _, after = edited("[t]\na = 0\n", "set_values", {("u", "b"): 1, ("t", "c"): 2})
-    assert after == {"t": {"a": 0, "c": 2}, "u": {"b": 1}}

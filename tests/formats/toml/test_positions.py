@@ -8,40 +8,17 @@ from tests.each import each
 @each(
     ("text", "offset", "position"),
     [
-        ("", 0, (1, 1)),
-        ("ab", 0, (1, 1)),
         ("ab", 2, (1, 3)),
-        ("a\nb", 1, (1, 2)),
         ("a\nb", 2, (2, 1)),
         ("a\nb\n", 4, (3, 1)),
-        ("a\r\nb", 1, (1, 2)),
         ("a\r\nb", 2, (1, 3)),
         ("a\r\nb", 3, (2, 1)),
-        ("\n\n\n", 2, (3, 1)),
         ("ä😀b", 2, (1, 3)),
         ("a\u2028b\x85c", 4, (1, 5)),
     ],
 )
 def test_position(text, offset, position):
     assert Lines(text).position(offset) == Position(*position)
-
-
-@each(
-    ("text", "lines"),
-    [
-        ("", [""]),
-        ("a", ["a"]),
-        ("a\n", ["a", ""]),
-        ("a\nb", ["a", "b"]),
-        ("a\r\nb\r\n", ["a", "b", ""]),
-        ("\n\na", ["", "", "a"]),
-        ("a \t\r\n b", ["a \t", " b"]),
-        ("a\u2028b\x85\x0bc\nd", ["a\u2028b\x85\x0bc", "d"]),
-    ],
-)
-def test_line(text, lines):
-    shown = Lines(text)
-    assert [shown.line(number) for number in range(1, len(lines) + 1)] == lines
 
 
 def test_span_of_keys_and_values():
