@@ -12,13 +12,18 @@ from subprocess import STDOUT
 from typing import Any, NamedTuple
 
 from fp8tune.formats import parse
-from fp8tune.formats.document import ConfigDocument, Unreadable
+from fp8tune.formats.document import HOLE, ConfigDocument, Unreadable
 from fp8tune.formats.joined import Joined
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.runners.counted import with_interval_and_energy, with_samples
 from fp8tune.runners.process import SCRATCH, supervise
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.config import CannotWrite, UserConfig, user_config
+from fp8tune.runners.trainer.config import (
+    CannotWrite,
+    UserConfig,
+    not_known,
+    user_config,
+)
 from fp8tune.runners.trainer.launch import CannotLaunch, Launch
 from fp8tune.runners.trainer.output import Output, Wanted
 from fp8tune.runners.trainer.proof import profiles, proof
@@ -62,8 +67,8 @@ class TrainerRunner:
 
     def __str__(self) -> str:
         """Return what runs, for people, with the program that it starts."""
-        words = self.config.program.words
-        return f"{self.launch}{f': {shlex.join(words)}' if words else ''}"
+        words = shlex.join(self.config.program.words).replace(HOLE, "_")
+        return f"{self.launch}{f': {words}' if words else ''}"
 
     def now(self) -> float:
         """Return wall time [s]."""
@@ -281,7 +286,7 @@ def trainer_runner(
     except CannotWrite as error:
         raise CannotLaunch(f"a trial {error}") from None
     except Unknown as missing:
-        raise CannotLaunch(f"{missing} is not known from the config") from None
+        raise CannotLaunch(not_known(trainer, missing)) from None
     return TrainerRunner(launch, config, setup)
 
 
