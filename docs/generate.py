@@ -78,6 +78,7 @@ EVIDENCE = {
         "torchtitan_trial",
         "real_trainers",
         "real_trainers_yaml",
+        "real_trainers_accelerate",
         "verdicts_aa",
         "scale_simulated",
     ),
