@@ -79,6 +79,7 @@ EVIDENCE = {
         "real_trainers",
         "real_trainers_yaml",
         "real_trainers_automodel",
+        "real_trainers_accelerate",
         "verdicts_aa",
         "scale_simulated",
     ),

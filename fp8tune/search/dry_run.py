@@ -14,11 +14,13 @@ from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
 from fp8tune.formats.document import Unreadable
 from fp8tune.formats.joined import Joined
+from fp8tune.job import Unknown
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
-from fp8tune.runners.trainer.config import CannotWrite
+from fp8tune.runners.trainer.config import CannotWrite, not_known
 from fp8tune.runners.trainer.launch import CannotLaunch, check_paths
 from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, instead, recipe_of
+from fp8tune.runners.trainer.record import tokens_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
 from fp8tune.search.knobs import Offer, keys_to_free, warmup_key, why_single
@@ -140,17 +142,24 @@ def _command(
     except CannotLaunch as error:
         raise CannotSearch(str(error)) from None
     except (CannotWrite, Unreadable) as error:
-        return (), [f"the search will not start: {config.path}: {error}"]
+        why = str(error)
+    except Unknown as missing:
+        why = not_known(config.trainer, missing)
+    return (), [f"the search will not start: {config.path}: {why}"]
 
 
 def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
-    """Return the command of a trial; raises ``CannotWrite`` and ``Unreadable``."""
+    """Return the command of a trial, as the search would be able to start it.
+
+    Raises ``CannotWrite``, ``Unreadable`` and ``Unknown``.
+    """
     ours = config_of_trials(config, recipe)
     ranks = ours.target.world_size or 1
     names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
     values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
     cpu = [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
     made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
+    tokens_of(ours.job({}))
     values |= {"python": options.python or "python", "inside": inside.__file__}
     if options.trainer_dir:
         values["dir"] = options.trainer_dir

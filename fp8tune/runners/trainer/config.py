@@ -170,6 +170,12 @@ def user_config(
     return config._replace(program=program)
 
 
+def not_known(trainer: Trainer, missing: Unknown) -> str:
+    """Say what trials need to know of a config, and what to type for it."""
+    advice = trainer.about.advice.get(str(missing), "")
+    return f"{missing} is not known from the config{f': {advice}' if advice else ''}"
+
+
 def _filled(value: Any, values: Mapping[str, str]) -> Any:
     if value == RANKS:
         return int(values["ranks"])

@@ -365,12 +365,14 @@ def variables(
     """Return this process's variables with those of ranks for a trial.
 
     Ranks that a launcher starts, as several are, get theirs from it. ``exported`` are
-    those of the user's launch script. The trainer's folder comes first where it
+    those of the user's launch script, but for the GPUs, which this process has. The
+    trainer's folder comes first where it
     imports from; relative paths in a config are meant from this process's folder.
     """
+    of_script = {n: v for n, v in exported.items() if n not in NO_GPU}
     kept = {
         name: value
-        for name, value in {**without_storage(os.environ), **exported}.items()
+        for name, value in {**without_storage(os.environ), **of_script}.items()
         if not name.startswith(OF_LAUNCHERS) and name not in OF_RANKS
     }
     if folder:

@@ -11,11 +11,12 @@ from pathlib import Path
 from subprocess import STDOUT
 from typing import Any, NamedTuple
 
+from fp8tune.formats.document import HOLE
 from fp8tune.job import Job, Unknown
 from fp8tune.runners.counted import with_interval_and_energy, with_samples
 from fp8tune.runners.process import SCRATCH, supervise
 from fp8tune.runners.sampling import Sampling
-from fp8tune.runners.trainer.config import CannotWrite, UserConfig
+from fp8tune.runners.trainer.config import CannotWrite, UserConfig, not_known
 from fp8tune.runners.trainer.launch import CannotLaunch, Launch
 from fp8tune.runners.trainer.output import Output, Wanted
 from fp8tune.runners.trainer.proof import profiles, proof
@@ -58,8 +59,8 @@ class TrainerRunner:
 
     def __str__(self) -> str:
         """Return what runs, for people, with the program that it starts."""
-        words = self.config.program.words
-        return f"{self.launch}{f': {shlex.join(words)}' if words else ''}"
+        words = shlex.join(self.config.program.words).replace(HOLE, "_")
+        return f"{self.launch}{f': {words}' if words else ''}"
 
     def now(self) -> float:
         """Return wall time [s]."""
@@ -266,7 +267,7 @@ def trainer_runner(
     except CannotWrite as error:
         raise CannotLaunch(f"a trial {error}") from None
     except Unknown as missing:
-        raise CannotLaunch(f"{missing} is not known from the config") from None
+        raise CannotLaunch(not_known(config.trainer, missing)) from None
     return TrainerRunner(launch, config, setup)
 
 

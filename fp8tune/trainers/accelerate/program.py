@@ -115,8 +115,13 @@ def with_values(program: Program, keys: Mapping[str, Any]) -> Program:
 
     Raises ``Unreadable`` for a word that only a run knows.
     """
-    ours = {k.removeprefix(f"{PART}."): v for k, v in keys.items() if PART in k}
-    theirs = {key: value for key, value in keys.items() if PART not in key}
+    of_part = f"{PART}."
+    ours = {
+        key.removeprefix(of_part): value
+        for key, value in keys.items()
+        if key.startswith(of_part)
+    }
+    theirs = {key: v for key, v in keys.items() if not key.startswith(of_part)}
     options = (*_without(program.options, theirs), *_typed_options(theirs))
     words = (*_without(program.words, ours), *_typed(ours))
     for before, word in pairwise(["", *options, *words]):
