@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -12,8 +10,6 @@ from typing import Any, TypeVar
 
 from benchmarks import machine
 from benchmarks.paths import RESULTS
-
-DRAWS = 2000
 
 Name = TypeVar("Name")
 Found = TypeVar("Found")
@@ -36,15 +32,6 @@ def of_seeds(first: int, count: int, tuned: Sequence[range]) -> str:
     seeds = range(first, first + count)
     used = sum(seed in own for seed in seeds for own in tuned)
     return f"seeds {first} and up, {used or 'none'} of them used in tuning"
-
-
-def interval(
-    values: Sequence[float], of: Callable[[Any], float] = statistics.fmean
-) -> tuple[float, float, float]:
-    """Return a statistic of values and its 95 % bootstrap interval."""
-    draw = random.Random(1)  # noqa: S311
-    found = sorted(of(draw.choices(values, k=len(values))) for _ in range(DRAWS))
-    return of(values), found[int(0.025 * DRAWS)], found[int(0.975 * DRAWS) - 1]
 
 
 def record(

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.runners.sampling import (
-    FEWEST_MICRO_BATCHES,
     Sampling,
     Steps,
     micro_batches,
@@ -141,65 +140,24 @@ def _steps(
     return tuple(steps.whole_ms[start:]), math.fsum(ran_ms) / 1e3
 
 
-class Ground(NamedTuple):
-    """What a landscape is made of: its knobs, the GPU's memory, and its shape."""
-
-    knobs: tuple[Knob, ...]
-    capacity_gib: float
-    shape: Shape
-
-
-def world(seed: int, *, heavy: bool = False) -> World:
-    """The landscape of a seed; ``heavy``: its optimizer steps take 10 to 60 s."""
-    found = laid(seed)[0]
-    return _accumulating(found) if heavy else found
-
-
-def _accumulating(world: World) -> World:
-    """The same config accumulating gradients until a step takes 10 to 60 s as given.
-
-    Every setting has the same tokens in a step, so a faster one has shorter steps.
-    """
-    step_s = random.Random(world.seed * 7919 + 3).uniform(10.0, 60.0)
-    given, batch = world.truth[world.given], world.space.batch
-    tokens = step_s * given.tokens_per_second
-    rows = batch(world.given) * max(FEWEST_MICRO_BATCHES, round(step_s / given.micro_s))
-    truth = {}
-    for point, one in world.truth.items():
-        count = max(1, round(rows / batch(point)))
-        micro_s = tokens / one.tokens_per_second / count if one.outcome == "ok" else 0.0
-        truth[point] = one._replace(micro_s=micro_s, accumulated=count)
-    return world._replace(truth=truth)
-
-
-def laid(seed: int) -> tuple[World, Ground]:
-    """The landscape of a seed, and what it is made of."""
+def world(seed: int) -> World:
+    """The landscape of a seed, on which something in FP8 runs."""
     draw = random.Random(seed)
     while True:
         knobs = _knobs(draw)
         capacity = draw.choice(CAPACITIES)
         physical = draw.random() < 0.8
         shape = Shape(draw, capacity) if physical else Arbitrary(draw, knobs)
-        ground = Ground(knobs, capacity, shape)
-        found = built(seed, ground, draw)
-        if found is not None:
-            return found, ground
-
-
-def built(seed: int, ground: Ground, draw: random.Random) -> World | None:
-    """The landscape on that ground, if anything in FP8 runs on it."""
-    knobs, capacity, shape = ground
-    truth = {
-        point: _truth(Space(knobs), point, shape, capacity)
-        for point in Space(knobs).points((0,) * len(knobs))
-    }
-    frozen = tuple(k._replace(frozen=k.role == "precision") for k in knobs)
-    space = Space(frozen, truth)
-    given = _given(space, truth, draw)
-    if given is None:
-        return None
-    noise = draw.uniform(0.003, 0.01)
-    return World(seed, space, given, truth, noise, capacity)
+        truth = {
+            point: _truth(Space(knobs), point, shape, capacity)
+            for point in Space(knobs).points((0,) * len(knobs))
+        }
+        frozen = tuple(k._replace(frozen=k.role == "precision") for k in knobs)
+        space = Space(frozen, truth)
+        given = _given(space, truth, draw)
+        if given is not None:
+            noise = draw.uniform(0.003, 0.01)
+            return World(seed, space, given, truth, noise, capacity)
 
 
 def _knobs(draw: random.Random) -> tuple[Knob, ...]:
@@ -258,33 +216,15 @@ def _truth(space: Space, point: Point, shape: Shape, capacity: float) -> Truth:
     return Truth("ok", speed, speed, peak, shape.start_s, compile_s, micro_s)
 
 
-Errors = dict[Point, tuple[float, float]]
-"""Of an estimate: log errors of memory and of speed, by cell."""
-
-
-class Estimate(NamedTuple):
-    """An estimate of a landscape, wrong by the product of its errors."""
-
-    world: World
-    errors: tuple[Errors, ...]
-
-    def expect(self, point: Point) -> Expected:
-        """Return what it says of a point."""
-        truth, cell = self.world.truth[point], self.world.space.cell(point)
-        memory, speed = (
-            math.exp(sum(errors[cell][which] for errors in self.errors))
-            for which in (0, 1)
-        )
-        return Expected(truth.peak_gib * memory, truth.would_be * speed)
-
-
-def draw_errors(world: World, seed: int, size: float) -> Errors:
-    """Draw the errors of an estimate, for each cell its own."""
-    draw = random.Random(seed)
-    cells = sorted(set(map(world.space.cell, world.truth)))
-    return {cell: (draw.gauss(0, size), draw.gauss(0, size)) for cell in cells}
-
-
 def estimate(world: World, error: float) -> Prior:
     """Return an estimate that is wrong by as much, in each cell by its own factor."""
-    return Estimate(world, (draw_errors(world, world.seed + 1, error),)).expect
+    draw = random.Random(world.seed + 1)
+    cells = sorted(set(map(world.space.cell, world.truth)))
+    errors = {cell: (draw.gauss(0, error), draw.gauss(0, error)) for cell in cells}
+
+    def expect(point: Point) -> Expected:
+        truth, (memory, speed) = world.truth[point], errors[world.space.cell(point)]
+        peak = truth.peak_gib * math.exp(memory)
+        return Expected(peak, truth.would_be * math.exp(speed))
+
+    return expect
