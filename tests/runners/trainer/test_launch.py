@@ -61,7 +61,7 @@ def refused(*words, **more):
             "the config is for 16 GPUs, and here are 2: its own trainer can only run "
             "on all of them; --runner builtin measures one of the 16 ranks",
         ),
-        ("prime_rl", ".", 1, "cuda", False, "--runner trainer: prime-rl: its FP8 GEM"),
+        ("megatron_bridge", ".", 1, "cuda", False, "Megatron-Bridge: a file overrides"),
         ("kempnerforge", ".", 1, "cuda", True, "of your own, --trainer ours.toml; for"),
         ("torchtitan", "", 1, "cuda", False, "finds no package torchtitan; --trainer"),
     ],

@@ -30,9 +30,12 @@ VERSIONS = [version for name in RUN for version in trainers()[name].ids]
 def test_these_trainers_can_be_run():
     assert RUN == [
         "accelerate",
+        "automodel",
         "axolotl",
         "kempnerforge",
         "llamafactory",
+        "megatron_lm",
+        "prime_rl",
         "torchtitan",
     ]
 
