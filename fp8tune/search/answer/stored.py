@@ -52,9 +52,13 @@ def to_store(answer: Answer, plan: Plan, data: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_of(study: SavedStudy, ending: Ending) -> Answer:
-    """Return the answer that the trials of a study give."""
+    """Return the answer that the trials of a study give.
+
+    Its search may still compare losses: until then it chooses no changed FP8.
+    """
     plan, trials, about = study.plan, study.trials, study.about
-    history = History(plan.space, plan.baseline, trials_that_counted(trials))
+    counted = trials_that_counted(trials)
+    history = History(plan.space, plan.baseline, counted, proven_only=True)
     objective = str(about.get("objective", SPEED))
     answer = decide(history, charged_seconds(trials), objective, ending)
     device = "" if "records" in about else str(about.get("device"))
