@@ -89,7 +89,7 @@ def look_ahead(options: SearchOptions) -> DryRun:
     free = keys_to_free(config, options.allow, options.device)
     command, notes = _command(options, config, builtin=builtin)
     unknown = [*why_not_planned(config, builtin=builtin)] if command else []
-    reasons = [*unknown, *refusals(config, free)] if command else []
+    reasons = [*unknown, *refusals(config, free)]
     refused = [f"the search will not start: {each}" for each in reasons]
     command = () if unknown else command
     corners = tuple(_corners(plan))

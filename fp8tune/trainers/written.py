@@ -42,8 +42,8 @@ def _removal(document: ConfigDocument, place: Path) -> Edit:
     if isinstance(document, OneFile) and document.format == "yaml":
         return document.remove_table(place)
     inside = (path for path in document.spans.keys if path[: len(place)] == place)
-    own = (path for path in inside if path[:-1] not in values)
-    return document.remove_key(max(own, key=len))
+    removable = (path for path in inside if path[:-1] not in values)
+    return document.remove_key(max(removable, key=len))
 
 
 def with_keys(known: Trainer, path: str, data: bytes, keys: Mapping[str, Any]) -> bytes:

@@ -81,10 +81,10 @@ def head(version: str) -> Iterator[str]:
     yield ""
 
 
-def body(folder: Path, words: dict[str, Any], found: list[str]) -> Iterator[str]:
-    """Yield the sections that were found, fields of the job and classes."""
+def body(folder: Path, words: dict[str, Any], all_sections: list[str]) -> Iterator[str]:
+    """Yield the sections, fields of the job and classes."""
     yield "[sections]"
-    for section in found:
+    for section in all_sections:
         kind = section.capitalize()
         kind = kind if section in CLASSES or kind in words["classes"] else OPEN
         yield f"{section} = {toml(kind)}"

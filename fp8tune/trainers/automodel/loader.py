@@ -159,8 +159,8 @@ class _Run:
     def top(self, raw: dict[str, Any]) -> None:
         """Load the keys above all sections, and note which sections there are."""
         for name, value in raw.items():
-            known = name in self.schema.sections or name in self.schema.top_keys
-            if not known:
+            is_read = name in self.schema.sections or name in self.schema.top_keys
+            if not is_read:
                 self.section(name)
             elif translated(value) is not None:
                 self.written.add(name)
