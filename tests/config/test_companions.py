@@ -99,10 +99,14 @@ def test_a_deepspeed_file_is_found_from_the_folders_above(project, fp8tune):
     assert fp8tune("lint", "runs/a/launch.yaml").out.startswith(
         "no findings in 2 files\n"
     )
+    said = 'runs/a/launch.yaml:4:26: note[named-file-not-checked] `"ds/zero.json"` '
+    (root / "ds/zero.json").write_text('{"train_batch_size": 8,,}')
+    ended = fp8tune("lint", "runs/a/launch.yaml", "--output-format", "concise")
+    assert ended.out.startswith(f"{said}cannot be read (a key is missing here, ")
     (root / "ds/zero.json").unlink()
     ended = fp8tune("lint", "runs/a/launch.yaml", "--output-format", "concise")
     assert ended.code == 0
-    assert ended.out.startswith("runs/a/launch.yaml:4:26: note[named-file-not-checked]")
+    assert ended.out.startswith(f"{said}is not there, so it is not checked")
 
 
 def test_a_deepspeed_file_that_json_refuses(project, fp8tune):

@@ -194,6 +194,19 @@ def test_fp8_that_cannot_be_tried_says_why(more, gpu, why):
     assert (found["precision"].knob.values, found["precision"].why) == (("bf16",), why)
 
 
+def test_a_knob_may_be_of_one_command():
+    commands = {
+        "sft": '[data]\ntype = "sft"\nbatch_size = 8\n',
+        "rl": "[orchestrator]\nbatch_size = 8\n",
+    }
+    roles = {}
+    for command, text in commands.items():
+        named = f"prime_rl==0.8.1.dev67.{command}"
+        config = read_config("a.toml", text.encode(), Target("h100", 8), named)
+        roles[command] = [o.knob.role for o in offers(config, (), "cuda")]
+    assert roles == {"sft": ["micro_batch", "ac", "reshard"], "rl": []}
+
+
 def test_automodel_is_compiled_by_the_key_that_its_strategy_reads():
     text = AUTOMODEL.replace("{strategy}", "fsdp2")
     config = read_config("a.yaml", text.encode(), Target("h100", 8))

@@ -257,8 +257,10 @@ def seq_len(
     dataset_seq_length: Any = None,
 ) -> int:
     """Tokens of a sequence, where they are packed or made up, or at most."""
-    size = packed_sequence_packed_sequence_size or dataset_seq_len
-    return int(known("seq_len", size or dataset_seq_length))
+    size = packed_sequence_packed_sequence_size or dataset_seq_len or dataset_seq_length
+    if size is None and packed_sequence_packed_sequence_size == 0:
+        raise Unknown("any_length")
+    return int(known("seq_len", size))
 
 
 def lengths_vary(
