@@ -66,7 +66,7 @@ class Unreadable(Exception):
 
 
 class Decoder:
-    """Unpack what is gzip, and refuse what is no text.
+    """Unpack what is gzip, turn UTF-16 to UTF-8, and refuse what is no text.
 
     ``cut`` says why the data ended too early, ``""`` if it did not.
     """
@@ -76,12 +76,13 @@ class Decoder:
         self._head = b""
         self._judged = False
         self._unzip: Any = None
+        self._utf16: codecs.IncrementalDecoder | None = None
 
     def feed(self, block: bytes, last: bool = False) -> Iterator[bytes]:
         """Yield blocks of UTF-8; ``last`` is whether no more will come."""
         for plain in self._unpacked(block, last):
             if self._judged:
-                yield plain
+                yield self._text(plain)
                 continue
             self._head += plain
             if len(self._head) >= 4096 or b"\n" in self._head:
@@ -111,10 +112,16 @@ class Decoder:
         for magic, reason in REFUSED.items():
             if head.startswith(magic):
                 raise Unreadable(reason)
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._utf16 = codecs.getincrementaldecoder("utf-16")("replace")
+            return self._text(head)
         head = head.removeprefix(codecs.BOM_UTF8)
         if _is_binary(head.lstrip(b"\0")):
             raise Unreadable("binary data, not a log")
         return head
+
+    def _text(self, block: bytes) -> bytes:
+        return self._utf16.decode(block).encode() if self._utf16 else block
 
 
 def _is_binary(head: bytes) -> bool:
