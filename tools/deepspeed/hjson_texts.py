@@ -61,7 +61,7 @@ def main() -> int:
     for _ in range(options.count):
         text = _text(draw)
         theirs, ours = package(text), own(text)
-        if ours[0] == "unread":  # such as one without braces
+        if ours[0] == "unread":
             continue
         accepted += theirs[0] != "refused"
         if theirs != ours and not (theirs[0] == "twice" and ours[0] == "refused"):

@@ -88,7 +88,7 @@ def _add(document: Document, table: Path, pairs: list[str]) -> list[Edit]:
     text, members = document.text, _members(document, table)
     if not members:
         if table not in document.spans.values:
-            raise CannotEdit("an empty file")
+            raise CannotEdit("a file without braces")
         start, end = document.spans.values[table]
         _without_comments(document, start, end)
         return [Edit(start, end, f"{{{', '.join(pairs)}}}")]

@@ -2,8 +2,9 @@
 
 Accepts and refuses what the package ``hjson`` 3.1.0 does, with the same values:
 comments (``#``, ``//``, ``/* */``), keys and strings without quotes, single quotes,
-commas that are missing or too many at an end. Texts in ``'''`` and files without braces
-are not read. Of a ``strict`` text, which ``json`` has accepted, only the places count.
+commas that are missing or too many at an end, no braces around the whole file. Texts in
+``'''`` are not read. Of a ``strict`` text, which ``json`` has accepted, only the places
+count.
 
 Source: hjson 3.1.0, decoder.py.
 """
@@ -61,9 +62,10 @@ class Scanner:
         at = self.skip(0)
         if at == len(self.text) and not bom:
             return {}
-        if self.text[at : at + 1] not in ("{", "["):
-            raise NotRead("no train config: it does not begin with a brace")
-        value, at = self.value((), at)
+        if self.text[at : at + 1] in ("{", "["):
+            value, at = self.value((), at)
+        else:
+            value, at = self.table((), at, braces=False)
         end = self.skip(at)
         if end < len(self.text):
             raise Refused("there is more after the end of the value", end)
@@ -103,11 +105,13 @@ class Scanner:
         self.spans.values[path] = (at, end)
         return value, end
 
-    def table(self, path: Path, at: int) -> tuple[dict[str, Any], int]:
+    def table(
+        self, path: Path, at: int, *, braces: bool = True
+    ) -> tuple[dict[str, Any], int]:
         """Return an object, whose brace is before ``at``, and where it ends."""
         found: dict[str, Any] = {}
         at = self.skip(at)
-        while not self.text.startswith("}", at):
+        while not (braces and self.text.startswith("}", at)):
             name, end = self.key(at)
             here = (*path, name)
             if name in found:
@@ -120,6 +124,8 @@ class Scanner:
                 raise Refused("a colon is missing after the key", at)
             found[name], at = self.value(here, self.skip(at + 1))
             at = self.after(at)
+            if not braces and at == len(self.text):
+                return found, at
         return found, at + 1
 
     def array(self, path: Path, at: int) -> tuple[list[Any], int]:
