@@ -28,7 +28,6 @@ from fp8tune.search.linting import refusals, without_refused
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import (
     config_asked,
-    config_of_trials,
     one_line_errors,
 )
 from fp8tune.search.plan import (
@@ -38,6 +37,7 @@ from fp8tune.search.plan import (
     why_not_planned,
     world_size_note,
 )
+from fp8tune.search.real_trials import config_of_trials
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -98,10 +98,7 @@ def look_ahead(options: SearchOptions) -> DryRun:
     plan = without_refused(plan)
     free = keys_to_free(config, options.allow, options.device)
     command, notes = _command(options, config, builtin=builtin)
-    unknown = [*why_not_planned(config, builtin=builtin)] if command else []
-    reasons = [*unknown, *refusals(config, free)]
-    refused = [f"the search will not start: {each}" for each in reasons]
-    command = () if unknown else command
+    refused = [f"the search will not start: {each}" for each in refusals(config, free)]
     corners = tuple(_corners(plan))
     trials = _trials(options, corners[0].expected.speed, config)
     if command and config.job.target.world_size:
@@ -122,20 +119,23 @@ def _command(
     options: SearchOptions, config: Config, *, builtin: bool
 ) -> tuple[Sequence[str], list[str]]:
     """Return the command of a trial, and why there is none."""
-    about = config.trainer.about
-    if builtin and is_covered(config):
-        return BUILTIN, []
-    if builtin:
+    about, recipe = config.trainer.about, None
+    if builtin and not is_covered(config):
         refusal = config.job.find("trial_refusal")
         why = f": it cannot represent {refusal}" if refusal else ""
         return (), [f"fp8tune's own trial does not run this config{why}"]
-    try:
-        recipe = recipe_of(about)
-    except BadRecipe as error:
-        return (), [str(error)]
-    if recipe.refused:
-        why = f"{recipe.refused}; {instead(about)}"
-        return (), [f"no trial runs {about.title}: {why}"]
+    if not builtin:
+        try:
+            recipe = recipe_of(about)
+        except BadRecipe as error:
+            return (), [str(error)]
+        if recipe.refused:
+            why = f"{recipe.refused}; {instead(about)}"
+            return (), [f"no trial runs {about.title}: {why}"]
+    if unknown := [*why_not_planned(config, builtin=builtin)]:
+        return (), [f"the search will not start: {each}" for each in unknown]
+    if recipe is None:
+        return BUILTIN, []
     try:
         check_paths(about, recipe, options.trainer_dir, options.python)
         return _words(options, config, recipe), []

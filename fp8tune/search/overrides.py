@@ -16,8 +16,6 @@ from fp8tune.config.reader import Config
 from fp8tune.config.settings import BadSettings
 from fp8tune.formats.document import InvalidText, Unreadable
 from fp8tune.job import Target
-from fp8tune.runners.trainer.config import UserConfig, user_config
-from fp8tune.runners.trainer.recipe import Recipe
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.plan import read_config, with_gpus
@@ -88,19 +86,7 @@ def with_overrides(config: Config, overrides: tuple[str, ...]) -> Config:
     return after
 
 
-def config_of_trials(config: Config, recipe: Recipe) -> UserConfig:
-    """Return the config of a search as its trainer's trials start from it.
-
-    Raises ``CannotSearch`` and ``Unreadable``.
-    """
-    overrides, program = _started(config)
-    if not recipe.launches:
-        config, overrides = _without_script(config), ()
-    trainer, target = config.trainer, config.job.target
-    return user_config(trainer, config.document, target, recipe, overrides, program)
-
-
-def _without_script(config: Config) -> Config:
+def without_script(config: Config) -> Config:
     """Return a config whose own file has the arguments of its launch script.
 
     The trainer then reads the same values without the script. Raises ``CannotSearch``.
@@ -111,7 +97,7 @@ def _without_script(config: Config) -> Config:
     return with_overrides(alone, config.overrides) if config.overrides else alone
 
 
-def _started(config: Config) -> tuple[tuple[str, ...], Program]:
+def started(config: Config) -> tuple[tuple[str, ...], Program]:
     """Return the arguments of a job that are typed, and what a launcher starts.
 
     They are those of the launch script, or stand behind ``--``.

@@ -21,13 +21,14 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.process import SCRATCH as SCRATCH
 from fp8tune.runners.sampling import Sampling
+from fp8tune.runners.trainer.config import UserConfig, user_config
 from fp8tune.runners.trainer.launch import (
     CannotLaunch,
     checked,
     find_launch,
     releases_in,
 )
-from fp8tune.runners.trainer.recipe import BadRecipe, recipe_of
+from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, recipe_of
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
@@ -45,7 +46,7 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import config_asked, config_of_trials
+from fp8tune.search.overrides import config_asked, started, without_script
 from fp8tune.search.plan import is_covered, ranks_of_trial, why_synthetic_data
 from fp8tune.trainers.packages import assuming, wanted
 
@@ -252,6 +253,18 @@ def runs_on_cpu(options: SearchOptions, config: Config) -> bool:
         return checked(about, directory, options.device, own=own).cpu is not None
     except CannotLaunch as error:
         raise CannotSearch(str(error)) from None
+
+
+def config_of_trials(config: Config, recipe: Recipe) -> UserConfig:
+    """Return the config of a search as its trainer's trials start from it.
+
+    Raises ``CannotSearch`` and ``Unreadable``.
+    """
+    overrides, program = started(config)
+    if not recipe.launches:
+        config, overrides = without_script(config), ()
+    trainer, target = config.trainer, config.job.target
+    return user_config(trainer, config.document, target, recipe, overrides, program)
 
 
 def _trainer_runner(

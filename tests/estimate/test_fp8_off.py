@@ -142,7 +142,10 @@ def test_other_numbers_of_processes(fp8tune, project):
             "write its name or folder as `model.pretrained_model_name_or_path`",
         ),
         (SFT, "the launch file is unknown: add --with FILE"),
-        (SFT.replace("max_length: 8192\n", ""), "unknown: set `max_length`"),
+        (
+            SFT.replace("max_length: 8192\n", ""),
+            "by the name that the script reads: `max_length`",
+        ),
         (
             SFT.replace("max_length", "max_completion_length"),
             "unknown: no estimate covers training that generates its own samples",

@@ -17,6 +17,7 @@ dataset_name: c/d
 max_length: 64
 per_device_train_batch_size: 4
 gradient_accumulation_steps: 2
+bf16: true
 """
 SCRIPT = (
     "accelerate launch --config_file launch.yaml train.py --config sft.yaml --rows 3"
@@ -96,7 +97,7 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     assert command == [*start, inside.__file__, *own]
     command, notes = said("launch.yaml")
     assert command == []
-    assert "a launch file does not say what it starts" in notes
+    assert "name the training arguments: add --with" in notes
 
 
 @pytest.mark.parametrize("option", ["--python", "--trainer-dir"])

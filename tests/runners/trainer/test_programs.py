@@ -16,8 +16,8 @@ from fp8tune.runners.trainer.config import CannotWrite
 from fp8tune.runners.trainer.launch import CannotLaunch, find_launch
 from fp8tune.runners.trainer.recipe import recipe_of
 from fp8tune.runners.trainer.runner import trainer_runner
-from fp8tune.search.overrides import config_of_trials
 from fp8tune.search.plan import read_config
+from fp8tune.search.real_trials import config_of_trials
 from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.runner import TrialLimits
