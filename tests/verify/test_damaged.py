@@ -38,35 +38,22 @@ EARLY = "the file ends before its events do"
 NO_TRACE = "neither a trace in JSON nor a profiler's table"
 TEXTS = {
     "empty": ("", (0, NO_TRACE)),
-    "a log": (
-        "step 1 loss 2\n" * 9,
-        (0, "neither a trace in JSON nor a profiler's table"),
-    ),
     "binary": (b"\x7fELF\0\0\1" * 99, (0, "binary data")),
     "no UTF-8": (f'[{GOOD}, {{"name": "'.encode() + b'\xff\xfe"}]', (1, "")),
-    "array": (f"[{GOOD},{GOOD}]", (2, "")),
     "array without its end": (f"[{GOOD},\n{GOOD},\n", (2, "")),
     "half an event": (f"[{GOOD}, {GOOD[:50]}", (1, EARLY)),
-    "object without its end": (f'{{"traceEvents": [{GOOD}', (1, EARLY)),
     "header only": ('{"schemaVersion": 1', (0, "the file ends before its JSON does")),
-    "header without a value": ('{"a": ', (0, "the file ends before its JSON does")),
     "no colon": ('{"a" 1, "b": 2}', (0, "not valid JSON at character 4")),
     "a key that is none": ("{[1]: 2}", (0, "not valid JSON at character 4")),
     "events that are none": (f'[1, "a", null, [[]], {{}}, {GOOD}]', (1, "")),
-    "traceEvents of another type": (
-        '{"traceEvents": 5, "a": [1]}',
-        (0, "JSON without traceEvents"),
-    ),
     "header behind": (f'{{"traceEvents": [{GOOD}], "a": {{"b": [1, 2]}}}}', (1, "")),
     "NaN": (f"[{GOOD}, {GOOD.replace('1,', 'NaN,')}]", (1, "")),
     "infinite": (f"[{GOOD}, {GOOD.replace(': 2', ': -Infinity')}]", (1, "")),
-    "a number too long": (f'[{GOOD}, {{"ts": {"9" * 9999}}}]', (1, EARLY)),
     "nested deeply": (f"[{GOOD}, {'[' * 100_000}", (1, "nested too deeply")),
     "nested deeply in objects": (
         f"[{GOOD}, " + '{"a":' * 100_000,
         (1, "nested too deeply"),
     ),
-    "no escape": (f'[{GOOD}, {{"name": "\\x"}}, {GOOD}]', (1, EARLY)),
     "control characters": (f'[{GOOD}, {{"name": "\1\t\x1b"}}]', (1, "")),
 }
 
@@ -188,11 +175,6 @@ def test_a_bomb_is_read_up_to_a_limit(tmp_path):
     assert unpack.LIMIT == 8 << 30
 
 
-def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        read(tmp_path / "none.json")
-
-
 SUMMARY = """\
 ## GPU Time Breakdown
 | Category | Time (ms) | % |
@@ -244,18 +226,6 @@ def test_a_table_of_a_gpu(tmp_path):
     (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
     found = read(tmp_path / "table")
     assert (found.fp8.calls, found.unclear.calls) == (0, 60)
-
-
-def test_fp8_operators_win_over_misread_kernels_in_a_table(tmp_path):
-    rows = [
-        "aten::_scaled_mm  1%  10.000us  90.000ms  1.00%  60",
-        "aten::mm  1%  10.000us  9.000ms  1.00%  9",
-        "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT  0%  0.000us  99.000ms  1.00%  69",
-    ]
-    (tmp_path / "table").write_text("\n".join([HEADER, *rows]))
-    found = read(tmp_path / "table")
-    gemms = (found.fp8.calls, found.fp8.us, found.other.calls, found.unclear.calls)
-    assert gemms == (60, 90e3, 9, 0)
 
 
 def test_tables_are_bounded(tmp_path, monkeypatch):

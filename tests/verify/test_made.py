@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from fp8tune.verify.evidence import Calls, Gemms, Left, StepTime
-from fp8tune.verify.timeline import Rows, busy
 from fp8tune.verify.trace import read
 from tests.each import each
 from tests.support.traces import Kernel, Op, mm, node, step, write
@@ -47,10 +46,6 @@ TRACES = {
         [Kernel(CUT), *HEAD],
         (0, 2, 1, None, None, False, ""),
     ),
-    "grouped in bf16": (
-        [mm(64, 32, 16, GROUPED.format("bfloat16"), "aten::_grouped_mm"), *HEAD],
-        (0, 3, 0, False, False, False, ""),
-    ),
     "grouped in bf16, name cut": (
         [mm(64, 32, 16, CUT, "aten::_grouped_mm"), *HEAD],
         (0, 3, 0, False, False, False, ""),
@@ -58,13 +53,6 @@ TRACES = {
     "grouped in FP8": (
         [mm(64, 32, 16, GROUPED.format("float_e4m3"), "aten::_scaled_grouped_mm")],
         (1, 0, 0, True, False, False, "CUTLASS"),
-    ),
-    "compiled": (
-        [
-            Op("Torch-Compiled Region: 0/0", [mm(*SHAPE, NVJET8, "aten::_scaled_mm")]),
-            node("CompiledFunctionBackward", mm(*SHAPE, NVJET8, "aten::_scaled_mm")),
-        ],
-        (2, 0, 0, True, True, True, "cuBLASLt"),
     ),
     "Triton template": (
         [
@@ -94,15 +82,10 @@ TRACES = {
         [*linear(NVJET16), *HEAD],
         (3, 2, 0, True, True, False, "cuBLASLt"),
     ),
-    "FP8 operators that no kernel is linked to": (
-        [Op("aten::_scaled_mm", dims=[[8192, 4096], [4096, 1024]]), *HEAD],
-        (0, 2, 1, None, None, False, ""),
-    ),
     "a kernel that no pattern knows": (
         linear("void new_library::gemm(int)"),
         (3, 0, 0, True, True, False, "unknown"),
     ),
-    "inference": ([scaled(NVJET8)], (1, 0, 0, True, False, False, "cuBLASLt")),
     "casts only": (
         [
             Op("aten::_to_copy", [Kernel("void at::native::float8_copy_kernel_cuda")]),
@@ -208,16 +191,6 @@ def test_where_time_went(tmp_path):
         "cudaStreamSynchronize in aten::_local_scalar_dense": Calls(1, 30.0),
         "cudaMalloc": Calls(1, 2.0),
     }
-
-
-def test_overlapping_kernels_are_busy_once():
-    rows = Rows()
-    for start, us, meaning in ((50, 10, 0), (0, 10, 0), (5, 10, 1), (20, 0, 0)):
-        rows.add(start, us, meaning)
-    windows = [(0.0, 8.0), (8.0, 12.0), (30.0, 40.0), (45.0, 100.0)]
-    assert busy(rows, windows) == [8.0, 4.0, 0.0, 10.0]
-    assert busy(rows, windows, without={1}) == [8.0, 2.0, 0.0, 10.0]
-    assert busy(Rows(), windows) == [0.0] * 4
 
 
 def test_old_categories_and_rounded_times(tmp_path):
