@@ -74,15 +74,10 @@ def test_json_has_these_fields(project, fp8tune, tables):
             ("a.toml", "bf16-same-0.csv"),
             "a.toml is a config and bf16-same-0.csv is not",
         ),
-        (("a.toml", "a.toml", "a.toml"), "compare takes two configs"),
-        (("bf16-same-0.csv",), "compare takes an FP8 run and a bf16 run"),
         (("a.toml", "a.toml", "--html", "x.html"), "--html are for runs"),
         ((*SIX[:2], "--label", "fp8"), "--label: one for each run"),
-        ((*SIX[:2], *("--label", "fp8") * 2), "--label: one for each run"),
         ((SIX[0], "nothing.log"), "nothing.log: No such file or directory"),
-        ((SIX[0], "a.txt"), "a.txt: no line of a training step of a known trainer"),
         ((*SIX[:2], "--html", SIX[2]), "must end with .html"),
-        ((*SIX[:2], "--html", "no/x.html"), "no/x.html: No such file"),
     ],
 )
 def test_what_cannot_be_compared(project, fp8tune, tables, arguments, message):
@@ -118,11 +113,3 @@ def test_the_page_loads_nothing(project, fp8tune, tables, name):
     assert "&lt;b&gt;.csv" in text
     assert re.search(r'<h1 id="headline">(The same|FP8 diverged): ', text)
     assert "mathdefault" not in text
-
-
-def test_a_run_without_a_common_step_still_has_a_page(project, fp8tune):
-    late = "step,loss\n" + "".join(f"{n},2\n" for n in range(50, 60))
-    early = "step,loss\n" + "".join(f"{n},2\n" for n in range(10))
-    folder = project({"a.csv": early, "b.csv": late})
-    assert fp8tune("compare", "a.csv", "b.csv", "--html", "x.html").code == 3
-    assert "no tokens or steps in common" in (folder / "x.html").read_text("utf-8")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.sample import ERROR, GOOD
+from tests.sample import ERROR
 
 
 @pytest.mark.parametrize("path", ["a.toml", "-"])
@@ -32,12 +32,6 @@ def test_explain_a_value_briefly_or_whole(fp8tune, project):
     assert 3 * brief.out.count("\n") < whole.out.count("\n")
 
 
-def test_explain_a_word(fp8tune):
-    said = fp8tune("explain", "tensor parallel")
-    assert (said.code, said.err) == (0, "")
-    assert "\nfp8-with-tensor-parallel " in said.out
-
-
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -52,20 +46,6 @@ def test_explain_a_word(fp8tune):
 def test_explain_what_is_no_config(fp8tune, project, config, said):
     project({"a.toml": config})
     assert fp8tune("explain", "tp", "a.toml") == (2, "", f"fp8tune: {said}\n")
-
-
-def test_explain_with_bad_settings(fp8tune, project):
-    project({"a.toml": GOOD, "pyproject.toml": "[tool.fp8tune]\ngpuu = 1\n"})
-    said = fp8tune("explain", "tp", "a.toml")
-    assert (said.code, said.err.endswith("did you mean `gpu`?\n")) == (2, True)
-
-
-@pytest.mark.parametrize(("force", "coloured"), [("1", True), ("", False)])
-def test_explain_is_plain_unless_it_may_be_coloured(
-    fp8tune, monkeypatch, force, coloured
-):
-    monkeypatch.setenv("FORCE_COLOR", force)
-    assert ("\x1b[1m" in fp8tune("explain", "FP8101").out) is coloured
 
 
 def test_without_a_config_the_project_names_the_trainer(fp8tune, project):

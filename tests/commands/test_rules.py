@@ -2,35 +2,6 @@
 
 from fp8tune.lint.rules import CATEGORIES
 from tests.each import each
-from tests.sample import NO_PIPELINE
-
-RULE = (
-    NO_PIPELINE
-    + """\
-[[bad]]
-config = '''
-[distributed]
-pp = «2»
-[train]
-grad_accum_steps = 8
-'''
-[[good]]
-config = '''
-[train]
-grad_accum_steps = 8
-[distributed]
-pp = 1
-'''
-"""
-)
-
-
-def test_rules_are_listed(fp8tune, builtin):
-    said = fp8tune("rules")
-    assert (said.code, said.err) == (0, "")
-    heads = [tuple(line.split()[:3]) for line in said.out.splitlines()]
-    wanted = [(rule.code, rule.name, rule.severity) for rule in builtin]
-    assert [head for head in heads if head in set(wanted)] == wanted
 
 
 @each("category", CATEGORIES)
@@ -63,10 +34,3 @@ def test_rules_test_of_a_pack_that_overrides_a_built_in_rule(fp8tune, repository
     said = fp8tune("rules", "test", str(repository / "rules"))
     assert said.code == 0
     assert said.out.endswith(": all as expected\n")
-
-
-def test_rules_test_shows_nothing_that_acts_on_the_terminal(fp8tune, project):
-    text = RULE.replace("pp = 1\n", 'pp = 1\n"\\u001b[31m" = 1\n')
-    project({"mine/silent/no-pipeline.toml": text})
-    said = fp8tune("rules", "test", "mine")
-    assert "\x1b" not in said.out

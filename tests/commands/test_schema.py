@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.language_server import Client
 from tests.conftest import forget_settings
 from tests.each import each
 from tests.trainers.test_json_schema import SCHEMAS, cases, errors
@@ -171,21 +170,6 @@ def test_the_guide_says_how_a_folder_of_configs_gets_its_schema(check, folder):
     for place in ("configs/a.toml", "b.toml"):
         (folder / place).write_text("[compile]\nenable = 'maybe'\n", encoding="utf-8")
     assert check(folder) == {"configs/a.toml": {(2, "")}}
-
-
-def test_a_language_server_completes_and_explains(folder):
-    text = "[compile]\n\n[activation_checkpoint]\nmode = \n[training]\nseq_len = 'x'\n"
-    write(folder, "a.toml", "torchtitan==0.2.2", text)
-    path = folder / "a.toml"
-    with Client([program("tombi"), "lsp", "--offline"], folder) as server:
-        server.open(path)
-        keys = server.complete(path, 3, 1)
-        modes = server.complete(path, 5, 8)
-        problems = server.problems(path)
-    assert {"enable", "components", "backend"} <= set(keys)
-    assert "Use torch.compile for the components." in keys["enable"]
-    assert set(modes) == {'"selective"', '"full"', '"memory_budget"', '"none"'}
-    assert [line for line, _ in problems][:1] == [5]  # a value is missing
 
 
 @each("name", SCHEMAS)

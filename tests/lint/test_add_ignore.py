@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.config.mark import read_ignores
-from fp8tune.formats.toml.document import parse
-from fp8tune.lint.rewrite import ignore
 from tests.each import each
 
 CONFIG = """\
@@ -87,19 +84,6 @@ def test_a_comment_that_is_there_gets_the_name(project, fp8tune):
     )
 
 
-def test_names_on_one_line_share_a_comment(project, fp8tune):
-    text = '[train]\nmixed_precision = "fp8"\n[model]\nvocab_size = 257.5\n'
-    folder = project({"a.toml": text})
-    assert fp8tune("lint", "a.toml", "--add-ignore").code == 0
-    (comment,) = [
-        line
-        for line in (folder / "a.toml").read_text().splitlines()
-        if line.startswith("#")
-    ]
-    assert comment.startswith("# fp8tune: ignore[")
-    assert comment.count(",") == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -142,33 +126,6 @@ def test_the_comment_of_a_command_stands_above_all_its_lines(project, fp8tune):
     assert "no findings in 1 file" in fp8tune("lint", "run.sh").out
 
 
-def test_where_no_comment_can_stand_none_is_added(project, fp8tune):
-    words = SCRIPT.format(seq_len=2044, more="").partition(".py")[2].replace("\\", "")
-    text = f'FLAGS="{words}"\ntorchrun --nproc_per_node 8 pretrain_gpt.py $FLAGS\n'
-    project({"run.sh": text})
-    said = fp8tune("lint", "run.sh", "--add-ignore")
-    assert "no ignore comments were added: a comment there" in said.out
-    assert Path("run.sh").read_text() == text
-
-
-def test_what_no_comment_can_silence(project, fp8tune):
-    text = "[train]\nseed = 1  # fp8tune: ignore[nothing-at-all]\n"
-    folder = project({"a.toml": text, "b.toml": "[train\n"})
-    assert fp8tune("lint", "a.toml", "b.toml", "--add-ignore").code == 1
-    assert (folder / "a.toml").read_text() == text
-    assert (folder / "b.toml").read_text() == "[train\n"
-
-
-def test_diff_shows_and_does_not_write(project, fp8tune):
-    folder = project({"a.toml": CONFIG})
-    outcome = fp8tune("lint", "a.toml", "--add-ignore", "--diff")
-    assert "+# fp8tune: ignore[fp8-without-compile]\n" in outcome.out
-    assert (
-        outcome.err == f"would add ignore comments for 2 findings in 1 file: {BOTH}\n"
-    )
-    assert (folder / "a.toml").read_text() == CONFIG
-
-
 R = "until=2099-12-31 -- R"
 SIZE = "[train]\n{}batch_size = 3.9{}\n"
 
@@ -179,22 +136,12 @@ SIZE = "[train]\n{}batch_size = 3.9{}\n"
         ("", "", f"# fp8tune: ignore[value-truncated] {R}\n"),
         (
             "",
-            " # fp8tune: ignore[no-warmup] until=2020-01-01 -- R",
-            f"# fp8tune: ignore[value-truncated] {R}\n",
-        ),
-        (
-            "",
             " # fp8tune: ignore[value-truncated] until=2020-01-01",
             f"# fp8tune: ignore[value-truncated] {R}\n",
         ),
         (
             "",
             " # fp8tune: ignore[moe-with-compile] -- keep",
-            f"# fp8tune: ignore[value-truncated] {R}\n",
-        ),
-        (
-            "",
-            " # fp8tune: ignore[moe-with-compile] until=soon -- R",
             f"# fp8tune: ignore[value-truncated] {R}\n",
         ),
         (
@@ -227,18 +174,3 @@ def test_a_comment_with_the_same_words_gets_the_name(project, fp8tune, where):
     assert fp8tune("lint", "a.toml", "--add-ignore", *words).code == 0
     names = "moe-with-compile, value-truncated"
     assert (folder / "a.toml").read_text() == text.format(names)
-
-
-def test_a_comment_above_a_comment_keeps_its_hold():
-    """Two findings of one comment, silenced with two reasons."""
-    comments = "# fp8tune: ignore[two] -- keep\n# fp8tune: ignore[one]\n# 8 GPUs\n"
-    text = f"[train]\n{comments}x = 1\n"
-    two, one = read_ignores(parse(text.encode()))
-    assert (two.lines, one.lines) == ((2, 4, 5), (3, 4, 5))
-
-
-def test_what_stays_is_not_called_commented_away(lint):
-    text = SIZE.format("", "")
-    report = lint(text)
-    assert report.diagnostics
-    assert ignore(text.encode(), lambda data: report, "").fixed == ()

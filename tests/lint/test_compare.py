@@ -53,11 +53,6 @@ def findings(project):
             id="the same run",
         ),
         pytest.param(
-            {"x/a.toml": config("runs", SMALL), "y/b.toml": config("runs", LARGE)},
-            [],
-            id="relative, of two folders",
-        ),
-        pytest.param(
             {"x/a.toml": config("/runs", SMALL), "y/b.toml": config("/runs", LARGE)},
             [("x/a.toml", MODEL, "y/b.toml"), ("y/b.toml", MODEL, "x/a.toml")],
             id="absolute",
@@ -93,11 +88,6 @@ def test_a_fix_of_another_finding_is_written_once(findings, tmp_path):
     expected = [("a.toml", MODEL, "b.toml"), ("b.toml", MODEL, "a.toml")]
     assert findings(files, fix=True) == expected
     assert 'activation = "silu"' in (tmp_path / "a.toml").read_text()
-
-
-def test_it_can_be_left_out_of_the_selection(findings):
-    files = {"a.toml": config("runs", SMALL), "b.toml": config("runs", LARGE)}
-    assert findings(files, ignore=(MODEL,)) == []
 
 
 def test_a_word_of_a_fact_is_compared_as_any_value(a_rule, looks, tmp_path):

@@ -104,21 +104,3 @@ def test_what_does_not_fit_at_the_least_is_judged(summary, fired):
     assert "out-of-memory" in fired(text, gpu="h200", world_size=8)
     fits = RUN.format(sdpa="auto", **(values | {"batch": 1}))
     assert "out-of-memory" not in fired(fits, gpu="h200", world_size=8)
-
-
-def test_it_is_counted_over_files_and_stands_in_json(fp8tune, project):
-    text = RUN.format(sdpa="math", batch=1, rest="")
-    project({"a.toml": text, "b.toml": text})
-    out = fp8tune("lint", "a.toml", "b.toml", *H200).out
-    reason = "no estimate covers the attention scores that the math backend keeps"
-    assert f"memory not checked in 2 files because {reason}\n" in out
-    said = fp8tune("lint", "a.toml", *H200, "--output-format", "json").json
-    mine = [entry for entry in said["unjudged"] if entry["rule"] == "out-of-memory"]
-    assert mine == [
-        {
-            "path": "a.toml",
-            "rule": "out-of-memory",
-            "needs": "block_tokens.math",
-            "reason": reason,
-        }
-    ]

@@ -31,9 +31,6 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
 @each(
     ("reports", "options", "said"),
     [
-        ([], {}, []),
-        ([Report("a", [found()])], {}, []),
-        ([Report("a", [SAFE])], {}, ["can fix up to 1 finding with --fix"]),
         (
             [OFFERED, OFFERED],
             {},
@@ -59,12 +56,6 @@ FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
                 "can fix up to 3 findings with --unsafe-fixes, which change the run",
             ],
         ),
-        (
-            [FIXED, Report("c", [], fixed=(SAFE,))],
-            {"fix": True, "unsafe_fixes": True},
-            ["fixed 3 findings in 2 files: r x 3"],
-        ),
-        ([OFFERED], {"fix": True, "unsafe_fixes": True}, []),
         (
             [FIXED, OFFERED],
             {"fix": True, "diff": True},

@@ -4,11 +4,8 @@ import pytest
 
 from fp8tune.formats.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
 from tests.each import each
-from tests.sample import TP
 
 
 def test_a_byte_order_mark(rules):
@@ -22,12 +19,6 @@ def test_a_byte_order_mark(rules):
 @pytest.mark.parametrize(
     ("data", "region", "message", "line"),
     [
-        (
-            b"[train]\nseq_len = \n[model]\n",
-            (2, 11, 2, 12),
-            "not valid TOML: Invalid value",
-            "seq_len = ",
-        ),
         (
             b"[train]\n[model]\nx = 1\nx = 2\r\n",
             (4, 6, 4, 7),
@@ -56,29 +47,6 @@ def test_invalid_toml(rules, data, region, message, line):
     assert report.lines == {region[0]: line}
 
 
-def test_invalid_toml_at_a_line_that_does_not_exist(rules):
-    report = check("a.toml", b"x = [\n", rules, Target())
-    assert report.diagnostics[0].region == (2, 1, 2, 2)
-    assert report.lines == {2: ""}
-
-
-def test_invalid_toml_in_a_folder_is_none_of_ours(rules):
-    report = check("a.toml", b"x = [\n", rules, Target(), explicit=False)
-    assert (report.diagnostics, report.skipped) == ([], "not TOML")
-
-
-def test_invalid_toml_without_its_rule():
-    found = check("a.toml", b"x = [\n", Rules([], {}), Target())
-    assert found == Report("a.toml", [])
-
-
-def test_faults_without_their_rules(builtin):
-    rules = Rules([r for r in builtin if r.name == "fp8-with-tensor-parallel"], {})
-    text = TP + "zzz = 1\n"
-    report = check("a.toml", text.encode(), rules, Target())
-    assert [d.rule for d in report.diagnostics] == ["fp8-with-tensor-parallel"]
-
-
 def test_too_large(rules):
     with pytest.raises(Unreadable, match="MiB is not a train config"):
         check("a.toml", b"#" * (2 << 20), rules, Target())
@@ -98,9 +66,3 @@ def test_too_large(rules):
 def test_skipped(rules, text, explicit, skipped):
     report = check("a.toml", text.encode(), rules, Target(), explicit=explicit)
     assert report.skipped == skipped
-
-
-def test_a_named_trainer_skips_nothing(rules):
-    text = b"[project]\nname = 'x'\n"
-    report = check("a.toml", text, rules, Target(), only="kempnerforge")
-    assert [(d.rule, d.key) for d in report.diagnostics] == [("unknown-key", "project")]

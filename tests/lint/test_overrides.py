@@ -54,9 +54,3 @@ def test_a_baseline_is_not_stale_because_of_an_override(project, fp8tune):
     assert fp8tune(*keep, "--update-baseline").code == 0
     ended = fp8tune(*keep, "--", "--distributed.tp=1")
     assert (ended.code, "stale" in ended.err) == (0, False)
-
-
-def test_estimate_points_at_the_argument(project, fp8tune):
-    project({"a.toml": TP})
-    ended = fp8tune("estimate", "a.toml", "--", "--distributed.tp=2")
-    assert "  --> a.toml: command line: --distributed.tp=2\n" in ended.out

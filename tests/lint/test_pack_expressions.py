@@ -10,11 +10,9 @@ from tests.lint.pack import GOOD, reason
     ("when", "said"),
     [
         ("'nosuch > 1'", ":7:9: unknown name `nosuch`"),
-        ("'tp > 1 and precison == 1'", ":7:20: unknown name `precison`"),
         ("'tp > 1 and train.seq_len > 2'", ":7:20: unknown name `train.seq_len`"),
         ("'tp >'", ":7:13: invalid syntax"),
         ("'tp ==== 1'", ":7:14: invalid syntax"),
-        ('"tp ==== 1"', ":7:14: invalid syntax"),
         ("'open(tp)'", ":7:9: no such function; there are defined, written, key, "),
         ("'''\ntp > 1 and\n  nosuch'''", ":9:3: unknown name `nosuch`"),
         ("'''tp > 1 and\n  nosuch'''", ":8:3: unknown name `nosuch`"),
@@ -32,10 +30,8 @@ def test_condition(tmp_path, when, said):
 @each(
     ("name", "near"),
     [
-        ("precison", "precision"),
         ("gpu.fp8_matmull", "gpu.fp8_matmul"),
         ("memory.peak_gb", "memory.peak_gib"),
-        ("worldsize", "world_size"),
     ],
 )
 @each(
@@ -73,7 +69,6 @@ def test_the_wrong_one_of_several_keys_is_pointed_at(tmp_path):
     ("message", "said"),
     [
         ('"{"', ":8:12: a lone brace; write {{ or }}"),
-        ('"a {tp"', ":8:14: a lone brace; write {{ or }}"),
         ('"""\n{tp}\n{tp +}"""', ":10:6: invalid syntax"),
         ('"{tp ; 3}"', ":8:16: invalid syntax"),
     ],

@@ -1,7 +1,5 @@
 """Fixes in rules of users: what is wrong is said with its place."""
 
-import pytest
-
 from fp8tune.lint.packs import read_pack
 from tests.each import each
 from tests.lint.pack import GOOD, reason
@@ -16,11 +14,7 @@ FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "repair"\nset = { tp = "1" }
         FIXABLE,
         FIXABLE
         + '[[fix]]\nsafety = "unsafe"\ntitle = "x"\nchanges = "y"\nremove = ["tp"]',
-        FIXABLE.replace("set = ", "rename = "),
         FIXABLE.replace('"1"', "\"fp8.kv_size if defined(world_size) else 'x'\""),
-        FIXABLE.replace("tp = ", "micro_batch = "),
-        FIXABLE + "when = 'written(tp) and world_size > 1'\n",
-        FIXABLE.replace("repair", "{tp} of {world_size}"),
         FIXABLE.replace("[[at]]", 'trainer = "kempnerforge"\n[[at]]').replace(
             "{ tp", '{ "train.seq_len"'
         ),
@@ -50,40 +44,19 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
     [
         ("[[fix]]", "[fix]", f":13:2: {SHAPES}"),
         ('safety = "safe"\n', "", ":13:3: [[fix]] has no `safety`"),
-        ('title = "repair"\n', "", ":13:3: [[fix]] has no `title`"),
         ('"safe"', '"saef"', ":14:1: safety is safe or unsafe; did you mean `safe`?"),
-        ('"safe"', '"never"', ":14:1: safety is safe or unsafe"),
-        ('"safe"', "true", ":14:1: safety is a string"),
         ('"safe"', '"unsafe"', f":13:3: {CHANGES}"),
-        ('"safe"', '"unsafe"\nchanges = " "', f":13:3: {CHANGES}"),
         ('"repair"', '" "', ":15:1: title is empty"),
-        ('"repair"', "1", ":15:1: title is a string"),
         ("title = ", "titel = ", ":15:1: unknown key `titel`; did you mean `title`?"),
         ('set = { tp = "1" }\n', "", f":13:3: {NOTHING}"),
-        ('{ tp = "1" }', "{}", f":13:3: {NOTHING}"),
-        ('set = { tp = "1" }', 'also = ["x"]', ":16:1: unknown key `also`"),
         ('{ tp = "1" }', '"tp"', f":16:1: set {TABLE}"),
-        ('{ tp = "1" }', "{ tp = 1 }", f":16:1: set {TABLE}"),
         ("{ tp = ", "{ train.tp = ", f":16:1: set {TABLE}"),
         ('set = { tp = "1" }', 'remove = "tp"', ":16:1: remove is an array of names"),
-        ('set = { tp = "1" }', "remove = []", ":16:1: remove is an array of names"),
-        ('set = { tp = "1" }', "remove = [1]", ":16:1: remove is an array of names"),
         ("{ tp = ", "{ tpp = ", ":16:9: unknown name `tpp`; did you mean `tp`?"),
-        ("{ tp = ", "{ zzzzz = ", ":16:9: unknown name `zzzzz`"),
-        (
-            "{ tp = ",
-            '{ "train.seq_len" = ',
-            ":16:9: unknown name `train.seq_len`",
-        ),
         (
             "{ tp = ",
             '{ "fp8.kv_size" = ',
             ":16:9: no key says `fp8.kv_size`; name the keys that it follows from",
-        ),
-        (
-            "{ tp = ",
-            "{ world_size = ",
-            ":16:9: no key says `world_size`; name the keys that it follows from",
         ),
         ("{ tp = ", "{ fault = ", ":16:9: only a rule with `fault` speaks of one"),
         (
@@ -91,23 +64,12 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
             'remove = ["tp", "tpp"]',
             ":16:17: unknown name `tpp`; did you mean `tp`?",
         ),
-        (
-            'set = { tp = "1" }',
-            'remove = [\n  "fault",\n]',
-            ":17:3: only a rule with `fault` speaks of one",
-        ),
         ('"1"', '"tpp"', ":16:15: unknown name `tpp`; did you mean `tp`?"),
         ('"1"', '"1 +"', ":16:18: invalid syntax"),
-        ('"1"', '""', ":16:15: empty"),
         (
             'set = { tp = "1" }',
             '[fix.set]\ntp = "tpp"',
             ":17:7: unknown name `tpp`; did you mean `tp`?",
-        ),
-        (
-            '"repair"',
-            '"set {tpp}"',
-            ":15:15: unknown name `tpp`; did you mean `tp`?",
         ),
         ('"repair"', '"set {tp"', ":15:14: a lone brace; write {{ or }}"),
         (
@@ -120,9 +82,7 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
             'changes = "{tpp} x more"\nset = {',
             ":16:13: unknown name `tpp`; did you mean `tp`?",
         ),
-        ("set = {", 'rename = { pp = "tpp" }\nset = {', ":16:18: unknown name `tpp`"),
         ("set = {", 'move = { pp = "tpp" }\nset = {', ":16:16: unknown name `tpp`"),
-        ("set = {", 'header = { ppp = "1" }\nset = {', ":16:12: unknown name `ppp`"),
     ],
 )
 def test_fixes(tmp_path, old, new, said):
@@ -133,9 +93,3 @@ def test_fixes(tmp_path, old, new, said):
 def test_the_wrong_one_of_several_fixes_is_pointed_at(tmp_path):
     more = '[[fix]]\nsafety = "safe"\ntitle = "x"\nset = { tp = "tpp" }\n'
     assert reason(tmp_path, FIXABLE + more).startswith(":20:15: unknown name `tpp`")
-
-
-@pytest.mark.parametrize("fixed", ["1", "['x']"])
-def test_fixed_is_a_text(tmp_path, fixed):
-    text = FIXABLE + f"[[bad]]\nconfig = ''\nfixed = {fixed}\n"
-    assert reason(tmp_path, text) == ":19:1: fixed is a string"

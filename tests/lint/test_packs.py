@@ -25,7 +25,6 @@ def test_good_pack(tmp_path):
 @each(
     "text",
     [
-        GOOD + 'mark = "key"\n',
         GOOD + 'mark = "value"\n',
         GOOD.replace('key = "tp"', 'key = ["tp", "pp", "fault"]'),
         GOOD.replace("[[at]]", 'help = ""\nwhy = ""\n[[at]]'),
@@ -75,14 +74,6 @@ def test_a_rule_in_a_folder_of_another_name_is_not_lost_in_silence(tmp_path, cat
         read_pack(str(tmp_path))
 
 
-def test_a_folder_named_like_a_rule(tmp_path):
-    path = tmp_path / "silent" / "my-rule.toml"
-    path.mkdir(parents=True)
-    with pytest.raises(BadRule) as error:
-        read_pack(str(tmp_path))
-    assert str(error.value) == f"{path}: is a folder: name a config in it"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -101,23 +92,18 @@ def test_unreadable(tmp_path, text, said):
     ("old", "new", "said"),
     [
         ('"my-rule"', '"other"', ":1:1: the name must be the file's: my-rule"),
-        ('name = "my-rule"', "name = 5", ":1:1: name is a string"),
         ("code = ", "cod = ", ":2:1: unknown key `cod`; did you mean `code`?"),
-        ("code = ", "qqqqq = ", ":2:1: unknown key `qqqqq`"),
         ("code = ", 'category = "slow"\ncode = ', ":2:1: unknown key `category`"),
         (
             '"warning"',
             '"warnin"',
             ":4:1: severity is one of error, warning, note; did you mean `warning`?",
         ),
-        ('"warning"', '"fatal"', ":4:1: severity is one of error, warning, note"),
-        ('"warning"', "1", ":4:1: severity is a string"),
         (
             '"high"',
             '"hihg"',
             ":5:1: confidence is one of certain, high, medium; did you mean `high`?",
         ),
-        ('"1.0"', "1.0", ":6:1: since is a string"),
         (
             "since",
             'trainer = "kempnerforg"\nsince',
@@ -125,27 +111,11 @@ def test_unreadable(tmp_path, text, said):
             "did you mean `kempnerforge`?",
         ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),
-        (
-            "when = ",
-            'fault = "unknown-key"\nwhen = ',
-            ":1:1: a rule has either `when` or `fault`",
-        ),
         ("when = 'tp > 1'", "when = true", ":7:1: when is a string"),
         ('name = "my-rule"\n', "", ":1:1: the rule has no `name`"),
-        ('code = "ME301"\n', "", ":1:1: the rule has no `code`"),
-        ('summary = "A rule"\n', "", ":1:1: the rule has no `summary`"),
-        ('severity = "warning"\n', "", ":1:1: the rule has no `severity`"),
-        ('confidence = "high"\n', "", ":1:1: the rule has no `confidence`"),
-        ('since = "1.0"\n', "", ":1:1: the rule has no `since`"),
-        ('message = "tp is {tp}"\n', "", ":1:1: the rule has no `message`"),
         (
             'references = ["https://example.org/evidence"]\n',
             "",
-            ":1:1: the rule has no `references`: name its evidence",
-        ),
-        (
-            '["https://example.org/evidence"]',
-            "[]",
             ":1:1: the rule has no `references`: name its evidence",
         ),
         (
@@ -154,28 +124,14 @@ def test_unreadable(tmp_path, text, said):
             ":9:1: references is an array of addresses",
         ),
         (
-            '["https://example.org/evidence"]',
-            "[5]",
-            ":9:1: references is an array of addresses",
-        ),
-        (
             '[[at]]\nkey = "tp"\nlabel = "here"\n',
             "",
             ":1:1: the rule has no `[[at]]`: say which key it is about",
         ),
         ("[[at]]", "[at]", ":10:2: write [[at]]"),
-        ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = [1]\n", ":10:1: write [[at]]"),
-        ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = 'tp'\n", ":10:1: write [[at]]"),
         ('key = "tp"\n', "", ":10:3: [[at]] has one of `key`, `any` and `value_of`"),
         ('key = "tp"', "key = 5", ":11:1: key is a string or an array of names"),
-        (
-            'key = "tp"',
-            'key = ["tp", 5]',
-            ":11:1: key is a string or an array of names",
-        ),
         ("label = ", "labl = ", ":12:1: unknown key `labl`; did you mean `label`?"),
-        ('"here"', "5", ":12:1: label is a string"),
-        ('"here"', '["here"]', ":12:1: label is a string"),
         ("label", 'mark = "both"\nlabel', ":12:1: mark is key or value"),
         (
             "message = ",
@@ -205,36 +161,12 @@ def test_unknown_fault(tmp_path):
     [
         ("[[bad]]\n", ":13:3: [[bad]] has no `config`"),
         ("[[good]]\nconfig = 1\n", ":14:1: config is a string"),
-        ("[[good]]\nconfig = ['x']\n", ":14:1: config is a string"),
         (
             "[[bad]]\nconfg = ''\n",
             ":14:1: unknown key `confg`; did you mean `config`?",
-        ),
-        (
-            "[[bad]]\nconfig = ''\n[[bad]]\nalso = []\n",
-            ":15:3: [[bad]] has no `config`",
         ),
         ("[bad]\nconfig = ''\n", ":13:2: write [[bad]]"),
     ],
 )
 def test_shape_of_examples(tmp_path, more, said):
     assert reason(tmp_path, GOOD + more) == said
-
-
-@pytest.mark.parametrize("also", ["'x'", "5", "[5]"])
-def test_also_is_an_array_of_rules(tmp_path, also):
-    text = reason(tmp_path, GOOD + f"[[bad]]\nconfig = ''\nalso = {also}\n")
-    assert text.startswith(":15:1: also is ")
-
-
-@pytest.mark.parametrize("field", ["name", "code", "summary", "message", "when"])
-def test_an_empty_text_says_nothing(tmp_path, field):
-    lines = [
-        f'{field} = ""' if line.startswith(f"{field} = ") else line
-        for line in GOOD.splitlines()
-    ]
-    assert reason(tmp_path, "\n".join(lines)).startswith(":")
-
-
-def test_an_empty_list_of_keys_points_at_nothing(tmp_path):
-    assert reason(tmp_path, GOOD.replace('key = "tp"', "key = []")).startswith(":11:")

@@ -2,54 +2,6 @@
 
 import pytest
 
-from tests.each import each
-
-
-@each(
-    ("text", "found"),
-    [
-        ("n_heads = 32", []),
-        ("n_heads = 16", ["kv-heads-omitted"]),
-        ("n_heads = 20\ndim = 2560", ["kv-heads-omitted"]),
-        ("n_heads = 64", ["kv-heads-default"]),
-        ("n_heads = 64\nn_kv_heads = 64", []),
-        ("n_heads = 64\nn_kv_heads = 32", []),
-        ("n_heads = 64\nn_kv_heads = 24", ["kv-heads-do-not-divide-heads"]),
-        ("n_kv_heads = 64", ["kv-heads-do-not-divide-heads"]),
-        ("n_kv_heads = 0", ["value-out-of-range"]),
-    ],
-)
-def test_kv_heads(fired, text, found):
-    assert fired(f"[model]\n{text}\n") == found
-
-
-@each(
-    ("text", "found"),
-    [
-        ('[train]\nbatch_size = "8"', []),
-        ("[train]\nbatch_size = 3.9", []),
-        ("[train]\nbatch_size = true", []),
-        ("[train]\nmax_steps = 1e5", []),
-        ("[train]\nseed = [1]", []),
-        ("[train]\nbatch_size = [1]", ["wrong-type"]),
-        ('[train]\nbatch_size = "8x"', ["value-not-convertible"]),
-        ('[train]\ncompile_model = "off"\nmixed_precision = "fp8"', "slow"),
-        ('[train]\ncompile_model = "yes"\nmixed_precision = "fp8"', []),
-        ("train = 5", ["section-not-a-table"]),
-        ("optimizer = true", []),
-        ("vlm = 5", ["vlm-without-vision-encoder"]),
-        ("vlm = 5\n[vision_encoder]", []),
-        ("[train]\n[[distributed]]\ntp = 2", ["section-not-a-table"]),
-        ("dim = 4096\nn_heads = 32\nn_kv_heads = 8", ["missing-header"]),
-    ],
-)
-def test_what_surprises_in_the_loader(lint, text, found):
-    """Only what the trainer refuses, and what it takes for another compile."""
-    wanted = ["fp8-without-compile"] if found == "slow" else found
-    report = lint(f"{text}\n")
-    kinds = ("rejected", "slow")
-    assert [d.rule for d in report.diagnostics if d.category in kinds] == wanted
-
 
 @pytest.mark.parametrize(
     ("text", "message", "help_line"),
@@ -58,11 +10,6 @@ def test_what_surprises_in_the_loader(lint, text, found):
             "[train]\nseqlen = 1",
             "[train] has no key `seqlen`",
             "did you mean `seq_len`?",
-        ),
-        (
-            "[train]\ntp = 1",
-            "[train] has no key `tp`",
-            "did you mean `distributed.tp`?",
         ),
         (
             "[trian]\nseq_len = 1",

@@ -6,21 +6,6 @@ import re
 import pytest
 
 
-@pytest.mark.parametrize(
-    ("window", "found"),
-    [
-        ("start_step = [8]\nend_step = [9]", []),
-        ("start_step = [9]\nend_step = [8]", ["value-out-of-range"]),
-        ("start_step = 2026-01-01\nend_step = 2026-01-02", []),
-        ("start_step = [9]", ["wrong-type"]),
-        ("end_step = 2026-01-01", ["wrong-type"]),
-    ],
-)
-def test_a_profiling_window_of_no_numbers(fired, window, found):
-    """The trainer compares whatever stands there: two lists compare."""
-    assert fired(f"[profiling]\nenable = false\n{window}\n") == found
-
-
 def test_a_looping_link_is_no_file(fp8tune, project):
     project({"a.toml": "[train]\nbatch_size = 0\n"})
     os.symlink("loop.toml", "loop.toml")
@@ -28,12 +13,6 @@ def test_a_looping_link_is_no_file(fp8tune, project):
     assert (said.code, "loop" in said.err) == (1, False)
     assert "value-out-of-range" in said.out
     assert fp8tune("lint", "loop.toml").code == 2  # named
-
-
-def test_a_headerless_config_that_is_named_is_checked(fp8tune, project):
-    project({"a.toml": 'batch_size = 8\nseq_len = 16\nmixed_precision = "FP8"\n'})
-    said = fp8tune("lint", "a.toml", "--output-format", "json").json
-    assert [d["rule"] for d in said["diagnostics"]] == ["missing-header"]
 
 
 def test_another_programs_config_says_how_to_check_it_anyway(fp8tune, project):
@@ -70,13 +49,6 @@ def test_a_huge_round_is_bounded(fp8tune, project):
     assert fp8tune("lint", "a.toml", "--rules", "pack").code == 1
 
 
-def test_a_pack_names_its_own_page_and_code(fp8tune, project):
-    rule = PACK.replace("NAME", "r").replace("CONDITION", "tp == 1")
-    project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
-    said = fp8tune("lint", "a.toml", "--rules", "pack", "--select", "OURS")
-    assert "= why: https://example.org/ours" in said.out
-
-
 @pytest.mark.parametrize("name", ["x\x1b[31m", "a b", "é"])
 def test_names_of_rules_are_plain(fp8tune, project, name):
     rule = PACK.replace("NAME", name.replace("\x1b", "\\u001b"))
@@ -93,91 +65,12 @@ def test_a_pipe_in_a_pack_does_not_block(fp8tune, project):
     assert (said.code, "not a regular file" in said.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("key", "written", "value"),
-    [("train.batch_size", "0.5", "0.5"), ("train.grad_clip_norm", "false", "false")],
-)
-def test_the_value_shown_is_the_one_that_is_written(lint, key, written, value):
-    section, name = key.split(".")
-    (found,) = lint(f"[{section}]\n{name} = {written}\n").diagnostics
-    assert found.message.startswith(f"`{key} = {value}` is out of range")
-    assert f"({value} becomes " in found.message
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("[train]\nsteps = 5", "`train.max_steps`"),
-        ("[[data.datasets]]\npath = 'x'\nwieght = 1", "`weight`"),
-        ("[train]\nbtach_size = 1", "`batch_size`"),
-        ("[train]\nseqlen = 1", "`seq_len`"),
-    ],
-)
-def test_hints(lint, key, hint):
-    assert lint(key).diagnostics[0].help == f"did you mean {hint}?"
-
-
 def test_the_size_that_is_advised_is_one_that_the_trainer_takes(lint):
     text = "[model]\ndim = 4104\nn_heads = 24\nn_kv_heads = 24\n"
     found = lint(f'{text}[train]\nmixed_precision = "fp8"\n').diagnostics
     (hidden,) = (d for d in found if d.rule == "fp8-hidden-size-not-16")
     assert hidden.help == "use 4080 or 4128, which the 24 heads also divide"
     assert 4080 % 24 == 4128 % 24 == 4080 % 16 == 4128 % 16 == 0
-
-
-def test_what_lacks_its_header_is_not_taken_for_the_default(fired):
-    text = "dim = 1024\nmax_seq_len = 4096\n[train]\nseq_len = 4096\n"
-    assert fired(text) == ["missing-header"]
-
-
-@pytest.mark.parametrize(
-    ("steps", "advice"), [(1, "= 0`"), (5, "= 1`"), (2000, "= 400`")]
-)
-def test_a_run_that_is_all_warmup(lint, steps, advice):
-    (found,) = [
-        d
-        for d in lint(f"[train]\nmax_steps = {steps}\n").diagnostics
-        if d.rule == "warmup-longer-than-run"
-    ]
-    assert found.help.endswith(advice)
-    assert "100%" not in found.message
-
-
-@pytest.mark.parametrize("rate", ["inf", "5.0", "1e9"])
-def test_the_size_of_a_step_is_its_rate(lint, rate):
-    (found,) = lint(f"[optimizer]\nlr = {rate}\n").diagnostics
-    assert found.rule == "learning-rate-above-initial-weights"
-    assert f"by about {float(rate)}, but" in found.message
-
-
-def test_a_hidden_size_is_refused_once(fired):
-    text = '[model]\ndim = 1000\nn_heads = 10\n[train]\nmixed_precision = "fp8"\n'
-    found = fired(text)
-    assert [rule for rule in found if rule.endswith("not-16")] == [
-        "fp8-hidden-size-not-16"
-    ]
-
-
-def test_what_depends_on_the_number_of_gpus_waits_for_it(lint):
-    for text in ("cp = 2", "dp_replicate = 8"):
-        report = lint(f"[distributed]\n{text}\n")
-        assert report.diagnostics == []
-        assert "world_size" in report.unjudged.values()
-
-
-def test_long_advice_is_shown_whole(lint):
-    text = (
-        "[model]\nn_kv_heads = 8\nvocab_size = 128256\nffn_dim_multiplier = 1.3\n"
-        '[train]\nmax_steps = 10000\nmixed_precision = "bf16"\n'
-    )
-    found = lint(text, gpu="h100", world_size=8).diagnostics
-    assert [(d.rule, d.help) for d in found] == [
-        (
-            "out-of-memory",
-            "set `train.batch_size = 2` and `train.grad_accum_steps = 4`, or "
-            '`train.activation_checkpointing = "full"`: at most 26 GiB',
-        )
-    ]
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])

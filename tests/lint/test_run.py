@@ -3,25 +3,11 @@
 import pytest
 
 from fp8tune.config.settings import Options
-from fp8tune.lint.run import SHARE, Result, run
+from fp8tune.lint.run import SHARE, run
 from fp8tune.lint.selection import Problem
 from fp8tune.trainers.about import trainers
-from tests.lint.results import FP8, names
+from tests.lint.results import FP8
 from tests.sample import TP, WARNING
-
-
-def test_nothing_to_check(project):
-    project({"readme.txt": ""})
-    assert run((".",), Options()) == Result([], [])
-
-
-def test_files_in_order(project):
-    project({"b.toml": TP, "a.toml": FP8, "sub/c.toml": TP})
-    assert names(run((".",), Options())) == [
-        ("a.toml", "fp8-without-compile"),
-        ("b.toml", "fp8-with-tensor-parallel"),
-        ("sub/c.toml", "fp8-with-tensor-parallel"),
-    ]
 
 
 def test_what_cannot_be_read_does_not_stop_the_rest(project):
@@ -37,22 +23,6 @@ def test_what_cannot_be_read_does_not_stop_the_rest(project):
         ("a.toml", "", 1),
         ("sub/big.toml", "a file of more than 1 MiB is not a train config", 0),
     ]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        Options(select=("nosuch",)),
-        Options(ignore=("nosuch",)),
-        Options(packs=("nosuch",)),
-        Options(gpu="nosuch"),
-        Options(trainer="nosuch"),
-    ],
-)
-def test_bad_options_are_said_even_if_there_is_no_file(project, options):
-    project()
-    with pytest.raises(Problem, match="nosuch"):
-        run((".",), options)
 
 
 @pytest.mark.parametrize(
@@ -87,29 +57,12 @@ def test_bad_settings(configured):
     )
 
 
-def test_each_folder_has_its_own_settings(project):
-    project(
-        {
-            "pyproject.toml": "[tool.fp8tune]\nignore = ['slow']\n",
-            "a.toml": FP8,
-            "sub/pyproject.toml": "[tool.fp8tune]\nseverity = {slow = 'note'}\n",
-            "sub/a.toml": FP8,
-        }
-    )
-    result = run((".",), Options())
-    assert [(d.path, d.severity) for d in result.diagnostics] == [
-        ("sub/a.toml", "note")
-    ]
-
-
 @pytest.mark.parametrize(
     ("setting", "option", "path", "skipped"),
     [
         ("", "", "a.toml", "a Python project file"),
         ("trainer = 'kempnerforge'", "", "a.toml", ""),
-        ("trainer = 'kempnerforge'", "", ".", "a Python project file"),
         ("", "kempnerforge", "a.toml", ""),
-        ("", "kempnerforge", ".", ""),
     ],
 )
 def test_trainer(configured, setting, option, path, skipped):
@@ -130,10 +83,8 @@ def test_trainer(configured, setting, option, path, skipped):
         ),
         (("a.toml", "--force-exclude"), ""),
         ((".",), ""),
-        (("empty",), ""),
         (("empty", "--require-configs"), "no train configs in empty"),
         (("a.toml", "--require-configs", "--force-exclude"), "no train configs in a"),
-        (("b.toml", "--require-configs"), ""),
     ],
 )
 def test_what_is_named_must_be_a_train_config(project, fp8tune, arguments, said):
@@ -150,7 +101,6 @@ def test_what_is_named_must_be_a_train_config(project, fp8tune, arguments, said)
     ("setting", "option", "codes"),
     [
         ("", (), (0, 0)),
-        ("fail-on = 'warning'", (), (1, 0)),
         ("fail-on = 'warning'", ("--fail-on", "error"), (0, 0)),
         ("", ("--fail-on", "warning"), (1, 1)),
         ("fail-on = 'never'", (), (0, 0)),
@@ -194,14 +144,3 @@ def test_a_problem_among_many_files_is_said(project):
     project({f"{number:04}.toml": TP for number in range(MANY)})
     with pytest.raises(Problem, match="no rule, code or category 'nosuch'"):
         run((".",), Options(select=("nosuch",)))
-
-
-@pytest.mark.usefixtures("cores")
-def test_one_problem_among_many_files_is_said_with_its_place(project):
-    files = {f"{number:04}.toml": TP for number in range(MANY)}
-    root = project({**files, "pyproject.toml": "[tool.fp8tune]\nworld-size = 0\n"})
-    with pytest.raises(Problem) as error:
-        run((".",), Options())
-    assert str(error.value) == (
-        f"{root}/pyproject.toml: [tool.fp8tune] `world-size` is a number of GPUs"
-    )

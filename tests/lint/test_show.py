@@ -8,7 +8,7 @@ import pytest
 from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
-from fp8tune.lint.show import MAX_PER_FILE, NO_CONFIGS, count, summary, wants_colour
+from fp8tune.lint.show import MAX_PER_FILE, NO_CONFIGS, summary, wants_colour
 from tests.each import each
 from tests.lint.results import printed
 from tests.sample import TP
@@ -52,18 +52,10 @@ def test_a_file_with_very_many_findings_is_cut():
     assert printed(result, "concise")[0].count("\n") == MAX_PER_FILE + 4
 
 
-@pytest.mark.parametrize("length", [MAX_PER_FILE, MAX_PER_FILE - 1])
-def test_up_to_the_limit_nothing_is_cut(length):
-    out, _ = printed(Result([Report("a.toml", [found()] * length)], []))
-    assert "more in" not in out
-
-
 @each(
     ("reports", "lines"),
     [
         ([], [NO_CONFIGS]),
-        ([Report("a", [])], ["no findings in 1 file"]),
-        ([Report("a", []), Report("b", [])], ["no findings in 2 files"]),
         ([Report("a", [found()]), Report("b", [])], ["1 error in 1 of 2 files"]),
         (
             [
@@ -73,14 +65,9 @@ def test_up_to_the_limit_nothing_is_cut(length):
             ],
             ["1 error, 1 warning, 2 notes in 2 of 3 files"],
         ),
-        ([Report("a", [found("note")])], ["1 note in 1 of 1 file"]),
         (
             [Report("a", [], skipped="a fragment")],
             ["no train configs found", "skipped a: a fragment"],
-        ),
-        (
-            [Report("a\x1b", [], skipped="x"), Report("b", [])],
-            ["no findings in 1 file", "skipped a\\u001b: x"],
         ),
         (
             [Report(n, [], skipped="x") for n in "abc"],
@@ -89,14 +76,6 @@ def test_up_to_the_limit_nothing_is_cut(length):
         (
             [Report(n, [], skipped="xy"[n == "a"]) for n in "abcd"],
             ["no train configs found", "skipped 4 files: 3 x x, 1 x y"],
-        ),
-        (
-            [Report("a", [], {"r": "gpu"}), Report("b", [], {"r": "gpu", "s": "gpu"})],
-            [
-                "no findings in 2 files",
-                "2 rules not checked in 2 files because the GPU is unknown: add "
-                "--gpu h100, or `# fp8tune: gpu=h100` at the top of the file",
-            ],
         ),
         (
             [Report("a", [], {"s": "world_size", "r": "gpu"})],
@@ -113,13 +92,6 @@ def test_up_to_the_limit_nothing_is_cut(length):
 )
 def test_summary(reports, lines):
     assert list(summary(Result(reports, []))) == lines
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")]
-)
-def test_count(number, text):
-    assert count(number, "file") == text
 
 
 class Terminal(io.StringIO):
@@ -164,13 +136,3 @@ def test_colour_of_the_command(fp8tune, project, monkeypatch, environment, colou
     monkeypatch.setenv("NO_COLOR", "1")
     plain = fp8tune("lint", "a.toml").out
     assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == plain
-
-
-@pytest.mark.parametrize("output_format", FORMATS[1:])
-def test_formats_for_programs_are_never_coloured(
-    fp8tune, project, monkeypatch, output_format
-):
-    project({"a.toml": TP})
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    said = fp8tune("lint", "a.toml", "--output-format", output_format)
-    assert "\x1b" not in said.out + said.err

@@ -59,22 +59,6 @@ error[a-rule] what is wrong
     )
 
 
-def test_without_help():
-    found = finding((1, 1, 1, 2, "here"), helps="", severity="note")
-    assert (
-        rendered(found, {1: "a = 1"})
-        == """\
-note[a-rule] what is wrong
- --> dir/a.toml:1:1
-  |
-1 | a = 1
-  | ^ here
-  |
-  = why: fp8tune explain a-rule
-"""
-    )
-
-
 @pytest.mark.parametrize(
     ("fix", "shown"),
     [
@@ -104,33 +88,6 @@ def test_a_fix_stands_between_help_and_why(fix, shown):
     ]
 
 
-def test_in_colour():
-    found = finding((2, 5, 2, 6, "one"), (1, 1, 1, 2, "two"), severity="warning")
-    shown = Painter(colour=True).finding(found, {1: "a = 1", 2: "b = 2"})
-    assert shown == (
-        "\x1b[1;33mwarning[a-rule]\x1b[0m \x1b[1mwhat is wrong\x1b[0m\n"
-        "\x1b[34m -->\x1b[0m dir/a.toml:2:5\n"
-        "\x1b[34m  |\x1b[0m\n"
-        "\x1b[34m1 |\x1b[0m a = 1\n"
-        "\x1b[34m  |\x1b[0m \x1b[34m- two\x1b[0m\n"
-        "\x1b[34m2 |\x1b[0m b = 2\n"
-        "\x1b[34m  |\x1b[0m \x1b[1;33m    ^ one\x1b[0m\n"
-        "\x1b[34m  |\x1b[0m\n"
-        "\x1b[34m  =\x1b[0m \x1b[1mhelp\x1b[0m: do this\n"
-        "\x1b[34m  =\x1b[0m \x1b[1mwhy\x1b[0m: fp8tune explain a-rule\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("severity", "code"), [("error", "31"), ("warning", "33"), ("note", "36")]
-)
-def test_colour_of_the_level(severity, code):
-    found = finding((1, 1, 1, 2, ""), severity=severity)
-    shown = Painter(colour=True).finding(found, {1: "a"})
-    assert shown.startswith(f"\x1b[1;{code}m{severity}[a-rule]\x1b[0m ")
-    assert f"\x1b[1;{code}m^\x1b[0m\n" in shown
-
-
 def test_colour_changes_nothing_but_colour():
     import re
 
@@ -145,25 +102,17 @@ def test_colour_changes_nothing_but_colour():
     [
         ("tp = 4", 6, 7, ["1 | tp = 4", "  |      ^ x"]),
         ("\ttp = 4", 7, 8, ["1 |     tp = 4", "  |          ^ x"]),
-        ("a\t=\t'b'", 5, 8, ["1 | a    =    'b'", "  |           ^^^ x"]),
-        ("'\t' = 1", 1, 4, ["1 | '    ' = 1", "  | ^^^^^^ x"]),
         ("'漢字' = 12", 8, 10, ["1 | '漢字' = 12", "  |          ^^ x"]),
-        ("'漢字' = 12", 1, 5, ["1 | '漢字' = 12", "  | ^^^^^^ x"]),
         (
             "'\uff46\uff50\uff18' = 1",
             9,
             10,
             ["1 | '\uff46\uff50\uff18' = 1", "  |            ^ x"],
         ),
-        ("'e\u0301' = 1", 8, 9, ["1 | 'e\u0301' = 1", "  |       ^ x"]),
         ("'e\u0301' = 1", 1, 5, ["1 | 'e\u0301' = 1", "  | ^^^ x"]),
-        ("'\U0001f600' = 1", 7, 8, ["1 | '\U0001f600' = 1", "  |        ^ x"]),
-        ("'äöü' = 1", 9, 10, ["1 | 'äöü' = 1", "  |         ^ x"]),
         ("'\u202e' = 1", 7, 8, [r"1 | '\u202e' = 1", "  |            ^ x"]),
         ("a = 1", 6, 6, ["1 | a = 1", "  |      ^ x"]),
-        ("a = 1", 9, 10, ["1 | a = 1", "  |      ^ x"]),
         ("", 1, 2, ["1 |", "  | ^ x"]),
-        ("   ", 2, 3, ["1 |", "  |  ^ x"]),
     ],
 )
 def test_marks_stand_below_what_they_mean(line, start, end, shown):
@@ -174,9 +123,7 @@ def test_marks_stand_below_what_they_mean(line, start, end, shown):
     ("length", "start", "left", "right"),
     [
         (WIDTH, 5, "", ""),
-        (WIDTH + 1, 5, "", "..."),
         (500, 5, "", "..."),
-        (500, 73, "", "..."),
         (500, 200, "...", "..."),
         (500, 495, "...", ""),
     ],
@@ -190,12 +137,6 @@ def test_long_lines_are_cut_around_the_span(length, start, left, right):
     column = mark.index("^") - 4
     assert text[column : column + 3] == line[start - 1 : start + 2]
     assert mark.endswith("^^^ x")
-
-
-def test_a_span_longer_than_the_window_is_cut():
-    source, mark = marks("x" * 500, (1, 501, "all"))
-    assert source == f"1 | {'x' * WIDTH}..."
-    assert mark == f"  | {'^' * WIDTH} all"
 
 
 def test_spans_far_apart_on_a_long_line_have_each_their_part_of_it():
@@ -213,12 +154,6 @@ def test_a_span_over_several_lines_is_marked_to_the_end_of_its_first():
         "2 | x = [",
         "  |     ^ all of it",
     ]
-
-
-def test_a_line_that_is_not_there():
-    assert marks("", (7, 9, "x")) == ["1 |", "  | ^ x"]
-    found = finding((3, 1, 3, 2, "x"))
-    assert rendered(found, {}).split("\n")[3:5] == ["3 |", "  | ^ x"]
 
 
 def test_nothing_of_the_config_acts_on_the_terminal():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.statistics import Row, Total, table, total, totals
+from fp8tune.lint.statistics import Row, Total, total, totals
 
 TP = '[train]\nmixed_precision = "fp8"\ncompile_model = false\n[distributed]\ntp = 4\n'
 TWICE = "# fp8tune: ignore all\n# fp8tune: ignore this\n"
@@ -42,10 +42,6 @@ def test_rows(result):
     assert total(result) == Total(6, 2)
 
 
-def test_no_table_of_nothing(result):
-    assert list(table(result._replace(reports=[]))) == []
-
-
 @pytest.mark.parametrize(
     ("output_format", "stream"),
     [
@@ -62,8 +58,3 @@ def test_where_the_table_goes(files, fp8tune, output_format, stream):
     said = fp8tune(*COMMAND, SELECT, *options)
     assert getattr(said, stream).endswith(TABLE)
     assert TABLE not in getattr(said, {"out": "err", "err": "out"}[stream])
-
-
-def test_before_the_summary(files, fp8tune):
-    said = fp8tune(*COMMAND, SELECT)
-    assert f"{TABLE}2 errors, 3 warnings, 1 note in 2 of 2 files\n" in said.out

@@ -1,7 +1,5 @@
 """Ignore comments: what they silence, and what is said about them."""
 
-import pytest
-
 from fp8tune.config.mark import read_ignores
 from fp8tune.formats.edits import apply
 from fp8tune.formats.toml.document import parse
@@ -47,31 +45,11 @@ def test_silences_its_rule_on_its_line(text, line):
     assert found.keeps(finding("three", line))
 
 
-def test_any_span_of_the_finding_counts():
-    found = sieve("a = 1\nb = 2  # fp8tune: ignore[one]\n")
-    assert not found.keeps(finding("one", 1, 2))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'a = "# fp8tune: ignore[one]"\n',
-        "a = '''\n# fp8tune: ignore[one]\n'''\n",
-        "a = 1  # fp8tune: gpu=h100\n",
-        "",
-    ],
-)
-def test_what_is_no_ignore_comment(text):
-    assert read_ignores(parse(text.encode())) == []
-
-
 @each(
     "comment",
     [
         "# fp8tune: ignore",
-        "# fp8tune: ignore[]",
         "# fp8tune: ignore[one] because",
-        "# fp8tune: ignore[one] until=soon",
         "# fp8tune: ignore[one] until=2026-13-01",
         "# fp8tune: ignored",
     ],
@@ -94,15 +72,6 @@ def test_an_unused_one_is_said_where_the_rule_was_judged():
     assert kinds(found, judged=("two",)) == []
 
 
-def test_an_unknown_one_is_said_with_a_suggestion():
-    found = sieve("a = 1  # fp8tune: ignore[onne]\n")
-    (fault,) = found.faults(KNOWN, frozenset({"one"}))
-    assert (fault.kind, fault.facts["hint"]) == (
-        "unknown-ignore",
-        "did you mean `one`?",
-    )
-
-
 NAMES = {"one": "FP8401", "two": "FP8402", "three": "FP8301"}
 
 
@@ -110,18 +79,11 @@ NAMES = {"one": "FP8401", "two": "FP8402", "three": "FP8301"}
     ("name", "hint", "meant", "sure"),
     [
         ("FP8402", "FP8402 is the code of `two`: write the name", "two", True),
-        ("fp8402", "FP8402 is the code of `two`: write the name", "two", True),
         (
             "slow",
             "slow stands for several rules: write the name of each, here `one`, `two`",
             "one, two",
             False,
-        ),
-        (
-            "silent",
-            "silent stands for several rules: write the name of each",
-            None,
-            None,
         ),
         (
             "FP83",
@@ -151,12 +113,6 @@ def test_a_code_beside_its_name_goes():
     assert apply(text, fault.edits) == "a = 1  # fp8tune: ignore[one]\n"
 
 
-def test_a_used_one_is_not_said():
-    found = sieve("a = 1  # fp8tune: ignore[one]\n")
-    assert not found.keeps(finding("one", 1))
-    assert kinds(found) == []
-
-
 def test_a_rule_that_was_not_selected_is_not_called_unused(fp8tune, project):
     text = "[train]\nseed = 1  # fp8tune: ignore[warmup-longer-than-run]\n"
     project({"a.toml": text})
@@ -181,9 +137,3 @@ def test_on_another_gpu_it_may_be_needed(fp8tune, project):
     assert rules("--gpu", "h100") == []
     project({"a.toml": text.replace("world-size", "gpu=h100 world-size")})
     assert rules() == ["unused-ignore"]
-
-
-def test_a_thousand_comments_come_back(lint):
-    comment = "# fp8tune: ignore[nothing]\n"
-    found = lint("[train]\n" + comment * 1000 + "seed = 1\n").diagnostics
-    assert {d.rule for d in found} == {"unknown-ignore"}

@@ -33,19 +33,13 @@ def fill(text):
     ("text", "filled"),
     [
         ("", ""),
-        ("plain", "plain"),
         ("{n}", "1234567"),
         ("a {n} b {s} c", 'a 1234567 b "fp8" c'),
-        ("`{w}`", "`train.tp`"),
         ("{{{n}}}", "{1234567}"),
-        ("{{}}", "{}"),
         ("{n:,}", "1,234,567"),
-        ("{n:,d}", "1,234,567"),
         ("{x:.1f}", "1.0"),
         ("{x:.0%}", "99%"),
-        ("{x:.3g}", "0.988"),
         ("{100 * x:.0f}%", "99%"),
-        ("{x:d}", "0.98765"),
         ("{s:.1f}", '"fp8"'),
         ("{w:.1f}", "train.tp"),
         ("{b}", "true"),
@@ -62,11 +56,8 @@ def test_fill(text, filled):
     [
         ("{", 0, "a lone brace; write {{ or }}"),
         ("a }", 2, "a lone brace; write {{ or }}"),
-        ("a {n", 2, "a lone brace; write {{ or }}"),
-        ("a {{n}", 5, "a lone brace; write {{ or }}"),
         ("a {nosuch}", 3, "unknown name `nosuch`"),
         ("a {n + nosuch:.1f}", 7, "unknown name `nosuch`"),
-        ("{n} {n n}", 5, "invalid syntax"),
         ("{n!r}", 1, "invalid syntax"),
     ],
 )
@@ -75,17 +66,6 @@ def test_error(text, offset, reason):
         compile_template(text, compile_one)
     assert reason in error.value.reason
     assert offset <= error.value.offset <= offset + 2
-
-
-@pytest.mark.parametrize("text", ["{}", "{ }", "{:.1f}"])
-def test_an_empty_placeholder_is_refused(text):
-    with pytest.raises(ExpressionError):
-        compile_template(text, compile_one)
-
-
-def test_names_of_all_placeholders():
-    template = compile_template("{x} {n} {x + n:.1f}", compile_one)
-    assert template.names == ("x", "n")
 
 
 def test_fill_raises_unknown():
@@ -102,32 +82,21 @@ def test_fill_raises_unknown():
     [
         (None, "unset"),
         (True, "true"),
-        (False, "false"),
-        (5, "5"),
         (-5, "-5"),
         (1e-8, "1e-08"),
-        (float("inf"), "inf"),
         (float("nan"), "nan"),
         ("", '""'),
-        ("a", '"a"'),
         ('a"b', r'"a\"b"'),
         ("a\\b", r'"a\\b"'),
         ("a\nb", r'"a\u000ab"'),
         (Words("a b"), "a b"),
-        (Words("a\tb"), r"a\u0009b"),
-        ([], "[]"),
         ([1, "a", True], '[1, "a", true]'),
-        ((1, 2), "[1, 2]"),
-        ({}, "{}"),
         ({"a": 1, "b": "c"}, '{ a = 1, b = "c" }'),
         ([[[[[1]]]]], "[[[[...]]]]"),
-        ({"a": [{}]}, "{ a = [{}] }"),
         ([1] * 20, "[" + ", ".join(["1"] * 16) + "]"),
         ({str(i): i for i in range(10)}, None),
         (datetime.date(2024, 5, 1), "2024-05-01"),
-        (datetime.time(7, 32), "07:32:00"),
         (2**256 - 1, None),
-        (2**256, "a number of more than 77 digits"),
         (-(2**300), "a number of more than 77 digits"),
     ],
 )
@@ -145,11 +114,6 @@ def test_long_values_are_cut(value):
     text = shown(value)
     assert len(text) == MAX_SHOWN
     assert text.endswith(" ...")
-
-
-def test_cut_exactly_at_the_limit():
-    assert shown("x" * (MAX_SHOWN - 2)) == f'"{"x" * (MAX_SHOWN - 2)}"'
-    assert shown("x" * (MAX_SHOWN - 1)).endswith(" ...")
 
 
 @each(

@@ -5,7 +5,7 @@ import sys
 from fp8tune.config.settings import Options
 from fp8tune.lint.run import run
 from tests.each import each
-from tests.lint.results import names, printed
+from tests.lint.results import names
 
 CONFIG = """\
 # fp8tune: world-size=8
@@ -58,11 +58,6 @@ def test_a_named_file_is_told_what_it_is(project, name, reason):
     assert run((name,), Options()).unread == [f"{name}: {reason}"]
 
 
-def test_named_but_excluded_is_as_found(project):
-    project(OTHERS)
-    assert run(tuple(OTHERS), Options(force_exclude=True)).unread == []
-
-
 def test_a_broken_file_that_is_named(project):
     project(OTHERS)
     (found,) = run(("template.yaml",), Options()).diagnostics
@@ -101,16 +96,6 @@ def test_an_ignore_comment_inside_a_string_ignores_nothing(project):
     assert names(result) == [("train.yaml", "wrong-type")]
 
 
-def test_control_characters_are_escaped(project):
-    text = 'model:\n  "a\\e[31m": 1\n  name: x\noptim: {}\n"\\u202e": 1\n'
-    project({"train.yaml": text})
-    result = run(("train.yaml",), Options())
-    assert result.reports
-    for form in ("full", "concise", "json", "github"):
-        out, err = printed(result, form)
-        assert not {"\x1b", "\u202e"} & set(out + err)
-
-
 BRIDGE = """\
 model:
   num_layers: ${oc.env:LAYERS}
@@ -147,12 +132,6 @@ def test_values_that_only_a_run_knows(project):
             ("l.yaml", "reference-kept"),
             ("l.yaml", "fp8-in-another-stage"),
         ]
-
-
-def test_a_config_that_is_not_read_is_no_secret(project):
-    project({"train.yaml": CONFIG + f"deep: {'[' * 101}{']' * 101}\n"})
-    (report,) = run((".",), Options()).reports
-    assert report.skipped.startswith("nested more than 100 levels")
 
 
 @each(

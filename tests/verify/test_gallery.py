@@ -34,11 +34,6 @@ def test_a_run_that_only_looks_fine(run, tmp_path):
     assert word(run, tmp_path) in run.right
 
 
-def test_there_are_enough_of_them():
-    assert len(RUNS) >= 25
-    assert all("verified" not in run.right for run in RUNS)
-
-
 def test_the_good_run_is_verified(tmp_path):
     good = gallery.Run(
         "good",

@@ -1,9 +1,7 @@
 import time
 
-import pytest
-
 from fp8tune.verify import kernels
-from fp8tune.verify.kernels import KINDS, find, kind, patterns
+from fp8tune.verify.kernels import find, kind, patterns
 from tests.each import each
 
 ALL = [(source, each) for source, group in patterns().items() for each in group]
@@ -18,34 +16,15 @@ def test_the_examples_of_a_pattern_match_it_first(source, pattern):
     assert pattern.evidence
 
 
-def test_names_and_kinds_are_each_there_once():
-    names = [(source, pattern.name) for source, pattern in ALL]
-    assert len(set(names)) == len(names)
-    assert {pattern.kind for _, pattern in ALL} == KINDS.keys()
-
-
-def test_an_entry_with_an_unknown_kind_or_field_is_refused():
-    entry = {"name": "a", "kind": "gemm", "match": "a", "engine": "", "evidence": "b"}
-    entry |= {"examples": [], "counterexamples": []}
-    with pytest.raises(ValueError, match="no kind 'gem'"):
-        kernels._pattern(entry | {"kind": "gem"})
-    with pytest.raises(TypeError):
-        kernels._pattern(entry | {"mach": "a"})
-
-
 SGLANG = "https://github.com/sgl-project/sglang/pull/22353"
 TRITON = "https://github.com/triton-lang/triton/pull/9044"
 TE = "https://github.com/NVIDIA/TransformerEngine/issues/1391"
 PYTORCH = "https://github.com/pytorch/pytorch/issues/181718"
-NANOCHAT = "https://github.com/karpathy/nanochat/pull/105"
 CUTLASS = "https://github.com/NVIDIA/cutlass/issues/2923"
 PROFILER = "https://github.com/ericauld/cutlass/blob/bc5b40e/output_build_profiler.md"
-DOCS = "https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/profiler.md"
 PUBLISHED = (
     # a kernel's name, what its source says the operands are, and the source
     ("nvjet_tst_128x24_64x11_2x1_v_bz_TNT", "bf16, aten::mm", SGLANG),
-    ("nvjet_tst_192x16_64x8_2x2_2cta_h_bz_TNT", "bf16, aten::mm", SGLANG),
-    ("nvjet_tst_64x24_64x16_4x1_v_bz_splitK_TNT", "bf16, aten::mm", SGLANG),
     (
         "nvjet_sm100_qqhsh_128x256_128x6_2x1_2cta_v_bz_Avec32UE8M0_Bvec32UE8M0_TNT",
         "FP8, mxfp8",
@@ -63,13 +42,11 @@ PUBLISHED = (
         "bf16, before FP8",
         TE,
     ),
-    ("ampere_bf16_s1688gemm_bf16_128x128_ldg8_f2f_stages_32x1_nn", "bf16", PYTORCH),
     (
         "cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>",
         "bf16",
         PYTORCH,
     ),
-    ("ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_32x3_nn", "bf16", NANOCHAT),
     (
         "cutlass3x_sm100_tensorop_gemm_e4m3_e4m3_f32_bf16_bf16_64x120x128_1x1x1_0_tnn_"
         "align8_cpasync_1sm_epi_nosmem",
@@ -81,11 +58,6 @@ PUBLISHED = (
         "1x1x1_0_tnn_align16_warpspecialized_fp8_fastaccum_epi_nosmem",
         "FP8, e4m3 and e5m2",
         PROFILER,
-    ),
-    (
-        "cutlass3x_sm90_tensorop_gemm_f16_f16_f32_f16_f32_128x128x64_2x1x1_0_ntn_align8",
-        "fp16",
-        DOCS,
     ),
 )
 
@@ -115,12 +87,9 @@ def test_nvjet_tells_fp8_by_one_letter(name, expected):
 
 HOSTILE = {
     "cutlass": "cutlass::device_kernel<" * 2000,
-    "grouped": "void cutlass::device_kernel<" + "GroupProblemShape" * 3000,
     "te": "transformer_engine" * 3000,
     "digits": "1" * 60_000,
-    "triton": "triton_tem_fused_" + "_mm" * 20_000,
     "words": "a_" * 30_000 + "!",
-    "flash": "sm" + "1" * 50_000,
     "lines": "\n\0\x1b[31m" * 9000,
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from fp8tune.verify import steps as steps_module
 from fp8tune.verify.cause import Text
-from fp8tune.verify.evidence import Event, Mention, Sign
+from fp8tune.verify.evidence import Event, Sign
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Reader, read
 from tests.each import each
@@ -66,11 +66,6 @@ RUNS = {
 }
 
 
-def test_there_is_a_row_for_each_log():
-    assert {path.stem for path in LOGS.glob("*.log")} == set(RUNS)
-    assert all(path.stat().st_size < 8000 for path in LOGS.iterdir())
-
-
 @each("name", RUNS)
 def test_what_a_log_says(name):
     log = read(str(LOGS / f"{name}.log"))
@@ -99,25 +94,6 @@ def curve_of(log, index=0):
 def near(columns):
     """The same columns, up to rounding."""
     return {n: pytest.approx(column, nan_ok=True) for n, column in columns.items()}
-
-
-def test_every_quantity_of_kempnerforge():
-    log = read(str(LOGS / "kempnerforge-nan.log"))
-    assert curve_of(log) == near(
-        {
-            "step": [1, 2],
-            "tokens": [64, 128],
-            "loss": [5.5, 5.5312],
-            "grad_norm": [1.586, math.nan],
-            "learning_rate": [9.99e29, 9.94e29],
-            "tokens_per_second": log.starts[0].tokens_per_second.tolist(),
-            "step_s": log.starts[0].step_s.tolist(),
-            "peak_gib": [0, 0],
-            "mfu": log.starts[0].mfu.tolist(),
-        }
-    )
-    assert log.settings["train.activation_checkpointing"] == "full"
-    assert log.settings["world_size"] == "1"
 
 
 def test_megatron_counts_samples_and_milliseconds():
@@ -174,15 +150,6 @@ def test_signs_are_counted_and_the_first_are_kept():
     assert log.signs[0] == Sign("out-of-memory", 2, text, {"gib": "2.00"}, rank=3)
 
 
-def test_mentions_differ_by_count_and_rank():
-    line = "[rank{}]: 12:00:01    INFO Replaced {} linear layers with FP8 blockwise linear (skipped 1 by name, 0 by 128-divisibility)"  # noqa: E501
-    reader = Reader()
-    counts = [196, 196, 0, 196]
-    reader.feed("\n".join(line.format(*pair) for pair in enumerate(counts)).encode())
-    found = [(m.says, m.count, m.rank) for m in reader.finish().mentions]
-    assert found == [("proves", 196, 0), ("denies", 0, 2)]
-
-
 def test_long_curves_are_thinned(monkeypatch):
     monkeypatch.setattr(steps_module, "KEEP", 1000)
     odd = {4321: "nan", 7000: "inf"}
@@ -202,19 +169,6 @@ def test_long_curves_are_thinned(monkeypatch):
     assert set(odd) <= set(curve.step)
     assert list(curve.step) == sorted(curve.step)
     assert log.events == {"checkpoint": Event(12_002, log.events["checkpoint"].text)}
-
-
-def test_thinned_curve_is_of_one_rank(monkeypatch):
-    monkeypatch.setattr(steps_module, "KEEP", 100)
-    reader = Reader()
-    for step in range(1000):
-        for rank in (3, 1, 2, 0):
-            line = STEP.replace("rank 0", f"rank {rank}").replace("loss=9", "loss={1}")
-            reader.feed(line.format(step, rank).encode() + b"\n")
-    (curve,) = reader.finish().starts
-    assert {int(loss) for loss in curve.loss} == {0}
-    assert 50 <= len(curve) <= 100
-    assert curve.step[-1] == 999
 
 
 @each(
@@ -240,18 +194,6 @@ def test_steps_of_a_trainer_that_logs_epochs(head, end, expected):
     assert list(curve.step) == pytest.approx(expected, nan_ok=True)
 
 
-def test_thinned_start_has_its_last_step(monkeypatch):
-    monkeypatch.setattr(steps_module, "KEEP", 100)
-    reader = Reader()
-    start = b"[rank 0] INFO     Starting training: step=0, max_steps=9, batch_size=2, grad_accum=1, world_size=1\n"  # noqa: E501
-    for _ in range(2):
-        reader.feed(start)
-        for step in range(1, 334):
-            reader.feed(STEP.format(step).encode() + b"\n")
-    curves = reader.finish().starts
-    assert [(curve.step[0], curve.step[-1]) for curve in curves] == [(1, 333), (1, 333)]
-
-
 def test_hostile_numbers():
     """They are more than floats or Python's own limits hold."""
     reader = Reader()
@@ -268,16 +210,6 @@ def test_hostile_numbers():
     log = reader.finish()
     assert log.settings["world_size"][:9] == "9" * 9
     assert [list(curve.step) for curve in log.starts] == [[math.inf], [1]]
-
-
-def test_trainer_that_the_caller_names_decides():
-    path = str(LOGS / "made-axolotl_deepspeed.log")
-    log = read(path, trainer="deepspeed")
-    assert curve_of(log) == {
-        "step": [1],
-        "learning_rate": [2e-05],
-        "peak_gib": [38.49],
-    }
 
 
 def test_changed_logs_are_read_or_refused():
@@ -305,16 +237,3 @@ def test_changed_logs_are_read_or_refused():
             for start in range(0, len(data), 999):
                 reader.feed(bytes(data[start : start + 999]))
             assert reader.finish().lines <= data.count(b"\n") + 1
-
-
-def test_a_log_of_no_trainer():
-    reader = Reader("x")
-    reader.feed(b"hello\nworld")
-    log = reader.finish()
-    assert (log.trainer, log.lines, log.size, log.starts) == ("", 2, 11, [])
-
-
-def test_mention_shows_where_it_is():
-    (mention,) = read(str(LOGS / "made-automodel.log")).mentions
-    assert mention == Mention("denies", "converted", 2, mention.text, 0)
-    assert "FP8 conversion: 0 Float8Linear modules" in mention.text

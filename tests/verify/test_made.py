@@ -47,10 +47,6 @@ TRACES = {
         [Kernel(CUT), *HEAD],
         (0, 2, 1, None, None, False, ""),
     ),
-    "grouped in bf16": (
-        [mm(64, 32, 16, GROUPED.format("bfloat16"), "aten::_grouped_mm"), *HEAD],
-        (0, 3, 0, False, False, False, ""),
-    ),
     "grouped in bf16, name cut": (
         [mm(64, 32, 16, CUT, "aten::_grouped_mm"), *HEAD],
         (0, 3, 0, False, False, False, ""),
@@ -58,13 +54,6 @@ TRACES = {
     "grouped in FP8": (
         [mm(64, 32, 16, GROUPED.format("float_e4m3"), "aten::_scaled_grouped_mm")],
         (1, 0, 0, True, False, False, "CUTLASS"),
-    ),
-    "compiled": (
-        [
-            Op("Torch-Compiled Region: 0/0", [mm(*SHAPE, NVJET8, "aten::_scaled_mm")]),
-            node("CompiledFunctionBackward", mm(*SHAPE, NVJET8, "aten::_scaled_mm")),
-        ],
-        (2, 0, 0, True, True, True, "cuBLASLt"),
     ),
     "Triton template": (
         [
@@ -94,15 +83,10 @@ TRACES = {
         [*linear(NVJET16), *HEAD],
         (3, 2, 0, True, True, False, "cuBLASLt"),
     ),
-    "FP8 operators that no kernel is linked to": (
-        [Op("aten::_scaled_mm", dims=[[8192, 4096], [4096, 1024]]), *HEAD],
-        (0, 2, 1, None, None, False, ""),
-    ),
     "a kernel that no pattern knows": (
         linear("void new_library::gemm(int)"),
         (3, 0, 0, True, True, False, "unknown"),
     ),
-    "inference": ([scaled(NVJET8)], (1, 0, 0, True, False, False, "cuBLASLt")),
     "casts only": (
         [
             Op("aten::_to_copy", [Kernel("void at::native::float8_copy_kernel_cuda")]),

@@ -6,35 +6,14 @@ import pytest
 
 from tests.each import each
 from tests.formats.toml.clock import soon
-from tests.lint.bad_input.cases import BYTES, CONFIG, VLM_CONFIG
-from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
-
-
-@pytest.mark.parametrize("text", [CONFIG, VLM_CONFIG])
-def test_the_configs_below_are_fine(text):
-    """The mutations of this file start from configs without errors."""
-    assert lint("-", stdin=text.encode()).code == 0
+from tests.lint.bad_input.cases import BYTES
+from tests.lint.bad_input.running import in_order, lint, lint_bytes
 
 
 @each("data", BYTES.values(), ids=BYTES)
 def test_bytes_on_stdin(data):
     with soon():
         lint_bytes(data)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("empty", "nul", "invalid-utf-8", "utf-16", "utf-8-bom", "all-bytes"),
-        *("escape-sequences", "one-line-of-3-mb", "one-value-of-1-mb", "deep-array"),
-        *("many-tables", "many-tables-and-train", "sections-not-tables"),
-    ],
-)
-def test_bytes_in_a_file(name, folder):
-    (folder / "a.toml").write_bytes(BYTES[name])
-    with soon():
-        lint_all("a.toml")
-        lint_all(".")
 
 
 def parses(text):
@@ -63,17 +42,6 @@ def test_nesting_of_any_depth(opening, closing):
         for depth in (1, 2, 10, 50, *range(max(51, limit - 60), limit + 10))
     }
     assert {end.code for end in ended.values()} == {1}
-
-
-REPAIRED = ("utf-8-bom", "all-bytes", "hashes", "stray-keys")
-
-
-@pytest.mark.parametrize("option", ["--fix", "--unsafe-fixes"])
-@pytest.mark.parametrize("name", REPAIRED)
-def test_bytes_are_mended(name, option, folder):
-    (folder / "a.toml").write_bytes(BYTES[name])
-    with soon(60):
-        assert lint("a.toml", option).code in (0, 1)
 
 
 def test_a_thousand_typos_are_mended(folder):

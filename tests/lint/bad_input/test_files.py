@@ -3,17 +3,15 @@
 import json
 import os
 import socket
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from fp8tune.formats.document import MAX_BYTES
 from fp8tune.lint.formats.address import well_formed
-from tests.each import each
 from tests.formats.toml.clock import soon
 from tests.lint.bad_input.cases import CONFIG, DEEP
-from tests.lint.bad_input.running import in_order, lint, lint_all
+from tests.lint.bad_input.running import lint_all
 
 FILE_NAMES = {
     "newline": b"a\nb.toml",
@@ -53,21 +51,6 @@ def test_file_names(name, folder):
     (Path(path) / path).write_bytes(b"x = ?")
     (Path(path) / "pyproject.toml").write_bytes(b"[tool.fp8tune]\nx = 1")
     assert [end.code for end in lint_all(path)] == [2, 2, 2]
-
-
-@each("name", FILE_NAMES.values(), ids=FILE_NAMES)
-def test_file_names_of_stdin(name):
-    data = b"[train]\nbatch_size = 0\n"
-    ended = lint_all("--stdin-filename", os.fsdecode(name), "-", stdin=data)
-    assert [end.code for end in ended] == [1, 1, 1]
-
-
-def test_a_directory_named_like_a_config(folder):
-    (folder / "x.toml").mkdir()
-    assert [end.code for end in lint_all("x.toml")] == [0, 0, 0]
-    assert [end.code for end in lint_all(".")] == [0, 0, 0]
-    (folder / "x.toml" / "x.toml").write_text("[train]\nbatch_size = 0\n")
-    assert [end.code for end in lint_all(".")] == [1, 1, 1]
 
 
 def make_dangling():
@@ -124,25 +107,6 @@ def test_a_link_to_nothing_is_refused_if_named(make, folder, monkeypatch):
     assert named[0].err.count("\n") == 1
 
 
-@each(
-    "path",
-    [
-        *("/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "/proc/self/fd/0"),
-        *("", "/", "no/such.toml", "a.toml/b.toml", "x" * 300, "x/" * 3000, "~", "--"),
-        "a/" * 1500 + "x.toml",
-    ],
-    ids=lambda path: path[:20] or "empty",
-)
-def test_odd_paths(path, folder):
-    (folder / "a.toml").write_text("")
-    if path == "/":
-        folder = folder / "x"
-        folder.mkdir()
-        path = f"{folder}/"
-    with soon():
-        lint_all("--", path)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 @pytest.mark.parametrize("mode", [0, 0o222])
 def test_unreadable_files_and_folders(mode, folder):
@@ -179,25 +143,6 @@ def test_a_file_that_goes_away(folder, monkeypatch):
     assert ended[0].out.count("error[value-out-of-range]") == 2
 
 
-def test_a_file_that_fails_while_it_is_read(folder, monkeypatch):
-    (folder / "a.toml").write_text("[train]\n")
-
-    real = os.stat
-
-    def stat(path, **options):
-        if str(path).endswith("a.toml"):
-            raise OSError(5, "Input/output error\x1b[31m")
-        return real(path, **options)
-
-    monkeypatch.setattr(os, "stat", stat)
-    ended = in_order(lint("a.toml"))
-    assert ended == (
-        2,
-        "",
-        "fp8tune: a.toml: Input/output error\\u001b[31m\n",
-    )
-
-
 @pytest.fixture
 def deep_folder(folder):
     """Folders nested deeper than Python recurses, as long as a path may be."""
@@ -212,11 +157,6 @@ def deep_folder(folder):
     file.unlink()
     for path in reversed(made):
         os.rmdir(path)
-
-
-def test_a_file_in_folders_nested_deeply(deep_folder):
-    with soon():
-        assert [end.code for end in lint_all(str(deep_folder))] == [1, 1, 1]
 
 
 def test_folders_nested_deeply(deep_folder):
@@ -245,11 +185,3 @@ def test_many_bad_files(folder, monkeypatch):
         assert shared == lint_all(".")
     assert [end.code for end in shared] == [2, 2, 2]
     assert len(json.loads(shared[2].out)["diagnostics"]) >= 103
-
-
-def test_nothing_is_left_behind(folder):
-    """No run writes a file."""
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        Path(name, "a.toml").write_bytes(b"\xff")
-        lint_all(name)
-        assert [entry.name for entry in os.scandir(name)] == ["a.toml"]

@@ -15,23 +15,6 @@ def test_random_bytes(data, output_format):
 
 
 @EXAMPLES
-@given(st.text(max_size=200), st.sampled_from(FORMATS))
-def test_random_text(text, output_format):
-    data = text.encode("utf-8", "surrogatepass")
-    in_order(lint("--output-format", output_format, "-", stdin=data), output_format)
-
-
-@EXAMPLES
-@given(
-    st.text(
-        st.sampled_from("[]{}=.,#\n\r \"'\\abtrain0179-+:eTZ_xu\x1b\x85é"), max_size=200
-    )
-)
-def test_random_text_of_signs(text):
-    in_order(lint("-", stdin=f"[train]\n{text}".encode()))
-
-
-@EXAMPLES
 @given(writer.documents(), st.sampled_from(FORMATS))
 def test_random_documents(document, output_format):
     options = ("--output-format", output_format, "--trainer", "kempnerforge")

@@ -7,21 +7,6 @@ from fp8tune.lint.explain import explain
 from fp8tune.lint.explain.data import data
 
 
-def test_a_rule_with_a_config(config):
-    page = json.loads(data(explain("fp8-hidden-size-not-16", config())))
-    assert (page["version"], page["kind"], page["code"]) == (1, "rule", "FP8202")
-    assert page["verdict"]["state"] == "fires"
-    assert page["verdict"]["values"][1] == {
-        "name": "hidden_size",
-        "value": 2050,
-        "known": True,
-        "unit": "",
-        "origin": "model.dim, line 3",
-        "working": "",
-        "inputs": [],
-    }
-
-
 def test_a_fact_with_a_config(config):
     page = json.loads(data(explain("fp8_tokens", config())))
     assert (page["kind"], page["derivation"]["value"]) == ("fact", [8192])

@@ -3,9 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-from fp8tune.lint.explain import explain, keys
-from fp8tune.lint.explain.fact import FactPage
-from fp8tune.lint.explain.myths import about, myths
+from fp8tune.lint.explain import explain
+from fp8tune.lint.explain.myths import myths
 from fp8tune.lint.explain.text import text
 from tests.each import each
 
@@ -35,16 +34,3 @@ def test_a_myth_cites_what_can_be_read(myth):
     assert myth.sources
     for source in myth.sources:
         assert source.startswith("https://") or (ROOT / source).is_file()
-
-
-def test_a_key_answers_what_is_said_of_its_field():
-    said = {m.name for m in explain("train.mixed_precision").myths}
-    assert {"loss-scaling", "memory-is-saved", "older-gpus-fall-back"} <= said
-    assert isinstance(explain("precision"), FactPage)
-    assert said == {myth.name for myth in explain("precision").myths}
-
-
-def test_a_name_without_myths():
-    assert about("no-such-name") == []
-    assert explain("checkpoint.dir").myths == []
-    assert "checkpoint.dir" in keys()

@@ -4,9 +4,8 @@ import pytest
 
 from fp8tune.lint.diagnostic import Region
 from fp8tune.lint.formats import github
-from fp8tune.words import plain
-from tests.lint.formats.github_log import LEVELS, Command, command, commands
-from tests.lint.formats.samples import HELD, ODD_NAMES, SLOW
+from tests.lint.formats.github_log import LEVELS, command, commands
+from tests.lint.formats.samples import SLOW
 from tests.sample import GOOD, TP
 
 NAMES = {"file", "line", "endLine", "col", "endColumn", "title"}
@@ -21,15 +20,6 @@ def annotations(fp8tune):
     return lint
 
 
-def test_the_reader_reads():
-    line = "  ::error file=a%2Cb.js,line=1,title=x%3Ay::a%0Ab%2525"
-    properties = {"file": "a,b.js", "line": "1", "title": "x:y"}
-    assert command(line) == Command("error", properties, "a\nb%25")
-    assert command("::nosuch::x") is None
-    with pytest.raises(AssertionError):
-        command("text ##[error]x")
-
-
 def test_every_sample_is_read_back(sample):
     said = sample("github")
     assert all(command(line) is None for line in said.err.split("\n"))
@@ -42,12 +32,6 @@ def test_every_sample_is_read_back(sample):
         assert one.properties.keys() <= NAMES
     order = [LEVELS.index(one.name) for one in ours]
     assert order == sorted(order)
-
-
-def test_every_rule_is_read_back(examples, annotations, builtin, in_files):
-    titles = {one.properties["title"] for one in annotations(*examples)}
-    rules = (rule for rule in builtin if rule.name in in_files)
-    assert titles == {f"{rule.name} ({rule.code})" for rule in rules}
 
 
 def test_an_annotation(write, fp8tune):
@@ -66,16 +50,6 @@ def test_an_annotation(write, fp8tune):
         "1 error in 1 of 1 file\n"
         "can fix 1 finding with --unsafe-fixes, which change the run\n",
         "",
-    )
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_an_odd_name_is_one_property_of_one_command(write, annotations, name):
-    write({name: TP})
-    (one,) = annotations(".", "--select", "fp8-with-tensor-parallel")
-    assert (
-        one.properties["file"]
-        == plain(name).encode("utf-8", "backslashreplace").decode()
     )
 
 
@@ -107,11 +81,6 @@ def test_says_when_github_shows_but_a_part(write, fp8tune, number):
     said = fp8tune("lint", ".", "--output-format", "github", "-q")
     assert len(commands(said.out)) == number
     assert ("GitHub shows 10 annotations of a level" in said.out) == (number > 10)
-
-
-def test_what_is_held_back_is_left_out(write, annotations):
-    write({"a.toml": HELD})
-    assert annotations(".") == []
 
 
 def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):

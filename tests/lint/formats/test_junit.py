@@ -1,11 +1,8 @@
 """JUnit reports, by the schema of Jenkins' xUnit plugin."""
 
-from xml.etree import ElementTree as ET
-
 import pytest
-import xmlschema
 
-from tests.lint.formats.junit_report import SCHEMA, checked
+from tests.lint.formats.junit_report import checked
 from tests.lint.formats.samples import HELD, TWICE
 from tests.sample import GOOD, TP
 
@@ -18,23 +15,11 @@ def report(fp8tune):
     return lint
 
 
-def test_the_schema_refuses_what_is_wrong():
-    with pytest.raises(xmlschema.XMLSchemaValidationError):
-        SCHEMA.validate(ET.fromstring("<testsuites><testcase/></testsuites>"))
-
-
 def test_every_sample_is_valid(sample):
     root = checked(sample("junit").out)
     told = sample("json").json
     assert int(root.get("failures")) == len(told["diagnostics"])
     assert len(list(root.iter("skipped"))) == len(told["suppressed"])
-
-
-def test_every_rule_is_valid(examples, report, in_files):
-    failed = {
-        case.get("name").split()[0] for case in report(*examples).iter("testcase")
-    }
-    assert in_files <= failed
 
 
 def test_a_report(write, fp8tune):
@@ -91,11 +76,3 @@ def test_equal_findings_have_names_of_their_own(write, report):
     write({"a.toml": TWICE})
     names = [case.get("name") for case in report("a.toml").iter("testcase")]
     assert names == ["bad-ignore", "bad-ignore (2)"]
-
-
-@pytest.mark.parametrize("character", ["\x00", "\x08", "\x1b", "\ufffe", "\uffff"])
-def test_what_xml_cannot_hold_is_escaped(write, report, character):
-    key = f'"x\\u{ord(character):04x}]]>"'
-    write({"a.toml": f"[train]\n{key} = 1\n"})
-    name = next(report("a.toml").iter("testcase")).get("name")
-    assert name.endswith(f"train.x\\u{ord(character):04x}]]>")

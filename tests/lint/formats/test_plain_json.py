@@ -5,9 +5,6 @@ import json
 import pytest
 
 from fp8tune.lint.formats import plain_json
-from fp8tune.lint.run import Result
-from tests.lint.formats.samples import HELD
-from tests.lint.results import printed
 from tests.sample import TP
 
 KEYS = [
@@ -62,16 +59,6 @@ def test_fixes(fixable):
         },
         None,
     ]
-
-
-def test_what_a_comment_holds_back(write, fp8tune):
-    write({"a.toml": HELD, "b.toml": TP})
-    data = fp8tune("lint", ".", "--output-format", "json").json
-    (held,) = data["suppressed"]
-    (found,) = data["diagnostics"]
-    assert held.pop("kind") == "inSource"
-    assert held.pop("reason") == "a test"
-    assert {**held, "path": "b.toml"} == found
 
 
 @pytest.mark.parametrize("options", [(), ("-q",)])
@@ -176,22 +163,3 @@ def test_json(fp8tune, project):
         "stale": [],
     }
     assert (said.code, said.err) == (1, "")
-
-
-def test_json_begins_with_its_version_and_is_ascii(fp8tune, project):
-    project({"é.toml": '[train]\n"zzé" = 1\n'})
-    said = fp8tune("lint", "é.toml", "--output-format", "json")
-    assert said.out.startswith('{\n  "version": 1,\n  "files": 1,\n')
-    assert said.out.isascii()
-    assert said.json["diagnostics"][0]["path"] == "é.toml"
-    assert said.json["diagnostics"][0]["key"] == "train.zzé"
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_json_without_findings(quiet):
-    out, err = printed(Result([], []), "json", quiet=quiet)
-    assert err == ""
-    assert " ".join(out.split()) == (
-        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [], '
-        '"suppressed": [], "fixed": [], "stale": [] }'
-    )

@@ -1,29 +1,15 @@
 """SARIF logs: valid by the published schema, and saying what was found."""
 
-import io
-import json
 import os
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
 
-from fp8tune.config.settings import Options
-from fp8tune.lint.formats import sarif
 from fp8tune.lint.formats.sarif_rule import descriptor, message
-from fp8tune.lint.run import run
-from fp8tune.lint.show import Style, show
 from tests.each import each
-from tests.lint.formats.samples import HELD, ODD_NAMES, TWICE
-from tests.lint.formats.sarif_log import VALIDATOR, checked
-from tests.sample import GOOD, NO_PIPELINE, TP
-
-
-def test_the_schema_is_the_published_one():
-    assert VALIDATOR.schema["title"].startswith(
-        "Static Analysis Results Format (SARIF) Version 2.1.0"
-    )
-    VALIDATOR.check_schema(VALIDATOR.schema)
-    assert list(VALIDATOR.iter_errors({"version": "2.1.0"}))
+from tests.lint.formats.samples import ODD_NAMES, TWICE
+from tests.lint.formats.sarif_log import checked
+from tests.sample import GOOD, TP
 
 
 def test_every_sample_is_valid(sample):
@@ -115,33 +101,12 @@ def test_a_rule(builtin):
     }
 
 
-def test_a_rule_of_a_user(write, log):
-    rule = NO_PIPELINE.replace("https://example.org", "https://example.org/a b{0}")
-    config = "[distributed]\npp = 2\n"
-    write({"pack/crash/no-pipeline.toml": rule, "a.toml": config})
-    only = log("a.toml", "--rules", "pack", "--select", "no-pipeline")
-    (rule,) = only["tool"]["driver"]["rules"]
-    assert rule["id"] == "no-pipeline"
-    assert rule["fullDescription"] == {"text": "s"}
-    assert rule["helpUri"] == "https://example.org/a%20b%7B0%7D"
-    assert "a b{{0}}" in rule["help"]["text"]
-
-
 def test_a_level_that_the_project_chose_is_the_results_own(write, log):
     write({"a.toml": TP, "pyproject.toml": "[tool.fp8tune.severity]\nFP81 = 'note'\n"})
     only = log("a.toml")
     assert [r["level"] for r in only["results"]] == ["note"]
     rule = only["tool"]["driver"]["rules"][0]
     assert rule["defaultConfiguration"] == {"level": "error"}
-
-
-def test_what_a_comment_holds_back_is_suppressed(write, log):
-    write({"a.toml": HELD, "b.toml": HELD.replace(" -- a test", ""), "c.toml": TP})
-    assert [r["suppressions"] for r in log(".")["results"]] == [
-        [{"kind": "inSource", "status": "accepted", "justification": "a test"}],
-        [{"kind": "inSource", "status": "accepted"}],
-        [],
-    ]
 
 
 def test_what_cannot_be_read_is_a_notification(write, log):
@@ -177,14 +142,6 @@ def test_a_baseline(write, fp8tune, log):
     (stale,) = only["invocations"][0]["toolExecutionNotifications"]
     assert stale["level"] == "warning"
     assert stale["message"]["text"].startswith("stale: known.json:3: b.toml no longer")
-
-
-def test_columns_count_characters(write, log):
-    write({"a.toml": '[train]\n"\u6f22\U0001f600" = 1\n'})
-    only = log("a.toml")
-    assert only["columnKind"] == "unicodeCodePoints"
-    region = only["results"][0]["locations"][0]["physicalLocation"]["region"]
-    assert (region["startColumn"], region["endColumn"]) == (1, 5)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -238,21 +195,3 @@ def test_fingerprints_of_equal_findings_differ(write, log):
     only = log("a.toml")
     assert [r["ruleId"] for r in only["results"]] == ["bad-ignore"] * 2
     assert len(set(prints(only))) == 2
-
-
-def test_rules_come_back_from_other_processes(write, monkeypatch):
-    write({f"{number}.toml": TP for number in range(4)})
-    alone = sarif.render(run((".",), Options()))
-    monkeypatch.setattr("fp8tune.lint.run.SHARE", 1)
-    monkeypatch.setattr("fp8tune.lint.run.FIRST", 1)
-    monkeypatch.setattr("fp8tune.lint.run.cores", lambda: 2)
-    assert sarif.render(run((".",), Options())) == alone
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_nothing_but_the_log_is_printed(write, quiet):
-    write({"a.toml": TP})
-    out, err = io.StringIO(), io.StringIO()
-    show(run((".",), Options()), Style("sarif", quiet=quiet), out, err)
-    assert err.getvalue() == ""
-    checked(json.loads(out.getvalue()))
