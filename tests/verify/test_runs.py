@@ -174,6 +174,17 @@ def test_the_last_state_of_a_trainer_has_all_steps(tmp_path):
     assert (run.curve.step[-1], run.starts) == (10, 1)
 
 
+def test_a_bf16_run_whose_log_says_fp8(tmp_path):
+    both = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path in both:
+        path.write_text(
+            "[rank 0] INFO     Applied Float8 training: recipe=TENSORWISE\n"
+            + log((n, 2.0) for n in range(1, 9))
+        )
+    found = findings(compare([read(str(both[0]))], [read(str(both[1]))]))
+    assert [one.code for one in found].count("bf16-run-says-fp8") == 1
+
+
 def test_all_that_is_said_of_a_run():
     curve = Curve()
     for step in range(1, 101):
