@@ -79,3 +79,10 @@ def test_other_lines_are_refused(tmp_path, line):
     path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with pytest.raises(BadCalibration, match=r"c\.jsonl:2: not a measured run"):
         stored.read(str(path))
+
+
+def test_large_files_are_refused(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b"x" * (stored.MAX_BYTES + 1))
+    with pytest.raises(BadCalibration, match="larger than 1 MiB"):
+        stored.read(str(path))

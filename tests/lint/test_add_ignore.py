@@ -126,6 +126,23 @@ def test_the_comment_of_a_command_stands_above_all_its_lines(project, fp8tune):
     assert "no findings in 1 file" in fp8tune("lint", "run.sh").out
 
 
+def test_where_no_comment_can_stand_none_is_added(project, fp8tune):
+    words = SCRIPT.format(seq_len=2044, more="").partition(".py")[2].replace("\\", "")
+    text = f'FLAGS="{words}"\ntorchrun --nproc_per_node 8 pretrain_gpt.py $FLAGS\n'
+    project({"run.sh": text})
+    said = fp8tune("lint", "run.sh", "--add-ignore")
+    assert "no ignore comments were added: a comment there" in said.out
+    assert Path("run.sh").read_text() == text
+
+
+def test_what_no_comment_can_silence(project, fp8tune):
+    text = "[train]\nseed = 1  # fp8tune: ignore[nothing-at-all]\n"
+    folder = project({"a.toml": text, "b.toml": "[train\n"})
+    assert fp8tune("lint", "a.toml", "b.toml", "--add-ignore").code == 1
+    assert (folder / "a.toml").read_text() == text
+    assert (folder / "b.toml").read_text() == "[train\n"
+
+
 R = "until=2099-12-31 -- R"
 SIZE = "[train]\n{}batch_size = 3.9{}\n"
 

@@ -48,6 +48,15 @@ def test_a_stale_entry_fails(written, fp8tune):
     assert fp8tune("lint", ".", "--baseline", "base", "--fail-on", "never").code == 0
 
 
+def test_an_entry_of_a_file_that_is_gone_is_stale(written, fp8tune):
+    (written / "a.toml").unlink()
+    outcome = fp8tune("lint", "b.toml", "--baseline", "base")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (
+        1,
+        "stale: base:2: a.toml is gone",
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -154,6 +163,24 @@ def test_one_that_cannot_be_used(project, fp8tune, text, said):
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"fp8tune: {said}")
     assert outcome.err.count("\n") == 1
+
+
+def test_one_that_cannot_be_written(project, fp8tune):
+    project({"a.toml": ERROR})
+    outcome = fp8tune("lint", ".", "--baseline", "no/base", "--update-baseline")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "fp8tune: no/base: No such file or directory\n",
+    )
+
+
+def test_update_needs_a_name(project, fp8tune):
+    project({"a.toml": ERROR})
+    outcome = fp8tune("lint", ".", "--update-baseline")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "fp8tune: no baseline to update: name it with --baseline FILE\n",
+    )
 
 
 @pytest.mark.parametrize("option", ["--unsafe-fixes", "--add-ignore"])

@@ -101,6 +101,14 @@ def test_circles_leave_the_file_as_it_was(a_rule, looks):
         }
 
 
+def test_what_finds_no_end_leaves_the_file_as_it_was(a_rule, looks):
+    rules = [
+        a_rule(fix('set = { pp = "pp + 1" }'), name=f"r-{r}", when=f"pp % 2 == {r}")
+        for r in (0, 1)
+    ]
+    assert fixed(PP, looks(*rules)) == (PP, [])
+
+
 ERRORS = {"severity": "error"}
 
 

@@ -144,3 +144,14 @@ def test_a_problem_among_many_files_is_said(project):
     project({f"{number:04}.toml": TP for number in range(MANY)})
     with pytest.raises(Problem, match="no rule, code or category 'nosuch'"):
         run((".",), Options(select=("nosuch",)))
+
+
+@pytest.mark.usefixtures("cores")
+def test_one_problem_among_many_files_is_said_with_its_place(project):
+    files = {f"{number:04}.toml": TP for number in range(MANY)}
+    root = project({**files, "pyproject.toml": "[tool.fp8tune]\nworld-size = 0\n"})
+    with pytest.raises(Problem) as error:
+        run((".",), Options())
+    assert str(error.value) == (
+        f"{root}/pyproject.toml: [tool.fp8tune] `world-size` is a number of GPUs"
+    )

@@ -316,3 +316,11 @@ def test_captured_text_is_short_and_has_no_control_characters(told):
     for each_one in found:
         assert each_one.message.isprintable()
         assert len(each_one.message) < 400
+
+
+def test_explain_shows_a_cause(fp8tune):
+    said = fp8tune("explain", "loss-diverged")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("loss-diverged\nA loss that diverged\n")
+    page = fp8tune("explain", "nan-loss", "--output-format", "json").json
+    assert (page["kind"], page["name"]) == ("cause", "nan-loss")

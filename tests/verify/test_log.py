@@ -171,6 +171,19 @@ def test_long_curves_are_thinned(monkeypatch):
     assert log.events == {"checkpoint": Event(12_002, log.events["checkpoint"].text)}
 
 
+def test_thinned_curve_is_of_one_rank(monkeypatch):
+    monkeypatch.setattr(steps_module, "KEEP", 100)
+    reader = Reader()
+    for step in range(1000):
+        for rank in (3, 1, 2, 0):
+            line = STEP.replace("rank 0", f"rank {rank}").replace("loss=9", "loss={1}")
+            reader.feed(line.format(step, rank).encode() + b"\n")
+    (curve,) = reader.finish().starts
+    assert {int(loss) for loss in curve.loss} == {0}
+    assert 50 <= len(curve) <= 100
+    assert curve.step[-1] == 999
+
+
 @each(
     ("head", "end", "expected"),
     [

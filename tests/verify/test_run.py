@@ -91,6 +91,13 @@ def test_the_folder_of_a_run_has_log_trace_and_config(call, traces, tmp_path):
     assert "fp8tune estimate run/train.toml --measured 0.5 --measured-speed 1024" in out
 
 
+def test_a_log_of_other_settings_is_said(call, tmp_path):
+    other = GOOD.replace("batch_size=2", "batch_size=8")
+    (tmp_path / "train.log").write_text(other)
+    _, out, _ = call("train.log", "--config", "train.toml")
+    assert "warning[other-settings] train.log: the log has train.batch_size = 8" in out
+
+
 NAN = "[rank 0] WARNING  NaN/Inf loss at step 21 (consecutive=1, total=1)\n"
 INSTALLED = "torch==2.14.1\ntorchao==0.17.0\n"
 FIXED = "torch==2.14.1\ntorchao==0.18.0\n"
@@ -129,6 +136,13 @@ def test_versions_are_the_first_cause_of_a_nan(
     assert json.loads(out)["causes"][0]["code"] == cause
 
 
+def test_folders_without_a_run(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, err = call("empty")
+    assert code == 2
+    assert "name the file itself" in err
+
+
 def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -144,6 +158,10 @@ def test_binary_files_in_a_folder_are_skipped(call, tmp_path):
     (run / "train.log").write_text(GOOD)
     assert call("run")[0] == 3
     assert call("run/core.out")[0] == 2
+
+
+def test_a_config_is_no_log(call):
+    assert "write --config train.toml" in call("train.toml")[2]
 
 
 def test_a_log_from_stdin(call, monkeypatch):
@@ -180,6 +198,26 @@ def test_follow_ends_with_the_run_or_after_its_timeout(call, tmp_path, monkeypat
     assert call("train.log", "--follow", "--timeout", "0.1")[0] == 3
     code, _, error = call("never.log", "--follow", "--timeout", "0.1")
     assert (code, error) == (3, "fp8tune: waiting for never.log\n")
+
+
+def test_follow_reads_traces_as_they_appear(call, traces, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_run, "POLL_S", 0.02)
+    (tmp_path / "train.log").write_text(GOOD.rpartition("[rank 0]")[0])
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+
+    def write():
+        time.sleep(0.1)
+        text = (traces / "fp8_trace.json").read_bytes()
+        (folder / "a_trace.json").write_bytes(text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    arguments = "train.log profiles --follow --timeout 60 --config train.toml"
+    code, out, _ = call(*arguments.split())
+    writer.join()
+    assert code == 0
+    assert out.startswith("VERIFIED")
 
 
 @each(

@@ -119,6 +119,15 @@ def test_no_tables(tmp_path, text):
         read(csv_files, tmp_path / "a.csv", text.encode())
 
 
+def test_a_line_that_is_too_long_ends_a_table(tmp_path):
+    text = f"step,loss\n1,2.5\n2,{'9' * 200_000}\n3,1\n"
+    scalars = read(csv_files, tmp_path / "a.csv", text.encode())
+    assert (listed(scalars), scalars.cut) == (
+        {"loss": [(1, 2.5)]},
+        "a line is too long",
+    )
+
+
 @pytest.mark.parametrize("kind", [event_files, wandb_files, csv_files, json_files])
 def test_any_bytes_are_survived(tmp_path, kind):
     start = {event_files: GOOD, wandb_files: wandb_file([wandb_row(1, loss=1.0)])}

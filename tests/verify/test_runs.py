@@ -1,12 +1,17 @@
 """Runs from files and folders: which is taken, restarts, tokens and speed."""
 
 import json
+import math
 
 import pytest
 
 from fp8tune.verify import tags
-from fp8tune.verify.runs import CannotRead, read
+from fp8tune.verify.evidence import Curve
+from fp8tune.verify.gap import compare
+from fp8tune.verify.gap_findings import findings
+from fp8tune.verify.runs import CannotRead, Run, read
 from fp8tune.verify.scalars import Scalars
+from fp8tune.verify.scales import Scale
 from tests.each import each
 from tests.verify.files import event, log, wandb_file, wandb_row
 
@@ -167,3 +172,42 @@ def test_the_last_state_of_a_trainer_has_all_steps(tmp_path):
         (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
     run = read(str(tmp_path))
     assert (run.curve.step[-1], run.starts) == (10, 1)
+
+
+def test_a_bf16_run_whose_log_says_fp8(tmp_path):
+    both = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path in both:
+        path.write_text(
+            "[rank 0] INFO     Applied Float8 training: recipe=TENSORWISE\n"
+            + log((n, 2.0) for n in range(1, 9))
+        )
+    found = findings(compare([read(str(both[0]))], [read(str(both[1]))]))
+    assert [one.code for one in found].count("bf16-run-says-fp8") == 1
+
+
+def test_all_that_is_said_of_a_run():
+    curve = Curve()
+    for step in range(1, 101):
+        curve.add(step=step, loss=math.nan if step == 50 else 2.0)
+    scale = Scale("a.fc1", "gradient", "underflows%", 0.8, 0.9)
+    fp8 = Run("a\x1b", "", [], curve, 2, 10, 1.0, ended=False, scales=[scale], cut="b")
+    other = Curve()
+    for step in range(1, 201):
+        other.add(step=step, loss=2.0)
+    bf16 = Run("b", "", [], other, tokens_per_step=1.0)
+    messages = {one.code: one.message for one in findings(compare([fp8], [bf16]))}
+    assert messages["restarts"] == (
+        r"a\u001b: 2 starts; 10 logged steps were repeated, the later ones count."
+    )
+    assert messages["not-finite"] == (
+        r"a\u001b: 1 logged step with a loss of NaN or infinity, the first at step 50."
+    )
+    assert messages["other-length"] == (
+        "Compared up to 100 tokens; the longest run has 200."
+    )
+    assert messages["not-ended"] == r"a\u001b: the run stopped before its end."
+    assert messages["cut"] == r"a\u001b: not read to its end: b."
+    assert messages["fp8-statistics"] == (
+        "a.fc1, gradient: underflows% 0.8 (highest 0.9)."
+    )
+    assert messages["no-gradient-norms"] == "Not all runs log gradient norms."

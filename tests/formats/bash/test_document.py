@@ -5,7 +5,7 @@ import pytest
 from fp8tune.formats import parse
 from fp8tune.formats.bash.document import Document
 from fp8tune.formats.document import Unreadable
-from fp8tune.formats.edits import apply
+from fp8tune.formats.edits import CannotEdit, apply
 from tests.each import each
 
 SCRIPT = """\
@@ -143,6 +143,13 @@ def test_edits(values, line):
     after = document.read(text).values
     expected = document.values | values
     assert {k: v for k, v in expected.items() if v is not False} == after
+
+
+@each("values", [{"save": "out"}, {"data_path": ["c"]}])
+def test_what_is_not_edited(values):
+    document = Document(SCRIPT)
+    with pytest.raises(CannotEdit):
+        list(document.set_values({(key,): v for key, v in values.items()}))
 
 
 @each(

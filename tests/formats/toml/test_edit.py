@@ -57,6 +57,11 @@ def test_a_value_with_comments_inside_is_not_replaced(value):
         edited("a = [\n 1, # c\n 2,\n]\n", "set_values", {("a",): value})
 
 
+def test_a_value_with_comments_inside_is_not_removed():
+    with pytest.raises(CannotEdit, match="a comment would be lost"):
+        edited("a = [\n 1, # c\n]\nb = 2\n", "remove_key", ("a",))
+
+
 ADDED = [
     ("", "t.a", "[t]\na = 0\n"),
     ("b = 1\n", "a", "b = 1\na = 0\n"),

@@ -53,6 +53,11 @@ def test_all_gather_and_safetensors(old, new, rules):
     assert all(f.startswith(r) for f, r in zip(found, rules, strict=True))
 
 
+def test_a_section_that_is_no_table():
+    text = SAVES[: SAVES.index("fp8:")] + "fp8: 3\n"
+    assert rules_of(text) == ["section-not-a-table"]
+
+
 # components/quantization/fp8.py: the check of the GPU is skipped with emulation
 @each(
     ("settings", "rules"),
