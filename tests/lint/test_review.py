@@ -6,6 +6,18 @@ import re
 import pytest
 
 
+@pytest.mark.parametrize(
+    ("window", "found"),
+    [
+        ("start_step = [9]\nend_step = [8]", ["value-out-of-range"]),
+        ("end_step = 2026-01-01", ["wrong-type"]),
+    ],
+)
+def test_a_profiling_window_of_no_numbers(fired, window, found):
+    """The trainer compares whatever stands there: two lists compare."""
+    assert fired(f"[profiling]\nenable = false\n{window}\n") == found
+
+
 def test_a_looping_link_is_no_file(fp8tune, project):
     project({"a.toml": "[train]\nbatch_size = 0\n"})
     os.symlink("loop.toml", "loop.toml")

@@ -140,6 +140,13 @@ def test_the_log_of_one_rank_in_16_bit_makes_it_partly():
     assert said([fp8, fp8], [trace()])[::3] == ("verified", ["fp8-gemms"])
 
 
+def test_without_a_config_gemms_in_16_bit_are_said():
+    text = "FP8, forward and backward"
+    more = f"{text}; --config train.toml checks whether more should"
+    assert judge([], [trace(other=0)]).reasons[-1].message.endswith(text)
+    assert judge([], [trace(other=3)]).reasons[-1].message.endswith(more)
+
+
 def test_a_trace_of_another_model_does_not_verify():
     def of(width):
         shapes = [(4096, width, width * n) for n in range(1, 6)]

@@ -38,6 +38,7 @@ VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
     [
         ("", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
         ("grad_accum_steps = 2\n", 8, (2, 4, 2, 0, 0, 4, 2, 4)),
+        ("grad_accum_steps = 2\n", 1, (2, 4, 2, 0, 0, 2, 2, 0)),
         ("grad_accum_steps = 2\n" + VLM, 8, (2, 4, 2, 0, 2, 0, 0, 4)),
         ("[distributed]\ntp = 2\n", 8, (2, 4, 2, 0, 0, 0, 0, 4)),
         ("[distributed]\npp = 2\n", 8, (2, 4, 2, 0, 0, 4, 2, 0)),
@@ -50,6 +51,30 @@ VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
 def test_bytes_per_parameter(job, sections, world_size, values):
     expected = dict(zip(BYTES, values, strict=True))
     assert found(job, BYTES, sections, world_size) == expected
+
+
+@pytest.mark.parametrize(
+    ("degrees", "shards"),
+    [
+        ("dp_replicate = 8\ndp_shard = 1", 8),
+        ("dp_replicate = 2\ndp_shard = 4", None),
+        ("cp = 2", None),
+    ],
+)
+def test_shards(job, degrees, shards):
+    assert found(job, ["shards"], f"[distributed]\n{degrees}\n") == {"shards": shards}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "accum", "flying"),
+    [("1f1b", 8, 4), ("1f1b", 4, 4), ("gpipe", 8, 8)],
+)
+def test_micro_batches_of_the_first_stage(job, schedule, accum, flying):
+    sections = f"grad_accum_steps = {accum}\n[distributed]\npp = 4\n"
+    sections += f"pp_schedule = '{schedule}'\n"
+    names = ("in_flight", "stage_layers", "head_tokens")
+    expected = dict(zip(names, (flying, 8, 0), strict=True))
+    assert found(job, names, sections) == expected
 
 
 def test_cross_attention_and_adapter_count(job):
