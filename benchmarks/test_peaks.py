@@ -15,6 +15,7 @@ from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.spec import from_job
 from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.sampling import Sampling
 from fp8tune.search.plan import read_config
 from tests.support.live_bytes import LiveBytes
 
@@ -29,6 +30,7 @@ REDUCTIONS = (
     (FSDPParam, "accumulate_unsharded_grad_if_needed"),
 )
 """What ``reduce_without_temporaries`` replaces, to be put back after a test."""
+FEW = Sampling(min_steps=3, max_steps=6, warm_steps=1)
 CASES = {
     case["name"]: case
     for case in json.loads((RESULTS / "step_memory.json").read_text())["cases"]
@@ -41,7 +43,7 @@ def trial_mib(job):
     All tokens go to the first experts, as in the recorded steps of the trainer.
     """
     given = {"device": "cpu", "dp_shard": job["shards"], "seed": 0}
-    spec = from_job(job, **given, min_steps=3, max_steps=6, warm_steps=1)
+    spec = from_job(job, **given, sampling=FEW)
     gc.collect()  # or what others have left would be freed meanwhile
     with LiveBytes("build") as live:
         model, _ = build(spec)
