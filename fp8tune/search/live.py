@@ -211,7 +211,8 @@ class Board:
         Their figures are those of the answer, if the search ended now.
         """
         plan = self.plan
-        history = History(plan.space, plan.baseline, trials_that_counted(trials))
+        counted = trials_that_counted(trials)
+        history = History(plan.space, plan.baseline, counted, proven_only=True)
         answer = decide(history, charged_seconds(trials), self._objective)
         stays = answer.chosen == plan.baseline
         other = answer.runner_up if stays else plan.baseline
