@@ -1,14 +1,29 @@
 """Schema files as their makers write them."""
 
+import tomllib
+
 from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 from tools import schema_file
-from tools.schema_file import update
+from tools.prime_rl.schema import job_of
+from tools.schema_file import ROOT, update
+
+WORDS = [path.parent.name for path in (ROOT / "tools").glob("*/words.toml")]
 
 
 @each("name", [name for name, about in trainers().items() if about.versions != [""]])
 def test_the_file_of_all_releases_is_as_its_maker_writes_it(name):
     assert not update(name, {}, check=True)
+
+
+@each("name", WORDS)
+def test_the_fields_of_the_job_are_those_that_the_maker_writes(name):
+    words = tomllib.loads((ROOT / "tools" / name / "words.toml").read_text())["job"]
+    newest = trainer(trainers()[name].ids[0])
+    if name == "prime_rl":  # its commands differ
+        words = job_of(newest.version.rpartition(".")[2], words)
+    assert newest.schema.job == words
 
 
 def test_a_maker_changes_the_entries_of_its_release_alone(tmp_path, monkeypatch):
