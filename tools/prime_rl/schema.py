@@ -42,9 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     for kind in KINDS:
         classes = Classes(config_class(options.checkout, kind), words["keys"])
         made[f"{RELEASE}.{kind}"] = classes.lines(kind, job_of(kind, words["job"]))
-    changed = update("prime_rl", made, check=options.check)
-    print(f"schema.toml: {'differs from' if changed else 'as'} the checkout")
-    return int(changed and options.check)
+    return int(update("prime_rl", made, check=options.check) and options.check)
 
 
 def job_of(kind: str, said: dict[str, dict[str, str]]) -> dict[str, str]:
