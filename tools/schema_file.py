@@ -16,7 +16,8 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
-from fp8tune.trainers.schema import FIXED, of_release, release_of
+from fp8tune.trainers.about import release_of
+from fp8tune.trainers.schema import FIXED, of_release
 from fp8tune.words import counted
 
 ROOT = Path(__file__).resolve().parent.parent
