@@ -16,7 +16,9 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
-from fp8tune.trainers.schema import FIXED, of_release, release_of
+from fp8tune.trainers.about import release_of
+from fp8tune.trainers.schema import FIXED, of_release
+from fp8tune.words import counted
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 110
@@ -29,19 +31,23 @@ Schemas = Mapping[str, dict[str, Any]]
 def update(trainer: str, made: Mapping[str, Iterable[str]], *, check: bool) -> bool:
     """Put the schemas of releases into their trainer's file; return whether it changed.
 
-    ``made`` has the lines of each, the first of them comments on the whole file. A
-    release of which the file has nothing yet is to be added to ``versions`` of
-    ``trainer.toml`` first. With ``check`` nothing is written.
+    ``made`` has the lines of each, the first of them comments on the whole file. What
+    changes in each release is printed. With ``check`` nothing is written. Raises
+    ``SystemExit`` if ``versions`` of ``trainer.toml`` lacks a release.
     """
     folder = ROOT / "fp8tune" / "trainers" / trainer
     about = tomllib.loads((folder / "trainer.toml").read_text(encoding="utf-8"))
     path, texts = folder / "schema.toml", {r: [*lines] for r, lines in made.items()}
+    for release in texts.keys() - {*about.get("versions", [""])}:
+        raise SystemExit(f"add {release} to `versions` of {folder / 'trainer.toml'}")
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     data = tomllib.loads(before)
     schemas = {}
     for release in about.get("versions", [""]):
         if release in texts:
             schemas[release] = tomllib.loads("\n".join(texts[release]))
+            earlier = of_release(data, release) if data else {}
+            print(f"{trainer} {release}: {changes(earlier, schemas[release])}")
         elif data:
             schemas[release] = of_release(data, release)
         plain = release_of(release)[0] or "{release}"
@@ -54,6 +60,33 @@ def update(trainer: str, made: Mapping[str, Iterable[str]], *, check: bool) -> b
     if text != before and not check:
         path.write_text(text, encoding="utf-8")
     return text != before
+
+
+def changes(earlier: dict[str, Any], later: dict[str, Any]) -> str:
+    """Return in one line what differs between two schemas: keys and job fields."""
+    parts = []
+    for what, before, after in (
+        ("key", _keys(earlier), _keys(later)),
+        ("job field", earlier.get("job", {}), later["job"]),
+    ):
+        both = before.keys() & after.keys()
+        for how, names in (
+            ("added", after.keys() - before.keys()),
+            ("dropped", before.keys() - after.keys()),
+            ("changed", {name for name in both if before[name] != after[name]}),
+        ):
+            if names:
+                parts.append(
+                    f"{counted(len(names), what)} {how} ({', '.join(sorted(names))})"
+                )
+    return "; ".join(parts) or "no key and no job field differs"
+
+
+def _keys(schema: dict[str, Any]) -> dict[str, Any]:
+    classes = schema.get("classes", {}).items()
+    return {
+        f"{name}.{key}": spec for name, keys in classes for key, spec in keys.items()
+    }
 
 
 def _text(lines: list[str], schemas: Schemas) -> Iterator[str]:

@@ -11,7 +11,8 @@ from fp8tune.lint.rules import CATEGORIES, Rule, read_text
 
 _NAMES = "name|code|severity|fp8|trainer|fault|when|same|differs"
 _HEAD = rf"""(?m)^({_NAMES}) = (["'])(.*)\2$"""
-_LISTS = r"(?m)^(trainer|versions) = \[(.*)\]$"
+_TRAINERS = r"(?m)^trainer = \[(.*)\]$"
+_RELEASES = r"(?m)^releases = \{(.*)\}$"
 
 CAUSES = "run"
 """Folder beside the rules with the causes of failed runs; they are no rules."""
@@ -52,8 +53,10 @@ def _builtin(path: str, category: str) -> Rule:
     text = read_text(path)
     head, _, _ = text.partition("\n[[")
     fields: dict[str, Any] = {m[1]: m[3] for m in re.finditer(_HEAD, head)}
-    for match in re.finditer(_LISTS, head):
-        fields[match[1]] = re.findall('"([^"]*)"', match[2])
+    if match := re.search(_TRAINERS, head):
+        fields["trainer"] = re.findall('"([^"]*)"', match[1])
+    if match := re.search(_RELEASES, head):
+        fields["releases"] = dict(re.findall(r'(\w+) = "([^"]*)"', match[1]))
     rule = Rule(path, category, fields, text)
     rule.builtin = True
     return rule

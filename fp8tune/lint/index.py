@@ -21,7 +21,7 @@ _LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since
 """What no finding shows."""
 
 _HEAD = (
-    *("name", "code", "severity", "fp8", "trainer", "versions", "fault"),
+    *("name", "code", "severity", "fp8", "trainer", "releases", "fault"),
     *("when", "same", "differs"),
 )
 """What decides whether a rule may fire on a config."""

@@ -225,10 +225,12 @@ class _Reader:
             self._text(key, value)
         elif key in _ENTRIES:
             self._entries(key, value)
-        elif key in ("trainer", "versions"):
-            self._names(key, value)
+        elif key == "trainer":
+            self._trainers(value)
+        elif key == "releases":
+            self._releases(value)
         elif key != "references":
-            known = (*_TEXTS, *_ENTRIES, "references", "trainer", "versions")
+            known = (*_TEXTS, *_ENTRIES, "references", "trainer", "releases")
             raise self.fail((key,), f"unknown key `{key}`{meant(key, known)}")
         elif not _texts(value):
             raise self.fail((key,), "references is an array of addresses")
@@ -250,20 +252,24 @@ class _Reader:
             near = meant(value, allowed)
             raise self.fail((key,), f"{key} is one of {', '.join(allowed)}{near}")
 
-    def _names(self, key: str, value: Any) -> None:
-        """Check the trainers that a rule is for, or the versions of one."""
-        if key == "trainer" and isinstance(value, str):
+    def _trainers(self, value: Any) -> None:
+        if isinstance(value, str):
             value = [value]
         if not _texts(value) or not value:
-            raise self.fail((key,), f"{key} is an array of names")
-        allowed = tuple(trainers())
-        if key == "versions":
-            named = self.document.values.get("trainer")
-            if named not in allowed:
-                raise self.fail((key,), "versions are of one trainer: name it")
-            allowed = tuple(trainers()[str(named)].versions)
+            raise self.fail(("trainer",), "trainer is an array of names")
         for name in value:
-            self._choice(key, name, allowed)
+            self._choice("trainer", name, tuple(trainers()))
+
+    def _releases(self, value: Any) -> None:
+        """Check the releases of its trainer between which a rule is for configs."""
+        names = {"since", "until"}
+        if not (isinstance(value, dict) and value and {*value} <= names):
+            raise self.fail(("releases",), "releases is a table of since and until")
+        about = trainers().get(str(self.document.values.get("trainer")))
+        if about is None:
+            raise self.fail(("releases",), "releases are of one trainer: name it")
+        for release in value.values():
+            self._choice("releases", str(release), about.releases)
 
     def _entries(self, key: str, value: Any) -> None:
         if not isinstance(value, list) or not all(isinstance(e, dict) for e in value):

@@ -19,7 +19,7 @@ from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS, VARIABLES
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.trainers import faults
-from fp8tune.trainers.about import trainers
+from fp8tune.trainers.about import is_of, trainers
 from fp8tune.trainers.trainer import trainer
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Rule:
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
     file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
-    ``trainers``, all if there are none, and of one for ``versions``, or all. ``fp8`` is
+    ``trainers``, all if there are none, and of one between ``releases``. ``fp8`` is
     ``off`` if FP8 is asked for and no linear computes in it where the rule fires.
     A wheel has ``stored`` the rest, and the trees of its expressions.
     """
@@ -120,7 +120,7 @@ class Rule:
         self.fp8 = head.get("fp8", "")
         named = head.get("trainer", ())
         self.trainers = (named,) if isinstance(named, str) else tuple(named)
-        self.versions = tuple(head.get("versions", ()))
+        self.releases = head.get("releases", {})
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
         self.same = head.get("same", "")
@@ -287,7 +287,7 @@ class Rule:
         name, _, version = trainer.partition("==")
         if self.trainers and name not in self.trainers:
             return False
-        return not self.versions or version in self.versions
+        return is_of(self.releases, version)
 
     def targets(self, words: Vocabulary, *, shown: bool = False) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.

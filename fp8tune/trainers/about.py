@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PACKAGE, DESCRIBED = "fp8tune.trainers.", "described"
 COMMAND = r"\.[a-z_]+$"
 """The command of a version, where a trainer has files of several: ``0.8.1.sft``."""
+
+BOUNDS = {"since", "until", "of"}
+"""The releases, both included, and the commands that an entry is of."""
 
 BOOLEANS = {"true": True, "false": False}
 """Values of knobs that are keys of a table, where TOML has only text."""
@@ -111,8 +114,8 @@ class KnobAbout:
     assume of a role. It is a field of the job, or the config key ``key``. ``values``
     are tried, none where they follow from the job or the key lists them; ``keys`` has
     for each of them the config keys that it writes, and those that it removes with the
-    value ``[]``. ``needs`` is a condition on the job. ``since`` and ``until`` are
-    releases of the trainer, ``of`` are its commands, all if there is none.
+    value ``[]``. ``needs`` is a condition on the job. ``bounds`` are the releases and
+    commands that have it, as ``is_of`` reads them.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -124,16 +127,7 @@ class KnobAbout:
         }
         self.values: list[Any] = data.get("values", [*self.keys])
         self.needs: str = data.get("needs", "")
-        self.since: str = data.get("since", "")
-        self.until: str = data.get("until", "")
-        self.of: list[str] = data.get("of", [])
-
-    def is_in(self, version: str) -> bool:
-        """Whether a release, or its command, has the knob."""
-        if self.of and version.rpartition(".")[2] not in self.of:
-            return False
-        after = not self.since or order(self.since) <= order(version)
-        return after and (not self.until or order(version) <= order(self.until))
+        self.bounds = {name: data[name] for name in BOUNDS & data.keys()}
 
 
 class About:
@@ -195,6 +189,11 @@ class About:
         }
         self.own: Own | None = None
         self.ids = [f"{name}=={v}" if v else name for v in reversed(self.versions)]
+
+    @property
+    def releases(self) -> list[str]:
+        """Its releases, the oldest first, whatever the command."""
+        return [*dict.fromkeys(release_of(version)[0] for version in self.versions)]
 
     @cached_property
     def learned(self) -> list[str]:
@@ -283,6 +282,25 @@ def order(version: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdigit() else -1, part) for part in parts]
 
 
+def release_of(version: str) -> tuple[str, str]:
+    """Return the release of a version, and the command whose files it is about."""
+    release = re.sub(COMMAND, "", version)
+    return release, version[len(release) + 1 :]
+
+
+def is_of(bounds: Mapping[str, Any], version: str) -> bool:
+    """Return whether what has these bounds is in a version.
+
+    ``since`` and ``until`` are releases, both included, ``of`` are commands.
+    """
+    release, command = release_of(version)
+    return (
+        order(bounds.get("since", release)) <= order(release)
+        and order(release) <= order(bounds.get("until", release))
+        and command in bounds.get("of", [command])
+    )
+
+
 def named(name: str) -> str:
     """The name of a trainer as fp8tune writes it: ``torch-titan`` is ``torchtitan``.
 
@@ -318,12 +336,11 @@ def misnamed(name: str) -> str:
         return ""
     if about.versions == [""]:
         return f"{about.title} has one version here: write {plain}"
-    releases = [*dict.fromkeys(re.sub(COMMAND, "", v) for v in about.versions)]
-    near = _nearest(version, releases)
+    near = _nearest(version, about.releases)
     if not near and about.unlisted and order(version) > order(about.versions[-1]):
         return f"no {about.title} {version} here: {about.unlisted}"
     hint = f"did you mean {plain}=={near}? " if near else ""
-    return f"no {about.title} {version}; {hint}known: {', '.join(releases)}"
+    return f"no {about.title} {version}; {hint}known: {', '.join(about.releases)}"
 
 
 def _nearest(version: str, versions: list[str]) -> str:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fp8tune.conditions import KNOWN
-from fp8tune.trainers.about import COMMAND, module_of, order, path_of
+from fp8tune.trainers.about import BOUNDS, is_of, module_of, path_of, release_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -181,18 +181,9 @@ def parsed(trainer: str) -> dict[str, Any]:
         data = of_release(tomllib.load(schema), version)
     with suppress(FileNotFoundError), open(path_of(name, "checks.toml"), "rb") as file:
         checks = tomllib.load(file)
-        mine = [each for each in checks["check"] if _is_of(each, *release_of(version))]
+        mine = [each for each in checks["check"] if is_of(each, version)]
         data["checks"] = checks | {"check": mine}
     return data
-
-
-def _is_of(entry: dict[str, Any], release: str, command: str) -> bool:
-    """Return whether an entry is one of a release and of the files of a command."""
-    return (
-        order(entry.get("since", release)) <= order(release)
-        and order(release) <= order(entry.get("until", release))
-        and command in entry.get("of", [command])
-    )
 
 
 def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
@@ -213,7 +204,7 @@ def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
             for each in entry if isinstance(entry, list) else [entry]:
                 if not (isinstance(each, dict) and BOUNDS & each.keys()):
                     chosen[name] = each
-                elif _is_of(each, release, command):
+                elif is_of(each, version):
                     rest = {k: v for k, v in each.items() if k not in BOUNDS}
                     chosen[name] = rest.get("value", rest)
         return chosen
@@ -225,12 +216,6 @@ def of_release(data: dict[str, Any], version: str) -> dict[str, Any]:
     tables = {name: (table(keys), keys) for name, keys in data["classes"].items()}
     classes = {name: keys for name, (keys, all_) in tables.items() if keys or not all_}
     return said | {"classes": _reached(said, classes) if command else classes}
-
-
-def release_of(version: str) -> tuple[str, str]:
-    """Return the release of a version, and the command whose files it is about."""
-    release = re.sub(COMMAND, "", version)
-    return release, version[len(release) + 1 :]
 
 
 def _reached(
@@ -281,9 +266,6 @@ def schema_of(data: dict[str, Any], version: str = "") -> Schema:
 
 FIXED = ("title", "source", "root", "unknown_keys", "quoted_values")
 """Entries of a schema above its tables."""
-BOUNDS = frozenset({"since", "until", "of"})
-"""What an entry says of the versions that have it."""
-
 OPTIONAL = ("root", "unknown_keys", "quoted_values", "checks")
 """Fields of a schema that few have; ``checks`` are those of ``checks.toml``.
 

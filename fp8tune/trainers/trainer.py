@@ -24,7 +24,7 @@ from fp8tune.job import (
     vocabulary,
 )
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import About, KnobAbout, module_of, path_of, trainers
+from fp8tune.trainers.about import About, KnobAbout, is_of, module_of, path_of, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Loaded
@@ -92,7 +92,7 @@ class Trainer:
     def knobs(self) -> dict[str, KnobAbout]:
         """What a search may vary in this version, by role."""
         every = self.about.knobs
-        return {knob.role: knob for knob in every if knob.is_in(self.version)}
+        return {knob.role: knob for knob in every if is_of(knob.bounds, self.version)}
 
     def key_of(self, field: str) -> str:
         """The key that sets a field of the job or a knob; ``""`` if nothing does.

@@ -110,6 +110,21 @@ def test_unreadable(tmp_path, text, said):
             f":6:1: trainer is one of {', '.join(trainers())}; "
             "did you mean `kempnerforge`?",
         ),
+        (
+            "since",
+            'releases = { since = "0.2" }\nsince',
+            ":6:1: releases are of one trainer: name it",
+        ),
+        (
+            "since",
+            'trainer = "deepspeed"\nreleases = { until = "none" }\nsince',
+            ":7:1: releases is one of 0.17.6, 0.18.9, 0.19.8",
+        ),
+        (
+            "since",
+            'trainer = "deepspeed"\nreleases = ["0.18.9"]\nsince',
+            ":7:1: releases is a table of since and until",
+        ),
         ("when = 'tp > 1'", "", ":1:1: a rule has either `when` or `fault`"),
         ("when = 'tp > 1'", "when = true", ":7:1: when is a string"),
         ('name = "my-rule"\n', "", ":1:1: the rule has no `name`"),

@@ -212,7 +212,8 @@ RULES = {
         "micro_batch",
     ),
     "old": (
-        'trainer = "toy"\nversions = ["1.0"]\nwhen = "precision == \\"fp8\\""',
+        'trainer = "toy"\nreleases = { until = "1.0" }\n'
+        'when = "precision == \\"fp8\\""',
         "old fp8",
         "run.fp8",
     ),

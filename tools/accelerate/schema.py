@@ -81,7 +81,6 @@ def main() -> int:
     else:
         made = {version: lines(version, words)}
         changed = update("accelerate", made, check=options.check)
-    print(f"{version}: {'differs from' if changed else 'as'} the packages")
     return int(changed and options.check)
 
 

@@ -61,9 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         names = sections(folder, words)
         before = names if (folder / "examples").is_dir() else names | before
         made[version] = [*head(version), *body(folder, words, sorted(before))]
-    changed = update("automodel", made, check=options.check)
-    print(f"schema.toml: {'differs from' if changed else 'as'} the checkouts")
-    return int(changed and options.check)
+    return int(update("automodel", made, check=options.check) and options.check)
 
 
 def head(version: str) -> Iterator[str]:

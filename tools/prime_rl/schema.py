@@ -41,13 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
     made = {}
     for kind in KINDS:
         classes = Classes(config_class(options.checkout, kind), words["keys"])
-        made[f"{RELEASE}.{kind}"] = classes.lines(kind, _job(kind, words["job"]))
-    changed = update("prime_rl", made, check=options.check)
-    print(f"schema.toml: {'differs from' if changed else 'as'} the checkout")
-    return int(changed and options.check)
+        made[f"{RELEASE}.{kind}"] = classes.lines(kind, job_of(kind, words["job"]))
+    return int(update("prime_rl", made, check=options.check) and options.check)
 
 
-def _job(kind: str, said: dict[str, dict[str, str]]) -> dict[str, str]:
+def job_of(kind: str, said: dict[str, dict[str, str]]) -> dict[str, str]:
     """Which key is which field: the file's own, and those of the trainer's tables."""
     own = "trainer." if kind == "rl" else ""
     return said[kind] | {field: f"{own}{key}" for field, key in said["own"].items()}

@@ -134,7 +134,7 @@ def _no_number(name: str, spec: Key, value: bool | str) -> Fault:
 def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
     """Keys that LLaMA-Factory has only with one release of transformers."""
     faults = []
-    for release, names in _releases().get(version, {}).items():
+    for release, names in _by_transformers().get(version, {}).items():
         other = Words("4" if release == "5" else "5")
         facts = {"package": "transformers", "release": Words(release), "other": other}
         mine = (name for name in names if name in raw)
@@ -143,7 +143,7 @@ def _of_one_release(version: str, raw: dict[str, Any]) -> list[Fault]:
 
 
 @cache
-def _releases() -> dict[str, dict[str, list[str]]]:
-    path = os.path.join(os.path.dirname(__file__), "releases.toml")
+def _by_transformers() -> dict[str, dict[str, list[str]]]:
+    path = os.path.join(os.path.dirname(__file__), "keys_by_transformers.toml")
     with open(path, "rb") as file:
         return tomllib.load(file)
