@@ -21,6 +21,7 @@ COMMANDS = (
     "explain",
     "init",
     "lint",
+    "lsp",
     "phases",
     "report",
     "rules",
