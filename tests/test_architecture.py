@@ -102,6 +102,8 @@ ALLOWED = {
         "formats",
         "job",
         "lint",
+        "studies",
+        "suggest",
         "trainers",
         "words",
     ),

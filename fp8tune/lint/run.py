@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.config.directive import BadTarget, asked
 from fp8tune.config.discover import CannotRead, Found, discover, matches, read
+from fp8tune.config.reader import Config, config_of
 from fp8tune.config.settings import (
     BadSettings,
     Options,
@@ -232,7 +233,7 @@ class Runner:
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._books: dict[str, Book] = {}
-        self._builtin = read_builtin()
+        self.builtin = read_builtin()
 
     def forget(self) -> None:
         """Read settings, rules of projects and baselines again; keep compiled rules."""
@@ -260,11 +261,12 @@ class Runner:
         """Return the rules that have a finding, suppressed ones included."""
         names = {found.rule for report in reports for found in report.diagnostics}
         names |= {held.finding.rule for report in reports for held in report.suppressed}
-        known = (
-            *self._builtin,
-            *(rule for pack in self._packs.values() for rule in pack),
-        )
-        return {rule.name: rule for rule in known if rule.name in names}
+        return {rule.name: rule for rule in self.named(names)}
+
+    def named(self, names: Container[str]) -> list[Rule]:
+        """Return the rules with these names, of those that files needed so far."""
+        packs = (rule for pack in self._packs.values() for rule in pack)
+        return [rule for rule in (*self.builtin, *packs) if rule.name in names]
 
     def judged(self, found: Found) -> tuple[Report | None, str]:
         """Return the report of one file, or a line that says why it was not checked.
@@ -307,25 +309,14 @@ class Runner:
             return self._passed(found, path)
         rules = self.rules(settings, path)
         target = settings.complete(self.target)
-        usual = settings.trainer * found.explicit
+        how = self._how(found, settings)
         baseline = "" if path == "-" else self.options.baseline or settings.baseline
         fail_on = self.options.fail_on or settings.fail_on or "error"
         others = self.others.get(path)
         overrides = self.options.overrides
 
         def look(data: bytes) -> Report:
-            report = check(
-                path,
-                data,
-                rules,
-                target,
-                only=self.options.trainer or found.trainer,
-                usual=usual,
-                explicit=found.explicit,
-                others=others,
-                overrides=overrides,
-                beside=(*self.options.beside, *found.beside),
-            )._replace(
+            report = check(path, data, rules, target, others=others, **how)._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
                 known=rules.known,
@@ -352,6 +343,22 @@ class Runner:
         self.counted += 1
         counted = fixable(data, lambda new: report if new == data else look(new))
         return report._replace(fixable=counted)
+
+    def config(self, found: Found, data: bytes) -> Config:
+        """Return a file with these bytes as it is checked; raises as ``config_of``."""
+        settings = settings_for(os.path.dirname(os.path.abspath(found.path)))
+        target = settings.complete(self.target)
+        return config_of(found.path, data, target, **self._how(found, settings))
+
+    def _how(self, found: Found, settings: Settings) -> dict[str, Any]:
+        """Return how a file is read, as for ``config_of``."""
+        return {
+            "only": self.options.trainer or found.trainer,
+            "usual": settings.trainer * found.explicit,
+            "explicit": found.explicit,
+            "overrides": self.options.overrides,
+            "beside": (*self.options.beside, *found.beside),
+        }
 
     def _held(self, report: Report) -> Report:
         """Return the report without the findings that its baseline accepts."""
@@ -389,7 +396,7 @@ class Runner:
         return self._rules[key]
 
     def _build(self, settings: Settings, ignored: tuple[str, ...]) -> Rules:
-        rules = list(self._builtin)
+        rules = list(self.builtin)
         folders = (*settings.rules, *self.options.packs)
         for place in dict.fromkeys(map(os.path.abspath, folders)):
             if place not in self._packs:

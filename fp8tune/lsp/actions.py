@@ -103,6 +103,11 @@ def _can_be_ignored(found: Diagnostic) -> bool:
     return not (found.rule in UNIGNORABLE or found.once or found.labels[0].argument)
 
 
+def covers(place: types.Range, position: types.Position) -> bool:
+    """Whether a position is in a range; its end counts."""
+    return place.start <= position <= place.end
+
+
 def _overlap(one: types.Range, other: types.Range) -> bool:
     """Whether two ranges have a place in common; their ends count."""
     return one.start <= other.end and other.start <= one.end

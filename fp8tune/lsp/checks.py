@@ -6,13 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fp8tune.config.directive import PROJECT
 from fp8tune.config.discover import CannotRead, Found, matches, read, reading
-from fp8tune.config.settings import Options, settings_for
+from fp8tune.config.reader import Config, NotAConfig
+from fp8tune.config.settings import BadSettings, Options, settings_for
 from fp8tune.formats import ENDINGS, format_of
-from fp8tune.formats.document import Lines
+from fp8tune.formats.document import InvalidText, Lines, Span, Unreadable
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Runner, joined
 from fp8tune.lint.selection import Problem
+from fp8tune.lsp import completion, hover
+from fp8tune.lsp.completion import Offer
+from fp8tune.lsp.place import Place, place_at
 
 Texts = Mapping[str, bytes]
 """The texts of the open files by absolute path, in place of those on disk."""
@@ -44,6 +49,7 @@ class Linter:
         self._options = Options()
         self._runner: Runner | None = None
         self._outdated = False
+        self._configs: dict[str, Config] = {}
 
     def forget(self) -> None:
         """Read the settings and rules of projects again at the next check."""
@@ -86,6 +92,68 @@ class Linter:
 
         return apply_fixes(texts[path], look, unsafe=False).data.decode()
 
+    def explain(
+        self, path: str, texts: Texts, offset: int, rules: list[str]
+    ) -> tuple[str, Span | None]:
+        """Return what stands at an offset, in Markdown, and the span of the key there.
+
+        ``rules`` are the names of those that fire there.
+        """
+        parts, span = [*hover.of_rules(self.runner.named(rules))], None
+        config = self.config(path, texts)
+        if config and (key := hover.of_key(config, offset)):
+            parts.append(key[0])
+            span = key[1]
+        if config and parts:
+            parts.append(hover.of_memory(config))
+        return "\n\n---\n\n".join(parts), span
+
+    def complete(
+        self, path: str, texts: Texts, text: str, offset: int
+    ) -> tuple[Place, list[Offer]] | None:
+        """Return what is typed at an offset of a text, and what may be.
+
+        The line that is typed is left out where the text cannot be read with it, and
+        where it cannot be read without it, the file is what it was before.
+        """
+        place = place_at(path, text, offset)
+        if place is None:
+            return None
+        if place.kind == "comment":
+            return place, [*completion.of_comment(place, self.runner.builtin)]
+        start = text.rfind("\n", 0, offset) + 1
+        end = text.find("\n", offset) % (len(text) + 1)
+        behind = text[offset:end].lstrip(" \"'")
+        without = text[:start] + text[end:]
+        for each in (without, text, _completed(text, place, offset)):
+            data = each.encode(errors="replace")
+            asked = os.path.basename(path) != PROJECT
+            if config := self.config(path, {**texts, path: data}, explicit=asked):
+                self._configs[path] = config
+                break
+        if path not in self._configs:
+            return None
+        config = self._configs[path]
+        offers = completion.of_config(place, config, path)
+        if behind.startswith(("=", ":")):
+            return place, [offer.bare for offer in offers]
+        return place, [*offers]
+
+    def config(
+        self, path: str, texts: Texts, *, explicit: bool = False
+    ) -> Config | None:
+        """Return the train config that a file is now; ``None`` if it is none.
+
+        ``explicit`` is as for ``config_of``.
+        """
+        with reading(texts):
+            try:
+                file = self.place(path)
+                file = file._replace(explicit=explicit or file.explicit)
+                return self.runner.config(file, texts[path])
+            except (Problem, BadSettings, NotAConfig, InvalidText, Unreadable):
+                return None
+
     def place(self, path: str) -> Found:
         """Return a file as a check of its folder finds it, with those of its job."""
         folder = os.path.dirname(path)
@@ -124,6 +192,15 @@ class Linter:
                 moved = _moved(found, config, report.path, script, launch.line)
                 report.diagnostics.append(moved)
         return report
+
+
+def _completed(text: str, place: Place, offset: int) -> str:
+    """Return a text of JSON in which something stands where something is typed."""
+    behind = text[offset:]
+    if place.word[:1] == '"':
+        behind = behind.removeprefix('"')
+    stands = '"": 0' if place.kind == "key" else "0"
+    return f"{text[: offset - len(place.word)]}{stands}{behind}"
 
 
 def shown(path: str) -> str:

@@ -21,6 +21,7 @@ from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.split import by_file
 from fp8tune.lsp import actions
 from fp8tune.lsp.checks import Checked, Linter, Texts
+from fp8tune.lsp.completion import Offer
 from fp8tune.lsp.diagnostics import diagnostic
 from fp8tune.lsp.text import Text
 
@@ -197,6 +198,45 @@ class Server(LanguageServer):
             action.edit = actions.fix_all(self.file(path), fixed)
         return action
 
+    async def hover(self, params: types.HoverParams) -> types.Hover | None:
+        """Return what stands at a place: rules that fire, the key, and the memory."""
+        path, file = self.named(params.text_document.uri)
+        report = await self.settled(path)
+        if file is None:
+            return None
+        text = self.text(file.text)
+        place = text.offset(params.position)
+        rules = {
+            found.rule: None
+            for found in (report.diagnostics if report else ())
+            if actions.covers(text.region(found.region), params.position)
+        }
+        work = self.linter.explain
+        said, span = await self.compute(work, path, self.texts(), place, [*rules])
+        if not said:
+            return None
+        shown = types.MarkupContent(types.MarkupKind.Markdown, said)
+        return types.Hover(shown, text.span(span) if span else None)
+
+    async def complete(self, params: types.CompletionParams) -> types.CompletionList:
+        """Return the keys and values that may be typed at a place."""
+        path, file = self.named(params.text_document.uri)
+        if file is None:
+            return types.CompletionList(False, [])
+        text = self.text(file.text)
+        place = text.offset(params.position)
+        work = self.linter.complete
+        found = await self.compute(work, path, self.texts(), text.lint, place)
+        if found is None:
+            return types.CompletionList(False, [])
+        typed, offers = found
+        start, end = place - len(typed.word), place
+        if typed.word[:1] in ("'", '"'):  # the editor may have closed it
+            end += text.lint[end : end + 1] == typed.word[0]
+        span = text.span((start, end))
+        items = [item(offer, span, number) for number, offer in enumerate(offers)]
+        return types.CompletionList(False, items)
+
     @property
     def _resolves(self) -> bool:
         """Whether the client asks for the edit of an action once it is chosen."""
@@ -246,6 +286,29 @@ def _on_disk(path: str) -> str:
     with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
     return ""
+
+
+_KINDS = {
+    "key": types.CompletionItemKind.Property,
+    "section": types.CompletionItemKind.Module,
+    "table": types.CompletionItemKind.Module,
+    "value": types.CompletionItemKind.Value,
+    "comment": types.CompletionItemKind.Keyword,
+}
+
+
+def item(offer: Offer, span: types.Range, number: int) -> types.CompletionItem:
+    """Return what is offered in place of a span, in the order of its number."""
+    page = types.MarkupContent(types.MarkupKind.Markdown, offer.page)
+    return types.CompletionItem(
+        offer.text.strip(' =:"') or offer.text,
+        kind=_KINDS[offer.kind],
+        detail=offer.note or None,
+        documentation=page if offer.page else None,
+        sort_text=f"{number:04}",
+        filter_text=offer.text,
+        text_edit=types.TextEdit(span, offer.text),
+    )
 
 
 def make_server() -> Server:
@@ -304,6 +367,16 @@ def _answer(server: Server) -> None:
     @feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
     async def act(params: types.CodeActionParams) -> list[types.CodeAction]:
         return await server.actions_for(params)
+
+    @feature(types.TEXT_DOCUMENT_HOVER)
+    async def hover(params: types.HoverParams) -> types.Hover | None:
+        return await server.hover(params)
+
+    letters = types.CompletionOptions(["[", ".", "=", ":", '"', "-", " "])
+
+    @feature(types.TEXT_DOCUMENT_COMPLETION, letters)
+    async def complete(params: types.CompletionParams) -> types.CompletionList:
+        return await server.complete(params)
 
     @feature(types.CODE_ACTION_RESOLVE)
     async def resolve(action: types.CodeAction) -> types.CodeAction:

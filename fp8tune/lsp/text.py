@@ -19,12 +19,14 @@ class Text:
     """The text of a file, whose places are characters for lint and units for a client.
 
     A place behind the text's end is its end: findings may be older than the text.
+    ``lint`` is the text that lint reads.
     """
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
         self.text, self.codec = text, codec
         self._bom = text.startswith(_BOM)  # which is no part of lint's texts
-        self._lint = Lines(text.removeprefix(_BOM))
+        self.lint = text.removeprefix(_BOM)
+        self._lines = Lines(self.lint)
         self._count = text.count("\n") + 1
         ends = (match.end() for match in re.finditer(r"\r\n|\n|\r", text))
         self._starts = [0, *ends]
@@ -48,7 +50,7 @@ class Text:
     def _offset(self, line: int, column: int) -> int:
         if line > self._count:
             return len(self.text)
-        return self._lint.offset(line) + column - 1
+        return self._lines.offset(line) + column - 1
 
     def offset(self, position: types.Position) -> int:
         """Return the character offset of a client's position."""

@@ -123,6 +123,19 @@ class Client(LanguageClient):
         )
         return [*(await self.text_document_code_action_async(params) or ())]
 
+    async def hover(self, path: Path, at: str) -> types.Hover | None:
+        """Return what the server says of the first place of a text in an open file."""
+        document = types.TextDocumentIdentifier(path.as_uri())
+        params = types.HoverParams(document, self.position(path, at))
+        return await self.text_document_hover_async(params)
+
+    async def complete(self, path: Path, at: str) -> list[str]:
+        """Return what may be typed before the first place of a text in an open file."""
+        document = types.TextDocumentIdentifier(path.as_uri())
+        params = types.CompletionParams(document, self.position(path, at))
+        found = await self.text_document_completion_async(params)
+        return [item.label for item in found.items]
+
     async def act(self, path: Path, action: types.CodeAction) -> str:
         """Return the text of an open file after an action."""
         if action.edit is None:
