@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config
@@ -94,8 +95,7 @@ def _values(key: Key, form: str) -> Iterator[Offer]:
     """Yield the values that a key may have, the default first."""
     usual = key.effective_default
     values = [*key.allowed] or ([True, False] if key.base == "bool" else [])
-    if usual is not None and not isinstance(usual, (dict, list)):
-        values = [usual, *values]
+    values = [v for v in (usual, *values) if isinstance(v, (bool, int, float, str))]
     written = dict.fromkeys(_literal(value, form) for value in values)
     for text in written:
         yield Offer("value", text, "default" if text == _literal(usual, form) else "")
@@ -105,10 +105,9 @@ def _literal(value: Any, form: str) -> str:
     """Return a value as a format writes it."""
     if form == "bash":
         return str(value)
-    if form == "yaml":
-        from fp8tune.formats.yaml.literal import literal
-
-        return literal(value)
+    if form in ("toml", "yaml"):
+        text: str = import_module(f"fp8tune.formats.{form}.literal").literal(value)
+        return text
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

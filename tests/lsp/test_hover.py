@@ -26,7 +26,7 @@ def test_a_place_shows_rules_the_key_and_the_memory(tmp_path):
     )
     assert "\nthis cannot run: FP8 does not work with tensor parallelism" in memory
     rule, why, evidence, same, _ = value.contents.value.split("\n\n---\n\n")
-    assert rule.startswith(f"**{TP}** (FP8101, crash")
+    assert rule.startswith(f"**{TP}** (FP8101, rejected: ")
     assert (why != "", "https://" in evidence, same) == (True, True, about)
     assert {"batch_size", "seq_len"} <= {*offered}
     assert "compile_model" not in offered  # it is there
