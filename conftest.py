@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent
 NEEDS = {
     "torch": re.compile(r"importorskip\(\"torch|import torch|runners\.builtin"),
-    "process": re.compile(r"subprocess|Popen|multiprocessing|os\.fork"),
+    "process": re.compile(r"subprocess|Popen|multiprocessing|os\.fork|in_session"),
 }
 """What in a test module says that it needs torch, or starts processes."""
 
@@ -23,7 +23,7 @@ SLOW = (
     *("tests/commands/test_schema.py", "tests/commands/test_studies.py"),
     *(f"tests/formats/{form}/test_edit_generated.py" for form in ("toml", "yaml")),
     *("tests/formats/toml/test_large.py", "tests/lint/formats/test_hostile.py"),
-    *("tests/lint/bad_input", "tests/lint/test_index.py"),
+    *("tests/lint/bad_input", "tests/lint/test_index.py", "tests/lsp"),
     *("tests/lint/test_rule_fixes.py", "tests/trainers/test_json_schema.py"),
     *("tests/verify/test_gallery.py", "tests/verify/test_gap_fuzz.py"),
     *("tests/search/losses/test_replayed.py", "tests/search/losses/test_stage.py"),

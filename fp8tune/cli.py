@@ -10,6 +10,7 @@ import click
 
 from fp8tune import __version__, completion
 from fp8tune.program import fail
+from fp8tune.studies import CALIBRATION
 
 if TYPE_CHECKING:
     from fp8tune.config.reader import Config
@@ -21,6 +22,7 @@ COMMANDS = (
     "explain",
     "init",
     "lint",
+    "lsp",
     "phases",
     "report",
     "rules",
@@ -61,7 +63,7 @@ text_or_json = click.option(
 
 calibration_file = click.option(
     "--calibration",
-    default=".fp8tune/calibration.jsonl",
+    default=CALIBRATION,
     show_default=True,
     metavar="FILE",
     help="File of measured runs.",

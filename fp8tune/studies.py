@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+CALIBRATION = ".fp8tune/calibration.jsonl"
+"""The file of measured runs that every command reads by default."""
 FOLDER = ".fp8tune"
 """The folder of studies and of measured runs, if no option names another."""
 IGNORE = ".gitignore"

@@ -15,7 +15,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
-HEAVY |= {"matplotlib", "jinja2", "yaml"}
+HEAVY |= {"matplotlib", "jinja2", "yaml", "pygls", "lsprotocol"}
 LIGHT = (
     "formats",
     "conditions",
@@ -93,6 +93,19 @@ ALLOWED = {
         "job",
         "suggest",
         "formats",
+    ),
+    "lsp": (
+        "lsp",
+        "config",
+        "estimate",
+        "facts",
+        "formats",
+        "job",
+        "lint",
+        "studies",
+        "suggest",
+        "trainers",
+        "words",
     ),
     "phases": (
         "config",

@@ -20,6 +20,8 @@ from fp8tune.cli import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fp8tune.config.settings import Options
     from fp8tune.lint.show import Style
 
@@ -137,6 +139,9 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--require-configs", is_flag=True, help="Exit with 2 if no train config is found."
 )
+@click.option(
+    "--watch", is_flag=True, help="Lint again whenever a file changes, until Ctrl-C."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print the findings only.")
 def command(
     paths: tuple[str, ...],
@@ -145,6 +150,7 @@ def command(
     statistics: bool,
     quiet: bool,
     script: str,
+    watch: bool,
     **asked: Any,
 ) -> int:
     """Check train configs: files, folders (searched for them), or - for stdin.
@@ -167,12 +173,36 @@ def command(
     options = _options(asked)
     chosen = output_format or default_format(output_file)
     style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
-    if script:
-        paths, options = _of_script(script, paths, options, style)
+
+    def check() -> int:
+        named = paths, options
+        if script:
+            named = _of_script(script, paths, options, style)
+        return lint(*named, style)
+
     try:
-        return lint(paths, options, style)
+        if not watch:
+            return check()
+        watched = paths or (() if script else (".",))
+        return _watched(check, watched, options, style)
     except Problem as error:
         raise Failure(str(error)) from None
+
+
+def _watched(
+    check: Callable[[], int], paths: tuple[str, ...], options: Options, style: Style
+) -> int:
+    """Check whenever a file changes; return the last exit code."""
+    from fp8tune.lint.watch import watch
+
+    writes = options.fix or options.add_ignore or options.update_baseline
+    for_people = style.output_format in ("full", "concise") and not style.file
+    if writes or "-" in paths or not for_people:
+        raise Failure(
+            "--watch prints findings of files: leave out -, --output-file, other "
+            "formats than full and concise, and options that write files"
+        )
+    return watch(check, paths)
 
 
 def _of_script(
@@ -183,6 +213,7 @@ def _of_script(
 
     from fp8tune.config.discover import CannotRead
     from fp8tune.lint.launch import CannotLaunch, read_launch
+    from fp8tune.lint.selection import Problem
     from fp8tune.words import plain
 
     if paths:
@@ -190,7 +221,7 @@ def _of_script(
     try:
         launch = read_launch(script, options.overrides, os.environ)
     except (CannotLaunch, CannotRead) as error:
-        raise Failure(str(error)) from None
+        raise Problem(str(error)) from None
     if not style.quiet:
         notes = style.notes(sys.stdout, sys.stderr)
         runs = f"{script}:{launch.line} runs {launch.words}"

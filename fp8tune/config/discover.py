@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatch
 from typing import NamedTuple
 
@@ -32,6 +34,33 @@ class Found(NamedTuple):
 
 class CannotRead(Exception):
     """A file cannot be read; says which and why."""
+
+
+class Reading(NamedTuple):
+    """Texts that are read in place of files, and which files were read.
+
+    Both by absolute path.
+    """
+
+    texts: Mapping[str, bytes]
+    paths: set[str]
+
+
+_reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
+
+
+@contextmanager
+def reading(texts: Mapping[str, bytes]) -> Iterator[set[str]]:
+    """Read these texts, such as those of an editor, in place of the files on disk.
+
+    Yield the set of all paths that are read meanwhile.
+    """
+    paths: set[str] = set()
+    token = _reading.set(Reading(texts, paths))
+    try:
+        yield paths
+    finally:
+        _reading.reset(token)
 
 
 def discover(paths: tuple[str, ...]) -> Iterator[Found]:
@@ -87,6 +116,11 @@ def read(path: str) -> bytes:
     One byte more than the limit at most, so that the caller sees the excess.
     Raises ``CannotRead``.
     """
+    if instead := _reading.get():
+        place = os.path.abspath(path)
+        instead.paths.add(place)
+        if place in instead.texts:
+            return instead.texts[place]
     try:
         if path == "-":
             if sys.stdin is None:

@@ -155,6 +155,19 @@ def extra_keys_at(path: str) -> tuple[str, ...]:
     return ()
 
 
+def forget_projects() -> None:
+    """Read what projects say again when it is asked for next.
+
+    That are their settings, the packages that they pin, and the users' own trainers.
+    """
+    from fp8tune.config.own_trainer import reread_trainers
+    from fp8tune.trainers.packages import pinned
+
+    for cached in (settings_for, _settings_in, pinned):
+        cached.cache_clear()
+    reread_trainers()
+
+
 @cache
 def _settings_in(folder: str) -> Settings | None:
     path = os.path.join(folder, PROJECT)

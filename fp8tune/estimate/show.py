@@ -108,6 +108,13 @@ def _failure(path: str, refusal: Refusal, what: str) -> Iterator[str]:
         yield from wrapped(refusal.help, "  help: ", "    ")
 
 
+def memory_of(found: Estimate) -> Iterator[str]:
+    """Yield the lines on memory: the GPUs, the peak with its parts, and the fit."""
+    yield from _target(found)
+    yield from _refused("", found.said)
+    yield from _memory(found)
+
+
 def _memory(found: Estimate) -> Iterator[str]:
     said, gpu = found.said, found.target.gpu
     memory = said.memory

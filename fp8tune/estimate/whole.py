@@ -68,16 +68,23 @@ class Estimate(NamedTuple):
     gain_words: tuple[str, ...] = ()
 
 
+def placed(
+    variants: Variants, titled: tuple[int, int]
+) -> tuple[Variants, dict[int, Prediction]]:
+    """Return a config on its GPUs; if their number is not said, also on others."""
+    if variants.target.world_size:
+        return variants, {}
+    sizes = by_world_size(variants)
+    return assumed(variants, sizes, titled), sizes
+
+
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     """Estimate one config.
 
     ``titled`` is how many GPUs the file's title names, and on which line.
     """
     precision = _known(variants.job, "precision", "")
-    sizes = {}
-    if not variants.target.world_size:
-        sizes = by_world_size(variants)
-        variants = assumed(variants, sizes, titled)
+    variants, sizes = placed(variants, titled)
     job = variants.job
     said = _judged(variants)
     cells = grid(variants)
@@ -106,6 +113,27 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         tuple(
             as_typed(text, job) for text in (gain_words(possible) if possible else ())
         ),
+    )
+
+
+def alone(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
+    """Estimate one config without variants of it; ``titled`` as for ``estimate``."""
+    variants, sizes = placed(variants, titled)
+    said = variants.predict({})
+    return Estimate(
+        target=variants.target,
+        precision=_known(variants.job, "precision", ""),
+        micro_batch=_known(variants.job, "micro_batch", 0),
+        said=said._replace(missing=_asked(variants.job, said.missing)),
+        world_sizes=sizes,
+        gpus={},
+        gemms=[],
+        cells=[],
+        start=None,
+        preferred=None,
+        instead="",
+        savings=[],
+        words=_words(variants, [said]),
     )
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fp8tune.config.mark import Ignore, goes_on, read_ignores
-from fp8tune.formats.document import ConfigDocument
-from fp8tune.formats.edits import Edit
+from fp8tune.formats.document import ConfigDocument, InvalidText
+from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.lint.diagnostic import Diagnostic
+
+NO_COMMENTS = (
+    "no ignore comments were added to JSON that has none: programs that read it with "
+    "Python's json refuse them"
+)
+NO_PLACE = "no ignore comments were added: a comment there changes what the file says"
 
 
 def without(text: str, ignore: Ignore, index: int) -> Edit:
@@ -41,8 +47,25 @@ def with_ignores(
     """Return edits that add comments above findings, or names to existing comments.
 
     ``words`` follow the names: the last day and the reason. A comment with other words
-    is not changed, because its words belong to its own names.
+    is not changed, because its words belong to its own names. Raises ``CannotEdit``
+    where a comment has no place.
     """
+    if document.format == "json" and not any(document.comments()):
+        raise CannotEdit(NO_COMMENTS)
+    edits = _comments(document, findings, words)
+    try:
+        same = document.read(apply(document.text, edits)).values == document.values
+    except InvalidText:
+        same = False
+    if not same:
+        raise CannotEdit(NO_PLACE)
+    return edits
+
+
+def _comments(
+    document: ConfigDocument, findings: Iterable[Diagnostic], words: str
+) -> list[Edit]:
+    """Return the edits of ``with_ignores``, whatever they do to the values."""
     by_line: dict[int, list[str]] = {}
     for found in findings:
         names = by_line.setdefault(_first(document, found.region.line), [])

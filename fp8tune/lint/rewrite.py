@@ -109,19 +109,12 @@ UNIGNORABLE = frozenset(
 """Rules whose findings no comment can silence."""
 
 
-NO_COMMENTS = (
-    "no ignore comments were added to JSON that has none: programs that read it with "
-    "Python's json refuse them"
-)
-NO_PLACE = "no ignore comments were added: a comment there changes what the file says"
-
-
 def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     """Add an ignore comment above each finding; ``words`` follow the rule's name.
 
     What holds only once another finding is fixed needs none if that one is ignored.
     """
-    from fp8tune.lint.ignores import with_ignores
+    from fp8tune.lint.ignores import NO_PLACE, with_ignores
 
     report = look(data)
     shown = (found for found in report.diagnostics if not found.once)
@@ -129,16 +122,11 @@ def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     if not chosen:
         return Rewritten(data, report)
     document = parse(data, report.path)
-    if document.format == "json" and not any(document.comments()):
-        return _without_comments(data, report, NO_COMMENTS)
-    text = apply(document.text, with_ignores(document, chosen, words))
-    after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     try:
-        same = document.read(text).values == document.values
-    except InvalidText:
-        same = False
-    if not same:
-        return _without_comments(data, report, NO_PLACE)
+        text = apply(document.text, with_ignores(document, chosen, words))
+    except CannotEdit as error:
+        return _without_comments(data, report, str(error))
+    after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     seen = look(after)
     if any(found.rule.startswith("invalid-") for found in seen.diagnostics):
         return _without_comments(data, report, NO_PLACE)  # the loader knows none

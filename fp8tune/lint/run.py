@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.config.directive import BadTarget, asked
 from fp8tune.config.discover import CannotRead, Found, discover, matches, read
-from fp8tune.config.settings import BadSettings, Options, Settings, settings_for
+from fp8tune.config.reader import Config, config_of
+from fp8tune.config.settings import (
+    BadSettings,
+    Options,
+    Settings,
+    forget_projects,
+    settings_for,
+)
 from fp8tune.formats import format_of
 from fp8tune.formats.document import NoReader, Unreadable
+from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
@@ -76,8 +84,8 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     files = discover(paths)
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
-    found = _joined(list(files), options)
-    result = _by_file(_run_all(found, _Runner(options, {})))
+    found = joined(list(files), options)
+    result = _by_file(_run_all(found, Runner(options)))
     result = _with_others(found, result, options)
     if options.require_configs and all(report.skipped for report in result.reports):
         raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
@@ -89,7 +97,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     return result
 
 
-def _joined(found: list[Found], options: Options) -> list[Found]:
+def joined(found: list[Found], options: Options) -> list[Found]:
     """Return the files; those of one job each with the others beside it.
 
     Only a few files are looked at: those of two jobs are not told apart.
@@ -124,7 +132,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
         return result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
-    again = _run_all(files, _Runner(alone, others))
+    again = _run_all(files, Runner(alone, others))
     return result._replace(
         reports=list(merged(result.reports, again.reports)),
         unread=[*result.unread, *again.unread],
@@ -148,7 +156,7 @@ def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> R
     return result._replace(stale=lines)
 
 
-def _run_all(found: list[Found], runner: _Runner) -> Result:
+def _run_all(found: list[Found], runner: Runner) -> Result:
     """Check files; many files are distributed over processes with compiled rules."""
     workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
     alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
@@ -174,7 +182,7 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _run(files: list[Found], runner: _Runner) -> Result:
+def _run(files: list[Found], runner: Runner) -> Result:
     reports: list[Report] = []
     unread: list[str] = []
     for found in files:
@@ -196,26 +204,51 @@ def _is_other(report: Report) -> bool:
     return bool(silent) and report.text is None
 
 
-class _Runner:
+def _target(options: Options) -> Target:
+    """Return the GPUs that options name; raises ``Problem``."""
+    try:
+        return asked(options.gpu, options.world_size).completed(options.script)
+    except BadTarget as error:
+        raise Problem(str(error)) from None
+
+
+class Runner:
+    """Checks files by the settings of their projects; rules are compiled once.
+
+    ``others`` are the rules on two files that other files make true (``compare``).
+    Raises ``Problem``.
+    """
+
     def __init__(
         self,
         options: Options,
-        others: Mapping[str, dict[str, str]],
+        others: Mapping[str, dict[str, str]] = {},
     ) -> None:
         self.options = options
         self.others = others
-        try:
-            typed = asked(options.gpu, options.world_size)
-            self.target = typed.completed(options.script)
-        except BadTarget as error:
-            raise Problem(str(error)) from None
+        self.target = _target(options)
         if options.trainer and (wrong := misnamed(options.trainer)):
             raise Problem(wrong)
         self.counted = 0
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._books: dict[str, Book] = {}
-        self._builtin = read_builtin()
+        self.builtin = read_builtin()
+
+    def forget(self) -> None:
+        """Read settings, rules of projects and baselines again; keep compiled rules."""
+        forget_projects()
+        for kept in (self._rules, self._packs, self._books):
+            kept.clear()
+
+    def with_options(self, options: Options) -> Runner:
+        """Return what checks with other options of targets, overrides and files."""
+        from copy import copy
+
+        other = copy(self)
+        other.options = options
+        other.target = _target(options)
+        return other
 
     def check_options(self) -> None:
         """Check selection and packs even if no file needs them."""
@@ -228,11 +261,12 @@ class _Runner:
         """Return the rules that have a finding, suppressed ones included."""
         names = {found.rule for report in reports for found in report.diagnostics}
         names |= {held.finding.rule for report in reports for held in report.suppressed}
-        known = (
-            *self._builtin,
-            *(rule for pack in self._packs.values() for rule in pack),
-        )
-        return {rule.name: rule for rule in known if rule.name in names}
+        return {rule.name: rule for rule in self.named(names)}
+
+    def named(self, names: Container[str]) -> list[Rule]:
+        """Return the rules with these names, of those that files needed so far."""
+        packs = (rule for pack in self._packs.values() for rule in pack)
+        return [rule for rule in (*self.builtin, *packs) if rule.name in names]
 
     def judged(self, found: Found) -> tuple[Report | None, str]:
         """Return the report of one file, or a line that says why it was not checked.
@@ -275,25 +309,14 @@ class _Runner:
             return self._passed(found, path)
         rules = self.rules(settings, path)
         target = settings.complete(self.target)
-        usual = settings.trainer * found.explicit
+        how = self._how(found, settings)
         baseline = "" if path == "-" else self.options.baseline or settings.baseline
         fail_on = self.options.fail_on or settings.fail_on or "error"
         others = self.others.get(path)
         overrides = self.options.overrides
 
         def look(data: bytes) -> Report:
-            report = check(
-                path,
-                data,
-                rules,
-                target,
-                only=self.options.trainer or found.trainer,
-                usual=usual,
-                explicit=found.explicit,
-                others=others,
-                overrides=overrides,
-                beside=(*self.options.beside, *found.beside),
-            )._replace(
+            report = check(path, data, rules, target, others=others, **how)._replace(
                 baseline=baseline,
                 applied=frozenset() if overrides else rules.selected,
                 known=rules.known,
@@ -320,6 +343,22 @@ class _Runner:
         self.counted += 1
         counted = fixable(data, lambda new: report if new == data else look(new))
         return report._replace(fixable=counted)
+
+    def config(self, found: Found, data: bytes) -> Config:
+        """Return a file with these bytes as it is checked; raises as ``config_of``."""
+        settings = settings_for(os.path.dirname(os.path.abspath(found.path)))
+        target = settings.complete(self.target)
+        return config_of(found.path, data, target, **self._how(found, settings))
+
+    def _how(self, found: Found, settings: Settings) -> dict[str, Any]:
+        """Return how a file is read, as for ``config_of``."""
+        return {
+            "only": self.options.trainer or found.trainer,
+            "usual": settings.trainer * found.explicit,
+            "explicit": found.explicit,
+            "overrides": self.options.overrides,
+            "beside": (*self.options.beside, *found.beside),
+        }
 
     def _held(self, report: Report) -> Report:
         """Return the report without the findings that its baseline accepts."""
@@ -357,7 +396,7 @@ class _Runner:
         return self._rules[key]
 
     def _build(self, settings: Settings, ignored: tuple[str, ...]) -> Rules:
-        rules = list(self._builtin)
+        rules = list(self.builtin)
         folders = (*settings.rules, *self.options.packs)
         for place in dict.fromkeys(map(os.path.abspath, folders)):
             if place not in self._packs:

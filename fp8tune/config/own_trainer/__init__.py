@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 
 from fp8tune.config.own_trainer.fields import Fields
 from fp8tune.config.own_trainer.file import BadTrainer, read_file
@@ -15,7 +16,7 @@ from fp8tune.config.own_trainer.keys import read_schema, whole
 from fp8tune.trainers.about import USUAL, About, Own, add, trainers
 from fp8tune.trainers.trainer import trainer
 
-__all__ = ["BadTrainer", "add_trainer"]
+__all__ = ["BadTrainer", "add_trainer", "reread_trainers"]
 
 
 def add_trainer(path: str, folder: str = "") -> str:
@@ -55,6 +56,16 @@ def add_trainer(path: str, folder: str = "") -> str:
         trainer.cache_clear()
         raise
     return name
+
+
+def reread_trainers() -> None:
+    """Read the files of all added trainers again; one that is wrong by now is gone."""
+    paths = {about.name: about.own.path for about in trainers().values() if about.own}
+    for name, path in paths.items():
+        del trainers()[name]
+        trainer.cache_clear()
+        with suppress(BadTrainer):
+            add_trainer(path)
 
 
 def _name(path: str) -> str:

@@ -1,0 +1,1 @@
+"""The language server: what lint, explain and estimate say, in an editor."""
