@@ -60,22 +60,6 @@ def test_search_of_the_readme_is_what_its_recorded_trials_give(
     assert [line for line in lines if line not in printed] == []
 
 
-CI_COMMANDS = re.findall(r"^ +- (?:run: )?fp8tune (lint .*)$", TEXT, re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", CI_COMMANDS)
-def test_command_of_a_ci_snippet_writes_its_report(
-    command, tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    monkeypatch.chdir(tmp_path)
-    arguments = shlex.split(command)
-    code, output = run(arguments, capsys)
-    assert (code, output) == (0, "")
-    report = (tmp_path / arguments[-1]).read_text(encoding="utf-8")
-    assert report.startswith(("[]", '{\n  "$schema"'))
-
-
 def test_sample_configs_are_clean_for_their_target(capsys):
     code, output = run(["lint", "configs"], capsys)
     assert code == 0
