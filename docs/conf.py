@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -26,8 +27,9 @@ exclude_patterns = ["site"]
 nitpicky = True
 html_theme = "furo"
 html_title = f"fp8tune {version}"
-html_static_path = ["images", "site.css"]
+html_static_path = ["images", "site.css", "filter.js"]
 html_css_files = ["site.css"]
+html_js_files = [("filter.js", {"defer": ""})]
 copybutton_prompt_text = "$ "
 html_copy_source = False
 smartquotes = False
@@ -44,6 +46,18 @@ PLACES = [
 def _site_links(app: Sphinx, docname: str, source: list[str]) -> None:
     for pattern, place in PLACES:
         source[0] = pattern.sub(place, source[0])
+
+
+def _accessible(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object
+) -> None:
+    """Give what scrolls to the keyboard, and headings of the sidebar their level."""
+    for part, before, after in (
+        ("body", "<pre>", '<pre tabindex="0">'),
+        ("body", '<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+        ("furo_navigation_tree", '"heading"', '"heading" aria-level="2"'),
+    ):
+        context[part] = context.get(part, "").replace(before, after)
 
 
 def _examples_as_code(app: Sphinx, ctx: object, lines: list[str]) -> None:
@@ -63,4 +77,5 @@ def setup(app: Sphinx) -> None:
     """Write the generated pages before Sphinx looks for sources."""
     write(DOCS)
     app.connect("source-read", _site_links)
+    app.connect("html-page-context", _accessible, priority=900)
     app.connect("sphinx-click-process-description", _examples_as_code)

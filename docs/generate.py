@@ -6,6 +6,7 @@ says of a thing is what its page says.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
@@ -13,17 +14,17 @@ from collections.abc import Iterable, Iterator
 from os.path import relpath
 from pathlib import Path
 
+from fp8tune.cli import COMMANDS
 from fp8tune.facts import FACTS
 from fp8tune.facts.versions import Range, combinations
 from fp8tune.fields import FIELDS
-from fp8tune.lint.explain import keys
 from fp8tune.lint.explain.fact import FactPage, fact_page
 from fp8tune.lint.explain.glossary import terms
 from fp8tune.lint.explain.key import default, kind, takes
 from fp8tune.lint.explain.myths import Myth, myths
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import FixText, RulePage, rule_page
-from fp8tune.lint.rules import CONSEQUENCES
+from fp8tune.lint.rules import CATEGORIES, CONSEQUENCES
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import trainer
@@ -31,8 +32,11 @@ from fp8tune.verify import cause_page
 from fp8tune.verify.cause import Cause, causes
 from fp8tune.words import plain, shown
 
-FOLDERS = ("rules", "facts", "evidence")
+FOLDERS = ("rules", "causes", "keys", "facts", "commands", "evidence")
 """Folders below ``docs/`` that hold generated pages alone."""
+
+LARGE = 40
+"""Most keys of a section that has no page of its own."""
 
 EVIDENCE = {
     "Lint": (
@@ -103,29 +107,29 @@ def write(docs: Path) -> None:
     """Write all generated pages below ``docs``, and remove those that are gone."""
     found = pages(docs.parent)
     for folder in FOLDERS:
-        for path in (docs / folder).glob("*.md"):
+        for path in (docs / folder).rglob("*.md"):
             if path.relative_to(docs).as_posix() not in found:
                 path.unlink()
     for name, text in found.items():
         path = docs / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 
 
 def pages(repository: Path) -> dict[str, str]:
     """The text of every generated page by its path below ``docs/``."""
-    found = {"rules/index.md": _text(_rules_index())}
-    for category in CONSEQUENCES:
-        rules = [rule_page(r) for r in builtin() if r.category == category]
-        found[f"rules/{category}.md"] = _text(_category(category, rules))
-        found |= {f"rules/{page.name}.md": _text(rule_text(page)) for page in rules}
-    found["keys.md"] = _text(_keys())
-    found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
-    found["myths.md"] = _text(_myths())
-    found["reference/causes.md"] = _text(_causes())
-    found["reference/versions.md"] = _text(_versions())
-    found["concepts/glossary.md"] = _text(_glossary())
+    listed = {
+        **_rules(),
+        **_causes(),
+        **_keys(),
+        **_facts(),
+        **_commands(),
+        "myths": _myths(),
+        "reference/versions": _versions(),
+        "concepts/glossary": _glossary(),
+    }
+    found = {f"{name}.md": _text(blocks) for name, blocks in listed.items()}
     found |= _evidence(repository)
     found["start.md"] = _start(_read(repository / "README.md"))
     found["changelog.md"] = _read(repository / "CHANGELOG.md")
@@ -150,56 +154,89 @@ def _start(readme: str) -> str:
     return "# Get started\n\n" + readme[begin:end]
 
 
-def _rules_index() -> Iterator[str]:
+def _rules() -> dict[str, Iterable[str]]:
+    """The table of all rules, and a page for each."""
+    rules = [rule_page(rule) for rule in builtin()]
+    rules.sort(key=lambda page: (CATEGORIES.index(page.category), page.name))
+    return {"rules/index": _rules_index(rules)} | {
+        f"rules/{page.name}": rule_text(page) for page in rules
+    }
+
+
+def _rules_index(rules: list[RulePage]) -> Iterator[str]:
+    yield WIDE
     yield "# Rules"
     yield (
-        "Each rule is a page here and in `fp8tune explain RULE`. Its category says "
-        "what happens if you run the config."
+        f"{len(rules)} rules. Each is a page here and in `fp8tune explain RULE`. Its "
+        "category says what happens if you run the config."
     )
-    yield _table(
-        ("Category", "Consequence"),
-        ((f"[{name}]({name}.md)", said) for name, said in CONSEQUENCES.items()),
+    yield _table(("Category", "Consequence"), CONSEQUENCES.items())
+    head = ("Rule", "Code", "What it finds", "Severity", "Category", "Trainer")
+    rows = (
+        (
+            f"[{page.name}]({page.name}.md)",
+            page.code,
+            page.summary,
+            page.severity,
+            page.category,
+            page.trainer.replace(" and ", ", ") or "all",
+        )
+        for page in rules
     )
-    yield _toctree(CONSEQUENCES)
+    yield _container("filtered", _table(head, rows))
 
 
-def _category(category: str, rules: list[RulePage]) -> Iterator[str]:
-    yield f"# {category.capitalize()}"
-    yield f"{_sentence(CONSEQUENCES[category])} {len(rules)} rules."
-    yield _table(
-        ("Rule", "Code", "Severity", "What it finds"),
-        ((f"[{p.name}]({p.name}.md)", p.code, p.severity, p.summary) for p in rules),
-    )
+WIDE = "---\nhide-toc: true\n---"
+"""The head of a page that is one table."""
+
+
+def _container(name: str, table: str) -> str:
+    """A table with a class; above one that is ``filtered``, filter.js puts filters."""
+    return f":::{{container}} {name}\n\n{table}\n\n:::"
 
 
 def rule_text(page: RulePage) -> Iterator[str]:
     """The page of a rule, block by block."""
-    whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
     yield f"---\norphan: true\n---\n\n(rule-{page.name})="
     yield f"# {page.name}"
     yield f"{page.summary}."
-    yield (
-        f"`{page.code}`, [{page.category}]({page.category}.md), {page.severity}, "
-        f"confidence {page.confidence}, since {page.since}; checks {whose}."
+    yield _table(
+        ("Code", "Severity", "Confidence", "Since"),
+        [(f"`{page.code}`", page.severity, page.confidence, page.since)],
     )
+    yield f"Category [{page.category}](index.md): {page.consequence}."
+    yield _sentence(page.checks)
     yield "## Why"
     yield page.why
-    if page.bad:
-        yield "## Example"
-        yield _example(page.bad[0].config, page.format)
-        yield f"Lint prints:\n\n{_fence(page.bad[0].finding)}"
+    for shown_one in page.bad[:1]:
+        yield "## Bad example"
+        yield _example(shown_one.config, page.format)
+        yield f"Lint prints:\n\n{_fence(shown_one.finding)}"
     if page.good:
-        yield f"It prints nothing for:\n\n{_example(page.good[0], page.format)}"
+        yield f"## Good example\n\n{_example(page.good[0], page.format)}"
     if page.fixes:
         yield "## Fix"
         yield "\n".join(_fix(fix) for fix in page.fixes)
+    if page.bad and page.bad[0].fixed:
+        yield _diff(page.bad[0].config, page.bad[0].fixed)
     if page.when:
         yield f"## Condition\n\n{_fence(page.when)}"
     for experiment in page.experiments:
         yield from _experiment(experiment)
     yield f"## Evidence\n\n{_listed(page.references)}"
+    if page.seen:
+        yield "## Seen in the wild"
+        yield "\n".join(f"- {place}" for place in page.seen)
     if page.myths:
         yield _claims(page.myths)
+
+
+def _diff(before: str, after: str) -> str:
+    """What a fix changes, without the names of files."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), n=1, lineterm=""
+    )
+    return _fence("\n".join(list(lines)[3:]), "diff")
 
 
 def _fix(fix: FixText) -> str:
@@ -218,87 +255,121 @@ def _experiment(experiment: dict[str, object]) -> Iterator[str]:
             yield f"{name}: `{value if isinstance(value, str) else shown(value)}`"
 
 
-def _keys() -> Iterator[str]:
-    yield "# Config keys"
+def _keys() -> dict[str, Iterable[str]]:
+    """The keys of each trainer, and a page for each large section of its config."""
+    found: dict[str, Iterable[str]] = {"keys/index": _keys_index()}
     for owner in trainers():
-        newest = trainer(owner).id
-        schema = trainer(owner).schema
-        yield (
-            f"What [{schema.title}]({schema.source}) reads. `fp8tune explain KEY` adds "
-            "the rules that read a key and the facts that depend on it."
-        )
-        for section in schema.sections:
-            yield f"## [{section}]"
-            yield _table(
-                ("Key", "Type", "Default", "Takes", "Meaning", "Called elsewhere"),
-                (
-                    _key(name, owners[newest])
-                    for name, owners in keys().items()
-                    if newest in owners and name.partition(".")[0] == section
-                ),
+        sections = _sections(owner)
+        large = [name for name in sections if name and len(sections[name]) > LARGE]
+        places = {name: f"{owner}/{name.removesuffix('[]')}" for name in large}
+        found[f"keys/{owner}"] = _keys_of(owner, sections, places)
+        for name in large:
+            found[f"keys/{places[name]}"] = (
+                f"# {trainer(owner).schema.title}: {name}",
+                _keys_table(sections[name]),
             )
+    return found
+
+
+def _sections(owner: str) -> dict[str, dict[str, Key]]:
+    """The keys of the newest release of a trainer by section, those of none first."""
+    schema = trainer(owner).schema
+    found: dict[str, dict[str, Key]] = {"": {}}
+    for name, key in (*schema.dotted_keys(), *schema.entry_keys()):
+        section = name.partition(".")[0] if "." in name else ""
+        found.setdefault(section, {})[name] = key
+    return {name: inside for name, inside in found.items() if inside}
+
+
+def _keys_index() -> Iterator[str]:
+    yield "# Config keys"
+    yield (
+        "The keys of each trainer's newest release. `fp8tune explain KEY` adds the "
+        "rules that read a key and the facts that depend on it."
+    )
+    yield _table(
+        ("Trainer", "Keys", "Source"),
+        (
+            (
+                f"[{trainer(owner).schema.title}]({owner}.md)",
+                str(sum(map(len, _sections(owner).values()))),
+                f"<{trainer(owner).schema.source}>",
+            )
+            for owner in trainers()
+        ),
+    )
+    yield _toctree(trainers(), hidden=True)
+
+
+def _keys_of(
+    owner: str, sections: dict[str, dict[str, Key]], places: dict[str, str]
+) -> Iterator[str]:
+    schema = trainer(owner).schema
+    yield f"# {schema.title}"
+    yield f"The keys of its config, from [its source]({schema.source})."
+    if places:
+        links = (f"[{name}]({place}.md)" for name, place in places.items())
+        yield f"Sections on pages of their own: {', '.join(links)}."
+        yield _toctree(places.values(), hidden=True)
+    for name, inside in sections.items():
+        if name not in places:
+            yield f"## {name}" if name else "## Top level"
+            yield _keys_table(inside)
+
+
+def _keys_table(inside: dict[str, Key]) -> str:
+    rows = (_key(name, key) for name, key in inside.items())
+    head = ("Key", "Type", "Default", "Takes", "Meaning")
+    return _container("keys", _table(head, rows))
 
 
 def _key(name: str, spec: Key) -> tuple[str, ...]:
-    called = ", ".join(f"`{word}`" for word in spec.aka)
-    bare = name.partition(".")[2]
+    aka = ", ".join(f"`{word}`" for word in spec.aka)
+    meaning = f"{spec.doc} (elsewhere {aka})" if aka else spec.doc
+    bare = name.partition(".")[2] or name
     value = f"`{default(spec)}`" if not spec.required else default(spec)
-    return f"`{bare}`", kind(spec), value, takes(spec), spec.doc, called
+    return f"`{bare}`", kind(spec), value, takes(spec), meaning
 
 
-def _facts() -> Iterator[tuple[str, Iterable[str]]]:
-    """The name of each page of facts, and its blocks."""
-    groups: dict[str, list[str]] = {}
-    for name in FACTS:
-        groups.setdefault(name.partition(".")[0], []).append(name)
-    yield "index", _facts_index(groups)
-    yield "job", _job()
-    for group, names in groups.items():
-        pages = (fact_page(next(iter(trainers())), name) for name in names)
-        yield group, (f"# {group}", *(block for p in pages for block in _fact(p)))
+def _facts() -> dict[str, Iterable[str]]:
+    """The table of all facts, and a page for each that has a formula."""
+    owner = next(iter(trainers()))
+    names = dict.fromkeys((*FIELDS, *trainer(owner).vocabulary.computed, *FACTS))
+    facts = [fact_page(owner, name) for name in names]
+    return {"facts/index": _facts_index(trainer(owner).schema.title, facts)} | {
+        f"facts/{page.name}": _fact(page) for page in facts if page.formula.lines
+    }
 
 
-def _facts_index(groups: dict[str, list[str]]) -> Iterator[str]:
+def _facts_index(title: str, facts: list[FactPage]) -> Iterator[str]:
+    yield WIDE
     yield "# Facts"
     yield (
-        "Names that conditions of rules may use. `fp8tune explain NAME CONFIG` shows "
-        "how a value comes about in a config."
+        "Names that conditions of rules may use: the fields of a job, in words that "
+        "every trainer shares, and what follows from them. `fp8tune explain NAME "
+        "CONFIG` shows how a value comes about in a config."
     )
-    yield "- [job](job.md): the fields of a job, in words that every trainer shares"
-    yield "\n".join(
-        f"- [{group}]({group}.md): {', '.join(f'`{name}`' for name in names)}"
-        for group, names in groups.items()
+    head = ("Fact", "Group", "Meaning", f"In {title}")
+    rows = (
+        (
+            f"[{page.name}]({page.name}.md)" if page.formula.lines else page.name,
+            page.name.partition(".")[0] if "." in page.name else "job",
+            page.meaning,
+            f"`{page.said}`" if "." in page.said else page.said,
+        )
+        for page in facts
     )
-    yield _toctree(("job", *groups), hidden=True)
-
-
-def _job() -> Iterator[str]:
-    owner = next(iter(trainers()))
-    title = trainer(owner).schema.title
-    fields = [fact_page(owner, name) for name in FIELDS]
-    yield "# job"
-    yield _table(
-        ("Field", "Meaning", title), ((p.name, p.meaning, _key_of(p)) for p in fields)
-    )
-    yield f"## Formulas of {title}"
-    own = (n for n in trainer(owner).vocabulary.computed if n not in {*FACTS, *FIELDS})
-    for page in (*fields, *(fact_page(owner, name) for name in own)):
-        if page.formula.lines:
-            yield from _fact(page)
-
-
-def _key_of(page: FactPage) -> str:
-    if page.formula.lines:
-        return f"[formula](#fact-{page.name})"
-    return f"`{page.said}`" if "." in page.said else page.said
+    yield _container("filtered", _table(head, rows))
 
 
 def _fact(page: FactPage) -> Iterator[str]:
-    yield f"(fact-{page.name})="
-    yield f"## {page.name}"
+    yield f"---\norphan: true\n---\n\n(fact-{page.name})="
+    yield f"# {page.name}"
     yield page.meaning
     if page.details:
         yield page.details.replace("``", "`")
+    if page.trainer:
+        yield f"The formula of {page.trainer}:"
     yield _fence("\n".join((*page.formula.lines, *page.formula.where())))
     if page.source and not page.trainer:
         yield f"Source: {page.source}"
@@ -318,27 +389,32 @@ def _myths() -> Iterator[str]:
         yield _listed(myth.sources)
 
 
-def _causes() -> Iterator[str]:
-    """The causes of failed runs by category, and a section for each."""
+def _causes() -> dict[str, Iterable[str]]:
+    """The table of all causes of failed runs, and a page for each."""
     listed = [cause for cause in causes().values() if cause.role != "event"]
+    listed.sort(key=lambda cause: (CATEGORIES.index(cause.category), cause.name))
+    return {"causes/index": _causes_index(listed)} | {
+        f"causes/{cause.name}": _cause(cause) for cause in listed
+    }
+
+
+def _causes_index(listed: list[Cause]) -> Iterator[str]:
+    yield WIDE
     yield "# Causes of failed runs"
     yield (
         "What `fp8tune verify` finds in the log or the trace of a run that failed or "
-        "went wrong. `fp8tune explain CAUSE` prints a section."
+        "went wrong. Each is a page here and in `fp8tune explain CAUSE`."
     )
-    for category, consequence in CONSEQUENCES.items():
-        own = [cause for cause in listed if cause.category == category]
-        if own:
-            yield f"## {category.capitalize()}: {consequence}"
-            rows = ((f"[{c.name}](#cause-{c.name})", c.severity, c.title) for c in own)
-            yield _table(("Cause", "Severity", "What it is"), rows)
-    for cause in listed:
-        yield from _cause(cause)
+    head = ("Cause", "What it is", "Severity", "Category")
+    rows = (
+        (f"[{c.name}]({c.name}.md)", c.title, c.severity, c.category) for c in listed
+    )
+    yield _container("filtered", _table(head, rows))
 
 
 def _cause(cause: Cause) -> Iterator[str]:
-    yield f"(cause-{cause.name})="
-    yield f"## {cause.name}"
+    yield "---\norphan: true\n---"
+    yield f"# {cause.name}"
     yield f"{cause.title}. {cause.why}"
     yield f"What to do: {cause.help}."
     examples = cause_page.examples(cause)
@@ -347,9 +423,14 @@ def _cause(cause: Cause) -> Iterator[str]:
     if cause.data.get("when"):
         yield f"Found if:\n\n{_fence(cause.data['when'])}"
     if cause.rules:
-        links = ", ".join(f"[{name}](../rules/{name}.md)" for name in cause.rules)
+        links = ", ".join(map(_rule_link, cause.rules))
         yield f"Rules of lint on the same: {links}"
     yield f"Sources:\n\n{_listed(cause.references)}"
+
+
+def _rule_link(name: str) -> str:
+    """A link to a rule, or from a category to the table of all."""
+    return f"[{name}](../rules/{'index' if name in CONSEQUENCES else name}.md)"
 
 
 def _versions() -> Iterator[str]:
@@ -386,11 +467,27 @@ def _range(span: Range) -> str:
     return ", ".join(filter(None, parts)) or "all"
 
 
+def _commands() -> dict[str, Iterable[str]]:
+    """The help of the program, and of each command."""
+    index = ("# Command line", _click("cli:cli", "fp8tune"), _toctree(COMMANDS))
+    return {"commands/index": index} | {
+        f"commands/{name}": [
+            _click(f"commands.{name}:command", f"fp8tune {name}", "full")
+        ]
+        for name in COMMANDS
+    }
+
+
+def _click(module: str, program: str, nested: str = "none") -> str:
+    options = f"   :prog: {program}\n   :nested: {nested}"
+    return f"```{{eval-rst}}\n.. click:: fp8tune.{module}\n{options}\n```"
+
+
 def _glossary() -> Iterator[str]:
     yield "# Glossary"
     yield "`fp8tune explain WORD` prints an entry."
     entries = {
-        name: f"A category of [rules](../rules/{name}.md): {consequence}."
+        name: f"A category of [rules](../rules/index.md): {consequence}."
         for name, consequence in CONSEQUENCES.items()
     }
     for word in terms():

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.lint.explain.reads import builtin
+from fp8tune.lint.explain.rule import rule_page
+from fp8tune.lint.explain.text import text
+from fp8tune.words import plain
 from tests.cluster.faults import table
 from tests.each import each
 
@@ -34,14 +38,33 @@ def test_the_guide_says_what_the_faults_of_the_tests_come_to():
 
 
 def test_pages_hold_no_control_characters(pages):
-    for text in pages.values():
-        assert all(line.isprintable() for line in text.split("\n"))
+    for page in pages.values():
+        assert all(line.isprintable() for line in page.split("\n"))
+
+
+def test_the_page_of_a_rule_says_what_explain_says(pages):
+    def joined(text):
+        return "".join("".join(map(plain, text.split("\n"))).replace("\\", "").split())
+
+    missing = []
+    for rule in builtin():
+        page = rule_page(rule)
+        texts = [page.summary, page.why, page.when, page.category, page.consequence]
+        texts += [page.severity, page.confidence, page.since, page.checks[1:]]
+        texts += [page.bad[0].config, page.bad[0].help, page.good[0]]
+        texts += [page.bad[0].message.partition(": ")[2]]
+        texts += [part for fix in page.fixes for part in (fix.title, fix.changes)]
+        texts += [*page.seen, *page.references]
+        for where in (pages[f"rules/{page.name}.md"], text(page)):
+            inside = joined(where)
+            missing += [(page.name, x) for x in texts if joined(x) not in inside]
+    assert missing == []
 
 
 def test_links_between_generated_pages_have_a_target(pages):
-    text = "\n".join(pages.values())
-    targets = set(re.findall(r"^\(([\w.-]+)\)=$", text, re.MULTILINE))
-    links = set(re.findall(r"\]\(#((?:rule|fact|myth)-[\w.-]+)\)", text))
+    whole = "\n".join(pages.values())
+    targets = set(re.findall(r"^\(([\w.-]+)\)=$", whole, re.MULTILINE))
+    links = set(re.findall(r"\]\(#((?:rule|fact|myth)-[\w.-]+)\)", whole))
     assert links - targets == set()
 
 
@@ -63,7 +86,7 @@ def test_pages_that_are_gone_are_removed(generate, tmp_path):
     generate.write(docs)
     assert not (docs / "rules" / "gone.md").exists()
     assert (docs / "own.md").read_text() == "kept"
-    assert (docs / "keys.md").exists()
+    assert (docs / "keys" / "torchtitan.md").exists()
 
 
 WORDS = re.compile(

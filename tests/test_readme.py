@@ -9,9 +9,10 @@ import pytest
 from fp8tune.program import main
 
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 PAGES = {
     path: path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md")))
+    for path in (README, *sorted((ROOT / "docs/guides").glob("*.md")))
 }
 TEXT = "\n".join(PAGES.values())
 EXAMPLES = re.findall(r"```console\n\$ fp8tune (.*?)\n(.*?)```", TEXT, re.DOTALL)
@@ -41,23 +42,22 @@ def test_example_prints_what_the_page_shows(command, output, capsys):
 
 def test_there_are_examples_and_a_short_readme():
     assert len(EXAMPLES) >= 7
-    assert len(PAGES[ROOT / "README.md"].splitlines()) <= LONGEST
+    assert len(PAGES[README].splitlines()) <= LONGEST
 
 
-CI_COMMANDS = re.findall(r"^ +- (?:run: )?fp8tune (lint .*)$", TEXT, re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", CI_COMMANDS)
-def test_command_of_a_ci_snippet_writes_its_report(
-    command, tmp_path, monkeypatch, capsys
+def test_search_of_the_readme_is_what_its_recorded_trials_give(
+    tmp_path, monkeypatch, capsys
 ):
+    shown = re.search(r"\$ fp8tune (search .*)\n((?:.*\n)*?)```", PAGES[README])
+    command, _, budget = shown[1].partition(" --device cpu ")
+    records = ROOT / "docs/rehearsal.jsonl"
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    arguments = shlex.split(command)
-    code, output = run(arguments, capsys)
-    assert (code, output) == (0, "")
-    report = (tmp_path / arguments[-1]).read_text(encoding="utf-8")
-    assert report.startswith(("[]", '{\n  "$schema"'))
+    monkeypatch.setattr("fp8tune.commands.search._write_report", lambda *_: None)
+    replay = f"{command} {budget} --runner replay --records {records} --diff"
+    printed = iter(run(shlex.split(replay), capsys)[1].splitlines())
+    lines = [line for line in shown[2].splitlines() if line != "..."]
+    assert [line for line in lines if line not in printed] == []
 
 
 def test_sample_configs_are_clean_for_their_target(capsys):
@@ -84,7 +84,8 @@ def test_category_table_names_every_folder_of_rules():
 
 
 GENERATED = re.compile(
-    r"(rules|facts|evidence)/\w+\.md|(keys|myths|start|changelog|concepts/glossary|reference/causes)\.md"
+    r"(rules|causes|keys|facts|commands|evidence)/\w+\.md"
+    r"|(myths|start|changelog|concepts/glossary|reference/versions)\.md"
 )
 """Pages of the built site alone: its build checks the links to them."""
 

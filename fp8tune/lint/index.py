@@ -17,7 +17,9 @@ from fp8tune.lint.rules import Rule
 from fp8tune.trainers import about, checks, recognise, schema
 from fp8tune.trainers.trainer import trainer
 
-_LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since")
+_LEFT_OUT = (
+    *("bad", "good", "experiment", "why", "summary", "confidence", "since", "seen"),
+)
 """What no finding shows."""
 
 _HEAD = (

@@ -229,11 +229,12 @@ class _Reader:
             self._trainers(value)
         elif key == "releases":
             self._releases(value)
-        elif key != "references":
-            known = (*_TEXTS, *_ENTRIES, "references", "trainer", "releases")
+        elif key not in ("references", "seen"):
+            known = (*_TEXTS, *_ENTRIES, "references", "seen", "trainer", "releases")
             raise self.fail((key,), f"unknown key `{key}`{meant(key, known)}")
         elif not _texts(value):
-            raise self.fail((key,), "references is an array of addresses")
+            what = "addresses" if key == "references" else "texts"
+            raise self.fail((key,), f"{key} is an array of {what}")
 
     def _text(self, key: str, value: Any) -> None:
         if not isinstance(value, str):

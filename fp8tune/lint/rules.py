@@ -196,6 +196,11 @@ class Rule:
         return str(self.data.get("why", ""))
 
     @property
+    def seen(self) -> list[str]:
+        """Published configs in which it was found."""
+        return list(self.data.get("seen", []))
+
+    @property
     def references(self) -> list[str]:
         """The sources of the evidence."""
         return list(self.front.get("references", []))

@@ -73,7 +73,11 @@ class Verdict(NamedTuple):
 
 
 class RulePage(NamedTuple):
-    """Everything known about a rule."""
+    """Everything known about a rule.
+
+    It is for the trainer's ``releases`` from ``since`` to ``until``, both included;
+    ``seen`` says in which published configs it was found.
+    """
 
     name: str
     code: str
@@ -83,6 +87,7 @@ class RulePage(NamedTuple):
     confidence: str
     since: str
     trainer: str
+    releases: dict[str, str]
     summary: str
     why: str
     when: str
@@ -91,10 +96,24 @@ class RulePage(NamedTuple):
     good: list[str]
     fixes: list[FixText]
     experiments: list[dict[str, Any]]
+    seen: list[str]
     references: list[str]
     myths: list[Myth]
     verdict: Verdict | None
     format: str
+
+    @property
+    def checks(self) -> str:
+        """The configs that the rule is for, in words."""
+        if not self.trainer:
+            return "checks configs of every trainer"
+        first, last = (self.releases.get(end, "") for end in ("since", "until"))
+        releases = f" {first} and later" if first else ""
+        if last:
+            releases = f" {first} to {last}" if first else f" up to {last}"
+        if first and first == last:
+            releases = f" {first}"
+        return f"checks {self.trainer}{releases} configs"
 
 
 def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
@@ -109,6 +128,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         confidence=rule.confidence,
         since=rule.since,
         trainer=" and ".join(trainers()[name].title for name in rule.trainers),
+        releases=dict(rule.releases),
         summary=rule.summary,
         why=rule.why.strip(),
         when=_when(rule),
@@ -117,6 +137,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         good=[_text(example) for example in rule.good],
         fixes=_fixes(bad),
         experiments=list(rule.data.get("experiment", [])),
+        seen=rule.seen,
         references=rule.references,
         myths=about(rule.name),
         verdict=_verdict(rule, config) if config else None,

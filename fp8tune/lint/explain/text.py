@@ -76,8 +76,7 @@ def _rule(page: RulePage) -> Iterator[Block]:
     yield Block(f"{page.name} ({page.code})", prose(page.summary, ""))
     what = f"{page.severity}, confidence {page.confidence}, since {page.since}"
     meta = f"{page.category}: {page.consequence}\n\n{what}"
-    whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
-    yield Block("", prose(f"{meta}; checks {whose}", ""))
+    yield Block("", prose(f"{meta}; {page.checks}", ""))
     if page.verdict:
         state = STATES[page.verdict.state]
         yield Block(f"In {page.verdict.path}: {state}", _verdict(page))
@@ -93,6 +92,7 @@ def _rule(page: RulePage) -> Iterator[Block]:
     for experiment in page.experiments:
         yield Block("How to show it", list(_experiment(experiment)))
     yield Block("Evidence", [f"  {address}" for address in page.references])
+    yield Block("Seen in the wild", [line for x in page.seen for line in prose(x)])
     yield _myths(page.myths)
 
 
