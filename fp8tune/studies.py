@@ -15,7 +15,7 @@ JOURNAL = "study.journal"
 MOST_FOLDERS = 20_000
 """Folders that are looked through for studies at most."""
 MOST = 200
-"""Studies that are looked at as earlier ones of a search, the newest first."""
+"""Studies that are compared with the one to join, the newest first."""
 SHOWN = 5
 """Studies that a message names."""
 

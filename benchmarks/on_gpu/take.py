@@ -25,7 +25,7 @@ from fp8tune.words import plain
 ENVIRONMENT, STEPS, DOCTOR = "environment.json", "steps.jsonl", "doctor.json"
 RESULTS = "results/"
 JOURNAL = re.compile(r"studies/[^/]+/study\.journal")
-PATHS = ("study", "output", "starts_from")
+PATHS = ("study", "output")
 """Fields of a search's answer that are paths of the machine."""
 
 

@@ -10,16 +10,19 @@ them on recorded landscapes instead (``python -m benchmarks.on_gpu landscape``).
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks import machine
@@ -28,7 +31,7 @@ from benchmarks.search.fp8_landscape import landscape
 from benchmarks.search.place import NO_FP8, Place, in_process_s, recorded
 from benchmarks.search.recording import record
 from benchmarks.search.rules import RULES, Ran, Rule
-from fp8tune.report.plots import Plot, Style, label_rows, new_figure, to_files
+from fp8tune.report.plots import Colours, Style, label_rows, new_figure, settings
 from fp8tune.search.answer.choice import choose
 from fp8tune.search.coordinator import Search
 from fp8tune.search.history import History
@@ -49,6 +52,9 @@ OURS = {"fp8tune": True, "fp8tune, no estimate": False}
 ARMS = (*OURS, *RULES)
 SLOW, FEWER = "GP", 7
 """GP needs minutes of a core for one landscape, so it runs on the first ones alone."""
+LIGHT = Colours(
+    "#1b1f24", "#5b6470", "#d9dee4", "#ffffff", "#0b62c4", "#b45309", "#b42318"
+)
 
 
 class Moment(NamedTuple):
@@ -258,8 +264,14 @@ def drawing(rows: Sequence[dict[str, Any]], style: Style) -> Figure:
 
 def picture(rows: Sequence[dict[str, Any]], title: str) -> bytes:
     """Return the plot of some rows as SVG."""
-    plot = Plot("time-to-best", "", title, draw=partial(drawing, rows))
-    return to_files(plot)["svg"]
+    drawn = io.StringIO()
+    with mpl.rc_context(settings(LIGHT)):
+        figure = drawing(rows, Style(LIGHT))
+        lines = textwrap.fill(title, 95)
+        figure.suptitle(lines, x=0.01, ha="left", fontweight="bold")
+        no_date, paper = {"Date": None}, LIGHT.paper
+        figure.savefig(drawn, format="svg", facecolor=paper, metadata=no_date)
+    return drawn.getvalue().encode()
 
 
 def page(rows: Sequence[dict[str, Any]], note: str) -> str:

@@ -83,9 +83,9 @@ def command(
     micro_batch, and by the other keys that they set.
 
     Runs: whether FP8's loss follows bf16's. The first is FP8, the others are bf16 with
-    other seeds. A run is a log, a TensorBoard event file, a wandb offline file, a CSV
-    file, or a folder with one of them. Exit code 0: the same or better; 1: FP8 is worse
-    or diverged; 3: inconclusive.
+    other seeds. A run is a log, a TensorBoard event file, a CSV file, or a folder with
+    one of them. Exit code 0: the same or better; 1: FP8 is worse or diverged; 3:
+    inconclusive.
 
     \b
     Examples:

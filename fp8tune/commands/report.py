@@ -14,7 +14,6 @@ from fp8tune.studies import NoStudy, find, has_journal
 
 @click.command("report", short_help="Write the report of a search.")
 @click.argument("study", metavar="STUDY", shell_complete=completion.studies)
-@click.option("--plots", is_flag=True, help="Also write each plot as PNG and SVG.")
 @click.option(
     "--output",
     default="",
@@ -23,7 +22,7 @@ from fp8tune.studies import NoStudy, find, has_journal
 )
 @studies_option
 @storage_option
-def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
+def command(study: str, output: str, studies: str, storage: str) -> None:
     """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 
     With --storage it may be a study that was searched elsewhere. The search may still
@@ -32,7 +31,7 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
 
     \b
     Example:
-      fp8tune report rehearsal_cpu-2520e759 --plots
+      fp8tune report rehearsal_cpu-2520e759
     """
     need("report", *SEARCH)
     from fp8tune.search import CannotSearch, load_numpy
@@ -48,10 +47,8 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
         name = os.path.basename(os.path.abspath(folder))
         if has_journal(folder) and name not in stored:
             storage = ""
-        written = write_report(folder, output, plots=plots, url=storage)
+        click.echo(write_report(folder, output, url=storage))
     except (CannotSearch, NoStudy) as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{output or folder}: {error.strerror}") from None
-    for path in written:
-        click.echo(path)

@@ -124,14 +124,6 @@ DRY_BUDGET = "2h"
     help="Print what would be varied, what is kept and why, a trial's command, and "
     "what to expect; run nothing. Needs no GPU and no torch.",
 )
-@click.option(
-    "--start-from",
-    default="",
-    metavar="STUDY",
-    shell_complete=completion.studies,
-    help="Study for a warm start, or `none`.  [default: the most similar finished "
-    "study of this machine and these versions; none in a replay]",
-)
 @studies_option
 @click.option(
     "--storage",

@@ -303,8 +303,4 @@ def sentences(report: StudyReport) -> Iterator[str]:
     is_fp8 = report.precision(chosen) == "fp8"
     if report.not_compared and not report.is_replay and is_fp8:
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
-    start = study.about.get("start")
-    if isinstance(start, dict) and start.get("study"):
-        how = clean(str(start.get("said")))
-        yield f"The search {how}. None of that study's trials is counted here."
     yield f"{report.counts}. Intervals are 95 % and count the spread between runs."

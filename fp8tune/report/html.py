@@ -17,7 +17,7 @@ from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import StudyReport, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.memory_plot import memory_plot
-from fp8tune.report.plots import NARROW, Plot, to_files, to_svg
+from fp8tune.report.plots import NARROW, Plot, to_svg
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
@@ -51,13 +51,11 @@ class DiffLine(NamedTuple):
     tag: str
 
 
-def write_report(
-    folder: str, output: str = "", *, plots: bool = False, url: str = ""
-) -> list[str]:
-    """Write the report of a study's folder; return the paths that were written.
+def write_report(folder: str, output: str = "", url: str = "") -> str:
+    """Write the report of a study's folder; return its path.
 
-    ``plots`` adds each plot as PNG and SVG beside the page. Nothing else in the study's
-    folder changes, and no link in it is followed. Raises ``CannotSearch``, ``OSError``.
+    Nothing else in the study's folder changes, and no link in it is followed. Raises
+    ``CannotSearch``, ``OSError``.
     """
     study = load_study(folder, url)
     path = output or os.path.join(folder, NAME)
@@ -67,18 +65,11 @@ def write_report(
         if not _is_within(output, folder):
             _check_is_page(output)
     report = read_report(study)
-    figures = draw_plots(report)
-    files = {path: render(report, figures).encode(errors="backslashreplace")}
-    stem = os.path.splitext(path)[0]
-    for plot in figures:
-        if plots and plot.draw:
-            for kind, data in to_files(plot, _mark(report)).items():
-                files[f"{stem}-{plot.name}.{kind}"] = data
+    page = render(report, draw_plots(report)).encode(errors="backslashreplace")
     if not output:
         make_folder(folder)  # of a study that only the storage has
-    for place, data in files.items():
-        atomic.write(place, data, through=not _is_within(place, folder))
-    return list(files)
+    atomic.write(path, page, through=not _is_within(path, folder))
+    return path
 
 
 def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
@@ -87,7 +78,7 @@ def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
     The search has its answer by now: a failure here is only a note on stderr.
     """
     try:
-        (path,) = write_report(folder, url=url)
+        path = write_report(folder, url=url)
     except BadStudy as error:
         print(f"note: no report: {plain(str(error))}", file=sys.stderr)
     except OSError as error:
@@ -218,13 +209,3 @@ def _check_is_page(path: str) -> None:
     if start not in (START, b""):
         lost = "a file that is not a report"
         raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
-
-
-def _mark(report: StudyReport) -> str:
-    """Return the note on a plot's file if it shows no GPU measurement, else ``""``."""
-    marks = [
-        "Rehearsal on a CPU" * report.is_rehearsal,
-        "Replay of recorded trials" * report.is_replay,
-        "Extrapolated" * any(t.record.extrapolated for t in report.study.trials),
-    ]
-    return ", ".join(filter(None, marks))

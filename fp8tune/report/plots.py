@@ -1,7 +1,7 @@
-"""Shared by all plots: colours, layout, export to SVG and PNG.
+"""Shared by all plots: colours, layout, export to SVG.
 
 A plot is drawn once in placeholder colours, which become CSS variables of the page, so
-that it serves light and dark; the files of ``--plots`` get the light ones.
+that it serves light and dark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 import logging
 import math
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -38,9 +37,6 @@ class Colours(NamedTuple):
 
 
 PLACEHOLDERS = Colours(*(f"#00000{n}" for n in range(1, 8)))
-LIGHT = Colours(
-    "#1b1f24", "#5b6470", "#d9dee4", "#ffffff", "#0b62c4", "#b45309", "#b42318"
-)
 UNNAMED = ("_child", "_nolegend_")
 """What matplotlib calls lines that have no name."""
 MAX_POINTS = 300
@@ -54,13 +50,9 @@ WIDE, NARROW = 10.0, 5.2
 
 
 class Style(NamedTuple):
-    """How a plot is drawn; ``title`` is drawn into plots outside the page.
-
-    ``width`` is that of the figure [inch].
-    """
+    """How a plot is drawn; ``width`` is that of the figure [inch]."""
 
     colours: Colours
-    title: str = ""
     width: float = WIDE
 
     def of_precision(self, name: str) -> dict[str, Any]:
@@ -107,9 +99,6 @@ def new_figure(
         axes.set_axisbelow(True)
     for empty in every[panels:]:
         empty.remove()
-    if style.title:
-        title = textwrap.fill(style.title, int(9.5 * style.width))
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     return figure, every[:panels]
 
 
@@ -160,7 +149,8 @@ def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
     )
 
 
-def _settings(colours: Colours) -> dict[Any, Any]:
+def settings(colours: Colours) -> dict[Any, Any]:
+    """Return matplotlib's settings of a plot."""
     return {
         "font.size": 9.5,
         "axes.titlesize": "medium",
@@ -189,10 +179,12 @@ def _settings(colours: Colours) -> dict[Any, Any]:
 def to_svg(plot: Plot, width: float = WIDE) -> str:
     """Return a plot as an SVG element in the page's colours; ``width`` in inches."""
     assert plot.draw
-    with mpl.rc_context(_settings(PLACEHOLDERS)):
+    with mpl.rc_context(settings(PLACEHOLDERS)):
         figure = plot.draw(Style(PLACEHOLDERS, width=width))
-        text = _svg(figure, "none")
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
         points = _points(figure)
+    text = drawn.getvalue()
     text = text[text.index("<svg") :].replace("</svg>", f"{points}</svg>")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in PLACEHOLDERS._asdict().items():
@@ -249,26 +241,6 @@ def _with_unique_ids(text: str, prefix: str) -> str:
         text,
     )
     return re.sub(r'(href="#|url\(#)', lambda m: f"{m[1]}{prefix}", text)
-
-
-def to_files(plot: Plot, mark: str = "") -> dict[str, bytes]:
-    """Return a plot as PNG and SVG, with its title, by file name suffix.
-
-    ``mark`` is a caveat for readers who do not see the page.
-    """
-    assert plot.draw
-    title = f"{mark}: {plot.title}" if mark else plot.title
-    with mpl.rc_context(_settings(LIGHT)):
-        figure = plot.draw(Style(LIGHT, title=title))
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
-        return {"png": drawn.getvalue(), "svg": _svg(figure, LIGHT.paper).encode()}
-
-
-def _svg(figure: Figure, paper: str) -> str:
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", facecolor=paper, metadata={"Date": None})
-    return drawn.getvalue()
 
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -1,24 +1,72 @@
 """Use the measurements of trials to correct the estimates of similar configs.
 
 Within a study the sampler's models correct the estimate. This module stores measured
-runs, with GPU and versions, for ``fp8tune estimate`` and for later searches.
+runs, with GPU and versions, for ``fp8tune estimate`` and for later searches. A search
+reads them once and stores them in its study, so that a search that was killed continues
+with the same estimate.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from fp8tune.facts.gpus import is_another
 from fp8tune.facts.runs import BadCalibration, Run, of_job
-from fp8tune.facts.stored import add, read
+from fp8tune.facts.stored import add, parse, read
 from fp8tune.job import Job, Unknown
+from fp8tune.search.saved_study import described
 from fp8tune.trials.record import Record
 
 NAME = "calibration.jsonl"
 MOST = 400
-"""Runs that one search starts from."""
+"""Runs that correct the estimate of one search."""
+VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
+
+
+class Calibration(NamedTuple):
+    """What corrects the estimate of a search, as its study stores it.
+
+    ``note`` tells the user why nothing does.
+    """
+
+    runs: tuple[Run, ...] = ()
+    note: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The calibration as JSON."""
+        return {"runs": [run._asdict() for run in self.runs], "note": self.note}
+
+
+def choose_calibration(
+    about: Mapping[str, Any], folder: str, studies: str, url: str = ""
+) -> Calibration:
+    """Return the calibration of the search whose study is in ``folder`` or at ``url``.
+
+    ``about`` describes the search. A rehearsal on a CPU and a replay have none.
+    """
+    if (kept := described(folder, url)) is not None:
+        return stored_calibration(kept)
+    if about.get("device") != "cuda":
+        return Calibration()
+    here = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+    try:
+        return Calibration(tuple(stored(studies, str(about["gpu"]), here)))
+    except BadCalibration as error:
+        return Calibration(note=f"the estimate is not corrected: {error}")
+
+
+def stored_calibration(about: Mapping[str, Any]) -> Calibration:
+    """Return the calibration in a study, checked: anybody may have written it."""
+    try:
+        lines = (json.dumps(run) for run in about["calibration"]["runs"])
+        return Calibration(tuple(parse(NAME, n, s) for n, s in enumerate(lines, 1)))
+    except (ValueError, LookupError, TypeError, BadCalibration):
+        return Calibration()
 
 
 def measured(job: Job, records: Iterable[Record]) -> list[Run]:

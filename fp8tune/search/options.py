@@ -46,7 +46,6 @@ class SearchOptions(NamedTuple):
     studies: str = ".fp8tune"
     as_json: bool = False
     objective: str = "tokens-per-second"
-    start_from: str = ""
     sampler: str = "auto"
     storage: str = ""
     export: str = ""

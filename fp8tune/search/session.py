@@ -24,7 +24,12 @@ from fp8tune.search.answer.findings import failed_before
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.stored import as_json, to_store
 from fp8tune.search.answer.wording import closing
-from fp8tune.search.calibrate import keep
+from fp8tune.search.calibrate import (
+    Calibration,
+    choose_calibration,
+    keep,
+    stored_calibration,
+)
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.knobs import keys_to_free
@@ -81,7 +86,6 @@ from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.warm_start import WarmStart, choose_start, kept_start
 from fp8tune.search.write.output import display
 from fp8tune.search.write.tuned_config import (
     Written,
@@ -139,7 +143,7 @@ class Prepared(NamedTuple):
 
     plan: Plan
     study: Study
-    start: WarmStart
+    calibration: Calibration
     strategy: Strategy
     conditions: Conditions | None
     pool: Pool
@@ -279,12 +283,12 @@ def _join(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     trials = real_trials(options, plan.config, machine)
     study = Study(plan.space, folder, url, options.beat_s)
     study.join(trials.environment)
-    start = kept_start(study.about)
-    strategy = build_strategy(plan, study, start, objective, options.sampler)
+    calibration = stored_calibration(study.about)
+    strategy = build_strategy(plan, study, calibration.runs, options.sampler)
     scratch = held.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH))
     pool = Peer(study, trials.runner(scratch), name_of_this_process(options))
     conditions = trials.conditions
-    prepared = Prepared(plan, study, start, strategy, conditions, pool)
+    prepared = Prepared(plan, study, calibration, strategy, conditions, pool)
     with display(plan, study, sys.stdout, objective) as watch:
         _run(prepared.search(options, watch.event), prepared, stop)
     if stop.requeues:
@@ -320,7 +324,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     plan = without_refused(plan)
     check_writable(plan)
     check_files(options, plan)
-    study, start, strategy = _open_study(options, plan, trials.environment, held)
+    study, calibration, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
     study.take_up()
     if options.storage:
@@ -339,7 +343,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     return Prepared(
         plan,
         study,
-        start,
+        calibration,
         strategy=strategy,
         conditions=trials.conditions,
         pool=pool,
@@ -396,7 +400,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     replay = plan_replay(config, options.records, options.allow, options.objective)
     plan = replay.plan
     check_files(options, plan)
-    study, start, strategy = _open_study(
+    study, calibration, strategy = _open_study(
         options, plan, {"records": replay.digest}, held
     )
     card = card_gib(config.job)
@@ -408,7 +412,7 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     return Prepared(
         plan,
         study,
-        start,
+        calibration,
         strategy=strategy,
         pool=Peer(study, runner),
         conditions=conditions_for_replay(
@@ -419,27 +423,25 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
 
 def _open_study(
     options: SearchOptions, plan: Plan, about: dict[str, Any], held: ExitStack
-) -> tuple[Study, WarmStart, Strategy]:
+) -> tuple[Study, Calibration, Strategy]:
     """Open the study of this search until ``held`` is closed.
 
-    ``about`` is what trials depend on besides the config. Also returns the warm start
-    and the strategy.
+    ``about`` is what trials depend on besides the config. Also returns what
+    corrects the estimate, and the strategy.
     """
     about = plan.about(**about, allow=list(options.allow))
     if options.objective != SPEED:
         about["objective"] = options.objective
     if options.sampler != "auto":
         about["sampler"] = options.sampler
-    if options.start_from:
-        about["start_from"] = options.start_from
     studies, url = options.studies, options.storage
     folder = os.path.join(studies, study_name(plan, about))
-    start = choose_start(plan, about, folder, studies, options.start_from, url)
+    calibration = choose_calibration(about, folder, studies, url)
     study = open_study(folder, plan.space, held, url, options.beat_s)
     typed = options._replace(storage=without_password(options.storage)).kept
-    study.describe({**about, "start": start.data(), "options": typed})
-    strategy = build_strategy(plan, study, start, options.objective, options.sampler)
-    return study, start, strategy
+    study.describe({**about, "calibration": calibration.data, "options": typed})
+    strategy = build_strategy(plan, study, calibration.runs, options.sampler)
+    return study, calibration, strategy
 
 
 def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
@@ -459,8 +461,8 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         )
         yield from filter(None, notes)
         yield from prepared.plan.notes
-    if prepared.start.note:
-        yield prepared.start.note
+    if prepared.calibration.note:
+        yield prepared.calibration.note
     if count := len(study.trials):
         again = retries_all(study.trials, study.process)
         retry = "; none of them ran, so your config is retried" * again

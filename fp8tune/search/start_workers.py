@@ -40,12 +40,12 @@ from fp8tune.search.study import EXPORT, Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
-    *("start", "options", "output", "ending", "answer", "knobs", "points", "given"),
-    SEARCHED_IN,
+    *("calibration", "options", "output", "ending", "answer", "knobs"),
+    *("points", "given", SEARCHED_IN),
 )
 """Parts of a study's description that are not in its name, or follow from others."""
 OF_THE_FIRST = (
-    *("workers", "gpus", "slurm", "storage", "start_from", "output", "in_place"),
+    *("workers", "gpus", "slurm", "storage", "output", "in_place"),
     *("gpu", "world_size", "trainer", "studies", "objective"),
 )
 """Options of the command that begins a study: who joins reads the study, or writes no

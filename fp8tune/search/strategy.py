@@ -7,11 +7,11 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from fp8tune.facts.runs import Run
 from fp8tune.search import CannotSearch
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import (
-    EarlierTrial,
     Expected,
     FeasibleSampler,
     Proposal,
@@ -20,7 +20,6 @@ from fp8tune.search.sampler import (
 )
 from fp8tune.search.sampler.past import is_timed
 from fp8tune.search.study import Study
-from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.order import PlannedTrial
 from fp8tune.trials.record import positive
 from fp8tune.trials.space import Point, Space
@@ -46,7 +45,6 @@ class Strategy:
         baseline: Point,
         prior: Prior | None = None,
         card_gib: float = 0.0,
-        earlier: Sequence[EarlierTrial] = (),
         sampler: str = "auto",
     ) -> None:
         self._study = study
@@ -56,7 +54,6 @@ class Strategy:
             **_known_keys(space),
             "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
-            "earlier": earlier,
             "counts": self._counts,
         }
         grid = [space.params(point) for point in space.points(baseline)]
@@ -104,17 +101,16 @@ class Strategy:
 
 
 def build_strategy(
-    plan: Plan, study: Study, start: WarmStart, objective: str, sampler: str
+    plan: Plan, study: Study, runs: Sequence[Run], sampler: str
 ) -> Strategy:
-    """Return the strategy of a search with the estimate and the trials of its start.
+    """Return the strategy of a search; ``runs`` correct its estimate.
 
     Raises ``CannotSearch`` if one of Optuna's samplers lacks a package.
     """
     job = plan.config.job
-    prior = prior_of_job(plan.space, job, start.runs)
-    earlier = trials_of_start(plan, study.about, start, objective)
+    prior = prior_of_job(plan.space, job, runs)
     try:
-        return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
+        return Strategy(study, plan.baseline, prior, card_gib(job), sampler)
     except ImportError as error:
         raise CannotSearch(f"--sampler {sampler}: {error}") from None
 

@@ -26,7 +26,6 @@ class Traits(NamedTuple):
     names the knob in the report, else its key does. ``learns_alike``: its values do not
     change what a run learns, but for rounding. ``always_accepted``: the trainer accepts
     its values in every combination, so that a recorded one needs no lint.
-    ``may_differ``: the configs of similar studies may have other values of it.
     ``frozen_on``: the devices on which a search keeps the config's value, unless
     ``--allow`` frees it, by its role, its key or its ``group``. ``of_fp8``: it means
     nothing where the linears run in bf16; there it has its first value, the config's
@@ -37,7 +36,6 @@ class Traits(NamedTuple):
     label: str = ""
     learns_alike: bool = False
     always_accepted: bool = False
-    may_differ: bool = False
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
     group: str = ""
     of_fp8: bool = False
@@ -60,7 +58,7 @@ def _kernel(label: str, changes: str, *, builtin: bool = True) -> Traits:
 
 
 def _degree(label: str, changes: str) -> Traits:
-    traits = Traits(label, learns_alike=True, may_differ=True, builtin=False)
+    traits = Traits(label, learns_alike=True, builtin=False)
     return traits._replace(group="parallel", changes=changes)
 
 
@@ -69,7 +67,6 @@ TRAITS: Mapping[str, Traits] = {
         "batch",
         learns_alike=True,
         always_accepted=True,
-        may_differ=True,
         frozen_on=(),
         changes="memory; gradient accumulation keeps the tokens of a step",
     ),
@@ -77,21 +74,18 @@ TRAITS: Mapping[str, Traits] = {
         "AC",
         learns_alike=True,
         always_accepted=True,
-        may_differ=True,
         frozen_on=(),
         changes="memory",
     ),
     "compile": Traits(
         learns_alike=True,
         always_accepted=True,
-        may_differ=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
         changes="rounding, and the time until the first step",
     ),
     "precision": Traits(
         always_accepted=True, group=FP8, changes="numerics of the linears"
     ),
-    "grad_accum": Traits(may_differ=True),
     "fp8_recipe": _of_fp8("recipe", "scales of FP8: one per tensor or one per row"),
     "te_recipe": _of_fp8("recipe", "scales of FP8: by the steps before or by now"),
     "fp8_all_gather": _of_fp8(

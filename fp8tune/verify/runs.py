@@ -1,4 +1,4 @@
-"""Read the loss curve of a run: logs, event files, wandb files, tables, folders."""
+"""Read the loss curve of a run: logs, event files, tables, folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from fp8tune.verify import (
     log,
     scales,
     tags,
-    wandb_files,
 )
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
 from fp8tune.verify.inputs import NoRun, files_below
@@ -103,8 +102,8 @@ def is_loss(value: float) -> bool:
 def read(path: str, loss_tag: str = "") -> Run:
     """Return the run at a path; raises ``CannotRead``, ``OSError``.
 
-    Of a folder the first kind of files that has a loss is taken: event files, wandb
-    files, the state of a Trainer, CSV, JSON lines, logs.
+    Of a folder the first kind of files that has a loss is taken: event files, the state
+    of a Trainer, CSV, JSON lines, logs.
     """
     if not os.path.isdir(path):
         return _read([path], path, loss_tag)
@@ -117,7 +116,7 @@ def read(path: str, loss_tag: str = "") -> Run:
     raise CannotRead(
         problems[0]
         if len(problems) == 1
-        else f"{path}: no event file, wandb file, table or log with a loss below it"
+        else f"{path}: no event file, table or log with a loss below it"
     )
 
 
@@ -125,9 +124,9 @@ def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
     """Read files of one kind as one run."""
     if event_files.MARK in os.path.basename(files[0]):
         return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
-    if _is(wandb_files.is_wandb_file, files[0]):
-        return _logged(path, files, wandb_files.read, "wandb", loss_tag)
-    if _is(event_files.is_event_file, files[0]):
+    if files[0].endswith(".wandb"):
+        raise CannotRead(f"{path}: wandb's own file is not read; export the run as CSV")
+    if os.path.isfile(files[0]) and event_files.is_event_file(files[0]):
         return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].lower().endswith((".csv", ".tsv")):
         return _logged(path, files, csv_files.read, "CSV", loss_tag)
@@ -138,10 +137,6 @@ def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
             return _log(path, files)
         return _logged(path, files, json_files.read, "JSON lines", loss_tag)
     return _log(path, files)
-
-
-def _is(check: Callable[[str], bool], path: str) -> bool:
-    return os.path.isfile(path) and check(path)
 
 
 def _logged(
@@ -185,7 +180,7 @@ def _log(path: str, files: Sequence[str]) -> Run:
     """Read logs."""
     starts: list[Curve] = []
     used: list[str] = []
-    last, statistic = Log(path), []
+    last = Log(path)
     for name in files:
         try:
             read = log.read(name, causes=(NAN_STEPS,))
@@ -197,8 +192,6 @@ def _log(path: str, files: Sequence[str]) -> Run:
             last = read
             starts += filter(len, read.starts)
             used.append(name)
-        elif name.endswith(".log"):
-            statistic += scales.of_log(name)
     if not starts:
         raise CannotRead(
             f"{path}: no line of a training step of a known trainer in it; a run of any"
@@ -207,7 +200,6 @@ def _log(path: str, files: Sequence[str]) -> Run:
     _check_is_one_run(path, used, starts)
     run = _joined(path, f"log of {last.trainer}".removesuffix(" of "), used, starts)
     run.ended, run.cut, run.per_gpu = last.ended, last.cut, last.per_gpu
-    run.scales = statistic or scales.of_log(used[-1])
     run.says_fp8 = next(
         (one.text for one in last.mentions if one.says in ("claims", "proves")), ""
     )
@@ -300,7 +292,6 @@ def _by_kind(folder: str) -> Iterator[list[str]]:
         raise CannotRead(str(error)) from None
     for wanted in (
         lambda name: event_files.MARK in name,
-        lambda name: name.endswith(".wandb"),
         lambda name: name == json_files.STATE,
         lambda name: name.lower().endswith((".csv", ".tsv")),
         lambda name: name.endswith(".jsonl"),

@@ -1,31 +1,26 @@
 """FP8 statistics of tensors, where a run logged them.
 
 torchao logs no scales, amax or underflow. Transformer Engine does with its debug tools:
-the feature ``LogFp8TensorStats`` writes ``LAYER_TENSOR_underflows%`` and others to its
-statistics log and to TensorBoard
+the feature ``LogFp8TensorStats`` writes ``LAYER_TENSOR_underflows%`` and others to
+TensorBoard
 (docs.nvidia.com/deeplearning/transformer-engine/user-guide/debug/).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fp8tune.verify.scalars import MAX_TAGS, Scalars
+from fp8tune.verify.scalars import Scalars
 
 STATISTICS = ("underflows%", "overflows%", "saturations%")
 """Shares of the values of a tensor that are lost [%]."""
 _TAG = re.compile(
     r"([^\s]{1,160})_(activation|gradient|weight|output|wgrad|dgrad)_([\w%]{1,40})"
 )
-_LINE = re.compile(
-    r"([^\s]{1,200}%)\s{1,20}iteration=(\d{1,12})\s{1,20}value=([-+\d.eEnaif]{1,25})"
-)
-MAX_LINES = 2_000_000
 
 
 class Scale(NamedTuple):
@@ -46,25 +41,6 @@ def of_tags(scalars: Scalars) -> list[Scale]:
     """Return the statistics among the tags of a run."""
     rows = ((tag, points.value) for tag, points in scalars.points.items())
     return list(_scales(rows))
-
-
-def of_log(path: str) -> list[Scale]:
-    """Return the statistics that a log has."""
-    values: dict[str, list[float]] = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in itertools.islice(iter(lambda: file.readline(4000), ""), MAX_LINES):
-            if "iteration=" not in line or not (match := _LINE.search(line)):
-                continue
-            if match[1] in values or len(values) < MAX_TAGS:
-                values.setdefault(match[1], []).append(_number(match[3]))
-    return list(_scales(values.items()))
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _scales(rows: Iterable[tuple[str, Iterable[float]]]) -> Iterator[Scale]:

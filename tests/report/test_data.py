@@ -312,16 +312,6 @@ def test_what_must_be_known_first(tmp_path, trials, about, first):
     assert all(map(str.startswith, every, first))
 
 
-def test_an_earlier_study_is_named_and_its_trials_are_not_counted(tmp_path):
-    start = {"study": ".fp8tune/old", "said": "starts from old: another replay"}
-    every = sentences(report_of(tmp_path / "s", WHOLE, start=start))
-    line = (
-        "The search starts from old: another replay. None of that study's trials is "
-        "counted here."
-    )
-    assert line in every
-
-
 def joules(point, speed, each):
     return told(point, speed, more={"tokens_per_joule": each})
 

@@ -14,7 +14,7 @@ import pytest
 from fp8tune import __version__
 from fp8tune.report.data import read_report
 from fp8tune.report.html import draw_plots
-from fp8tune.report.plots import PLACEHOLDERS, to_files
+from fp8tune.report.plots import PLACEHOLDERS, to_svg
 from fp8tune.search.saved_study import load_study
 from tests.report.checker import checked, html
 from tests.report.studies import (
@@ -113,7 +113,7 @@ def test_nothing_of_others_gets_through(tmp_path):
     assert len(text) < 1_500_000
     for plot in draw_plots(report):
         if plot.draw:
-            ElementTree.fromstring(to_files(plot)["svg"])
+            ElementTree.fromstring(to_svg(plot))
 
 
 def renamed(values, knobs):

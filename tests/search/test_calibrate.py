@@ -3,9 +3,16 @@
 import pytest
 
 from fp8tune.facts import calibration
-from fp8tune.search.calibrate import measured
+from fp8tune.search.calibrate import (
+    Calibration,
+    choose_calibration,
+    keep,
+    measured,
+    stored_calibration,
+)
 from fp8tune.search.prior import CORRECTED, prior_of_job
 from fp8tune.search.sampler.memory import PRIOR_ERROR
+from fp8tune.search.study import Study
 from tests.report.studies import H200, MINE, config, plan, told
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
 
@@ -71,3 +78,55 @@ def test_what_ran_out_makes_no_peak_surer():
     assert run.quantity == calibration.OUT
     expect = prior_of_job(SPACE, job, [run])
     assert expect(OTHER) == prior_of_job(SPACE, job)(OTHER)
+
+
+HERE = {
+    "device": "cuda",
+    "gpu": "h200",
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+}
+
+
+def chosen(folder, **about):
+    return choose_calibration({**HERE, **about}, f"{folder}/own", str(folder))
+
+
+def test_only_runs_of_this_gpu_and_these_versions_correct_a_search(tmp_path):
+    kept = [
+        told(BEST, 150, more={"versions": {"torch": f"{version}+cu128"}})
+        for version in ("2.13.0", "2.12.0")
+    ]
+    for record in kept:
+        assert keep(str(tmp_path), MINE.config.job, [record]) == ""
+    runs = tuple(measured(MINE.config.job, kept[:1]))
+    assert chosen(tmp_path) == Calibration(runs)
+    for other in ({"gpu": "h100"}, {"device": "cpu"}, {"torch": "2.11.0"}):
+        assert chosen(tmp_path, **other) == Calibration()
+
+
+def test_a_calibration_file_that_cannot_be_read_is_said(tmp_path):
+    (tmp_path / "calibration.jsonl").write_text("nonsense\n")
+    note = chosen(tmp_path).note
+    assert note.startswith("the estimate is not corrected: ")
+    assert note.endswith("calibration.jsonl:1: not a measured run")
+    why = keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
+    assert why.startswith("the estimate is not corrected by this study: ")
+
+
+def test_a_search_that_continues_keeps_its_calibration(tmp_path):
+    keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
+    first = chosen(tmp_path)
+    Study(MINE.space, f"{tmp_path}/own").describe(
+        MINE.about(**HERE, calibration=first.data)
+    )
+    keep(str(tmp_path), MINE.config.job, [told(OTHER, 140)])
+    assert chosen(tmp_path) == first
+    assert first.runs
+
+
+@pytest.mark.parametrize(
+    "stored", [None, [], {}, 1, {"runs": 1}, {"runs": [1]}, {"runs": [{"gpu": 1}]}]
+)
+def test_a_calibration_that_anybody_wrote(stored):
+    assert stored_calibration({"calibration": stored}) == Calibration()

@@ -73,7 +73,6 @@ def test_the_whole_answer(replay, tmp_path):
         "extrapolated": None,
         "synthetic_data": None,
         "stability": None,
-        "starts_from": None,
         "replay": True,
         "world_size": None,
     }

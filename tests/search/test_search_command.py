@@ -68,40 +68,6 @@ def test_a_diff_does_not_spoil_json(searched):
     assert "+batch_size = 8" in outcome.err
 
 
-def near(config):
-    """A config of a smaller model, to be searched after CONFIG."""
-    return config + "[model]\nn_layers = 24\n"
-
-
-def count(said, stage="search"):
-    with open(f"{said['study']}/trials.jsonl") as file:
-        return sum(json.loads(line)["stage"] == stage for line in file)
-
-
-def test_a_replay_starts_from_an_earlier_one_only_where_it_is_asked_to(searched):
-    as_json = ("--output-format", "json")
-    model = CONFIG + "[model]\nn_layers = 32\n"
-    first = searched(world(), *as_json, config=model).json
-    fresh = searched(world(), *as_json, config=near(CONFIG))
-    assert (fresh.json["starts_from"], "starts from" in fresh.err) == (None, False)
-    asked = ("--start-from", first["study"], *as_json)
-    started = searched(world(), *asked, config=near(CONFIG))
-    assert started.json["starts_from"] == first["study"]
-    name = first["study"].rpartition("/")[2]
-    line = f"starts from {name}: another replay; layers 24 instead of 32\n"
-    assert line in started.err
-    assert started.json["knobs"] == fresh.json["knobs"]
-    assert started.json["study"] != fresh.json["study"]
-    assert count(started.json) < count(fresh.json)
-    assert started.json["trials"] == sum(
-        count(started.json, stage)
-        for stage in ("baseline", "bf16-baseline", "search", "confirm")
-    )
-    again = searched(world(), *asked, config=near(CONFIG))
-    assert again.json == started.json
-    assert line in again.err
-
-
 def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     fp8tune, project, tmp_path, monkeypatch
 ):

@@ -1,16 +1,13 @@
-"""Write event files, wandb files, logs and CSV files of runs."""
+"""Write event files, logs and CSV files of runs."""
 
 import io
-import json
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 
 from fp8tune.verify.cause import texts
 from fp8tune.verify.event_files import masked_crc
 from fp8tune.verify.evidence import Sign
 from fp8tune.verify.log import read_file
-from fp8tune.verify.wandb_files import BLOCK, FIRST, FULL, LAST, MIDDLE, PART_HEAD
 
 
 def signs_of(text: str) -> list[Sign]:
@@ -54,40 +51,6 @@ def event(step: int, time: float, **scalars: float) -> bytes:
     )
     time_field = varint(1 << 3 | 1) + struct.pack("<d", time)
     return record(time_field + varint(2 << 3) + varint(step) + bytes_field(5, summary))
-
-
-def wandb_row(number: int, /, **values: object) -> bytes:
-    items = b"".join(
-        bytes_field(
-            1,
-            bytes_field(2, key.replace("__", "/").encode())
-            + bytes_field(16, json.dumps(value).encode()),
-        )
-        for key, value in values.items()
-    )
-    return bytes_field(2, items + bytes_field(2, varint(1 << 3) + varint(number)))
-
-
-def wandb_file(rows: Iterable[bytes]) -> bytes:
-    """Records in parts that do not cross the ends of blocks."""
-    data = bytearray(b":W&B\xbe\xee\x00")
-    for row in rows:
-        begun = False
-        while True:
-            left = BLOCK - len(data) % BLOCK
-            if left < PART_HEAD:
-                data += bytes(left)
-                left = BLOCK
-            part, row = row[: left - PART_HEAD], row[left - PART_HEAD :]
-            kind = (
-                (LAST if begun else FULL) if not row else (MIDDLE if begun else FIRST)
-            )
-            crc = zlib.crc32(part, zlib.crc32(bytes([kind])))
-            data += struct.pack("<IHB", crc, len(part), kind) + part
-            begun = True
-            if not row:
-                break
-    return bytes(data)
 
 
 def log(steps: Iterable[tuple[int, float]], speed: int = 65536) -> str:

@@ -1,4 +1,4 @@
-"""Event files, wandb files and CSV, well-formed and not."""
+"""Event files and CSV, well-formed and not."""
 
 import math
 import struct
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fp8tune.verify import csv_files, event_files, json_files, wandb_files
+from fp8tune.verify import csv_files, event_files, json_files
 from fp8tune.verify.scalars import Scalars
 from tests.each import each
-from tests.verify.files import event, record, wandb_file, wandb_row
+from tests.verify.files import event, record
 
 REAL = Path(__file__).parent.parent / "data" / "runs" / "torch.tfevents"
 """Written by torch's SummaryWriter."""
@@ -72,35 +72,6 @@ def test_a_length_beyond_the_file_ends_it(tmp_path):
     assert list(scalars.points["loss"].value) == [2.5, 2.0]
 
 
-def test_a_wandb_file_over_several_blocks(tmp_path):
-    rows = [wandb_row(n, train__loss=n / 8, words="x" * 900) for n in range(200)]
-    rows.insert(3, wandb_row(3, train__loss="NaN"))
-    scalars = read(wandb_files, tmp_path / "a.wandb", wandb_file(rows))
-    points = scalars.points["train/loss"]
-    assert list(points.step) == [0, 1, 2, 3, *range(3, 200)]
-    assert math.isnan(points.value[3])
-    assert list(points.value)[4:] == [n / 8 for n in range(3, 200)]
-    assert set(scalars.points) == {"train/loss"}
-
-
-@each(
-    ("change", "cut"),
-    [
-        (lambda data: data[:-2], ""),
-        (lambda data: data[:12] + b"\xff" + data[13:], "a: bad checksum at byte 7"),
-        (lambda data: data[:13] + b"\x09" + data[14:], "a: no record at byte 7"),
-    ],
-    ids=("short", "flipped", "type"),
-)
-def test_wandb_files_that_are_broken(tmp_path, change, cut):
-    data = change(wandb_file([wandb_row(1, loss=1.0)]))
-    scalars = read(wandb_files, tmp_path / "a", data)
-    if "checksum" in cut:  # the length is in the head: the part may end the file
-        assert scalars.cut in (cut, "")
-    else:
-        assert (listed(scalars), scalars.cut) == ({}, cut)
-
-
 @each(
     ("text", "points"),
     [
@@ -128,13 +99,11 @@ def test_a_line_that_is_too_long_ends_a_table(tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", [event_files, wandb_files, csv_files, json_files])
+@pytest.mark.parametrize("kind", [event_files, csv_files, json_files])
 def test_any_bytes_are_survived(tmp_path, kind):
-    start = {event_files: GOOD, wandb_files: wandb_file([wandb_row(1, loss=1.0)])}
-
     @given(st.binary(max_size=300), st.integers(0, 200))
     def check(data, at):
-        good = start.get(kind, b"step,loss\n1,2\n")
+        good = GOOD if kind is event_files else b"step,loss\n1,2\n"
         for mixed in (data, good + data, good[:at] + data + good[at:]):
             try:
                 read(kind, tmp_path / "a", mixed)

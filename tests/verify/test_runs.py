@@ -13,7 +13,7 @@ from fp8tune.verify.runs import CannotRead, Run, read
 from fp8tune.verify.scalars import Scalars
 from fp8tune.verify.scales import Scale
 from tests.each import each
-from tests.verify.files import event, log, wandb_file, wandb_row
+from tests.verify.files import event, log
 
 
 def steps(run):
@@ -70,17 +70,16 @@ def test_two_runs_are_not_one(tmp_path):
 
 
 def test_what_a_folder_is_read_from(tmp_path):
-    (tmp_path / "wandb").mkdir()
-    rows = [wandb_row(n, train__loss=1.0, train__tok_per_sec=7.0) for n in range(3)]
-    (tmp_path / "wandb" / "run-1.wandb").write_bytes(wandb_file(rows))
+    table = tmp_path / "run.csv"
+    table.write_text("step,train/loss,train/tok_per_sec\n0,1,7\n1,1,7\n2,1,7\n")
     (tmp_path / "train.log").write_text(log([(1, 2.0), (2, 2.0)]))
     (tmp_path / "x.tfevents.1").write_bytes(event(1, 0.0, other=1.0))
     run = read(str(tmp_path))
     assert (run.source, steps(run)) == (
-        "wandb of nanochat",
+        "CSV of nanochat",
         [(n, 1.0) for n in range(3)],
     )
-    (tmp_path / "wandb" / "run-1.wandb").unlink()
+    table.unlink()
     assert read(str(tmp_path)).source == "log of kempnerforge"
 
 
@@ -88,6 +87,7 @@ def test_what_a_folder_is_read_from(tmp_path):
     ("name", "data", "message"),
     [
         ("a.csv", b"step,accuracy\n1,2\n", "known as the loss: `accuracy`; choose"),
+        ("run-1.wandb", b":W&B", "export the run as CSV"),
         ("a.log", b"hello\n", "no line of a training step"),
         ("a.bin", bytes(range(256)) * 40, "a.bin: "),
     ],
@@ -123,10 +123,10 @@ def test_the_trainer_with_the_most_tags_is_taken():
 
 
 def test_fp8_statistics_of_transformer_engine(tmp_path):
-    path = tmp_path / "a.log"
-    line = "INFO - a.fc1_gradient_underflows%  \t\t iteration={:06} \t\t value={}\n"
-    text = "".join(line.format(n, n / 8) for n in range(8))
-    path.write_text(log([(1, 2.0), (2, 2.0)]) + text)
+    path = tmp_path / "x.tfevents.1"
+    tag = "a.fc1_gradient_underflows%"
+    rows = (event(n, 0.0, **{tag: n / 8}, loss=2.0) for n in range(8))
+    path.write_bytes(b"".join(rows))
     (scale,) = read(str(path)).scales
     assert scale == ("a.fc1", "gradient", "underflows%", 0.8125, 0.875)
 

@@ -82,7 +82,6 @@ def as_json(
     """
     space, measured, record = plan.space, answer.measured, answer.record
     pair, about = measured.pair, about or {}
-    start = about.get("start") or {}
     second = answer.runner_up
     return {
         "version": 2,
@@ -123,7 +122,6 @@ def as_json(
         "extrapolated": record.extrapolation if record else None,
         "synthetic_data": record and record.synthetic_data,
         "stability": _stability(answer, plan),
-        "starts_from": start.get("study") or None,
         "world_size": plan.config.job.target.world_size or None,
         "next": list(commands),
         "replay": "records" in about,

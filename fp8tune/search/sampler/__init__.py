@@ -43,10 +43,8 @@ from fp8tune.search.sampler.base import Proposal
 from fp8tune.search.sampler.feasible import FeasibleSampler, library_sampler
 from fp8tune.search.sampler.memory import Expected
 from fp8tune.search.sampler.throughput import ThroughputSampler
-from fp8tune.search.sampler.transfer import EarlierTrial
 
 __all__ = [
-    "EarlierTrial",
     "Expected",
     "FeasibleSampler",
     "Proposal",

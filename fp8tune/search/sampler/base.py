@@ -32,7 +32,6 @@ from fp8tune.search.sampler.candidates import (
 from fp8tune.search.sampler.memory import Expected, MemoryModel
 from fp8tune.search.sampler.past import Run, is_timed, run_of
 from fp8tune.search.sampler.speed import Features, features
-from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
 UNFINISHED = (TrialState.WAITING, TrialState.RUNNING)
 FEASIBLE = 0.4
@@ -64,7 +63,6 @@ class Known:
     running: Sequence[Point]
     memory: MemoryModel
     expected: Mapping[Point, Expected]
-    earlier: Earlier
 
     @cached_property
     def has_estimate(self) -> bool:
@@ -165,8 +163,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
     key of activation checkpointing. compile: the key that says whether the model is
     compiled. expected: a function that estimates a setting's peak memory and tokens/s;
     ``None`` if it cannot. capacity_gib: memory of the GPU [GiB]; 0 to infer it from
-    trials. earlier: trials of a similar study. counts: which trials count; by default
-    all but those of stage "stability".
+    trials. counts: which trials count; by default all but those of stage "stability".
     """
 
     def __init__(
@@ -178,7 +175,6 @@ class ProposingSampler(BaseSampler, abc.ABC):
         compile: str | None = None,  # noqa: A002
         expected: Callable[[dict[str, Any]], Expected | None] | None = None,
         capacity_gib: float = 0.0,
-        earlier: Sequence[EarlierTrial] = (),
         counts: Callable[[FrozenTrial], bool] = is_timed,
     ) -> None:
         self._settings = settings(grid)
@@ -188,7 +184,6 @@ class ProposingSampler(BaseSampler, abc.ABC):
         self._expected = expected
         self._expectations: dict[tuple[Any, ...], Expected] = {}
         self._capacity_gib = capacity_gib
-        self._earlier = earlier
         self._counts = counts
         self._chosen: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -251,8 +246,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         points = dict.fromkeys([*space.candidates, *(p for _, p in placed)])
         expected = {point: self._expect(space.params(point)) for point in points}
         memory = MemoryModel(space, runs, self._capacity_gib, expected)
-        earlier = Earlier(space, self._earlier)
-        return Known(space, runs, running, memory, expected, earlier)
+        return Known(space, runs, running, memory, expected)
 
     def _expect(self, params: dict[str, Any]) -> Expected:
         if self._expected is None:

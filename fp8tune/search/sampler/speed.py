@@ -3,10 +3,7 @@
 The logarithm of tokens/s is a Gaussian process. Its mean is a saturating curve in the
 batch with the typical effects of AC and compile, or the estimate, whichever makes the
 measurements more probable. Its covariance has a part per knob, smaller parts per pair,
-triple, ... of knobs, and one for the cost of a nearly full GPU. Trials of a similar
-study are a second, correlated output with its own level. Their correlation is fitted
-too (intrinsic coregionalization: Bonilla, Chai and Williams, Multi-task Gaussian
-Process Prediction, 2007).
+triple, ... of knobs, and one for the cost of a nearly full GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +37,6 @@ COUPLINGS = (0.3, 0.03, 0.1, 1.0)
 LENGTHS = (0.3, 0.15, 0.6)
 HALVES = (0.5, 0.1, 1.0, 2.0, 4.0, 8.0)
 TRUSTS = (1.0, 0.5, 0.0)
-BONDS = (0.97, 0.99, 0.9, 0.6)
 """The values that are tried for each hyperparameter; the first is the prior's mode."""
 
 
@@ -49,8 +45,7 @@ class Features(NamedTuple):
 
     ``coordinates`` has a column per knob. ``typical`` and ``expected`` are logarithms
     of tokens/s, by typical effects without the batch and by the estimate; ``pressure``
-    is how far the memory is past ``NEARLY_FULL``; ``study`` is 0 for this study's
-    points and 1 for a similar study's.
+    is how far the memory is past ``NEARLY_FULL``.
     """
 
     coordinates: Array
@@ -58,7 +53,6 @@ class Features(NamedTuple):
     typical: Array
     expected: Array
     pressure: Array
-    study: Array
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class Kernel:
     ``weights``: a variance per knob. ``coupling``: a weight over it is the share that
     the knob has of the variance of combinations. ``length``: of smooth knobs, relative
     to their range. ``half``: the batch with half of the largest throughput. ``trust``:
-    the share of the estimate in the mean. ``bond``: correlation with a similar study.
+    the share of the estimate in the mean.
     """
 
     weights: tuple[float, ...]
@@ -76,7 +70,6 @@ class Kernel:
     length: float = LENGTHS[0]
     half: float = HALVES[0]
     trust: float = 0.0
-    bond: float = BONDS[0]
 
     @property
     def cell_variance(self) -> float:
@@ -105,7 +98,6 @@ class SpeedModel:
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
         self._trusts = TRUSTS if has_estimate else (0.0,)
-        self._bonds = BONDS if len(set(seen.study)) > 1 else ()
         self._kernel, self.evidence = self._fitted()
         self._solve()
 
@@ -162,10 +154,8 @@ class SpeedModel:
                 same_cell = same_cell * (gap == 0)
         pressure = (1.5 * PRESSURE) ** 2 * np.outer(a.pressure, b.pressure)
         cells = kernel.cell_variance * same_cell
-        same_study = a.study[:, None] == b.study[None, :]
         own = kernel.coupling * (product - 1) + pressure + cells
-        own = own * np.where(same_study, 1.0, kernel.bond)
-        return np.asarray(LEVEL_VARIANCE * same_study + own)
+        return np.asarray(LEVEL_VARIANCE + own)
 
     def _fitted(self) -> tuple[Kernel, float]:
         """Return the most probable kernel and its evidence, by coordinate ascent."""
@@ -182,7 +172,6 @@ class SpeedModel:
         return best, evidence
 
     def _moves(self) -> Iterator[tuple[str | int, Sequence[float]]]:
-        yield "bond", self._bonds
         yield "trust", self._trusts
         yield "half", self._halves
         yield "length", LENGTHS
@@ -214,7 +203,7 @@ def _moved(kernel: Kernel, name: str | int, value: float) -> Kernel:
 def features(
     space: CandidateSpace, points: Sequence[Point], memory_share: Array, expected: Array
 ) -> Features:
-    """Return the features of this study's points.
+    """Return the features of points.
 
     ``memory_share`` is the share of usable memory of each; ``expected`` is the log of
     the estimated tokens/s, zeros without an estimate.
@@ -229,9 +218,8 @@ def features(
             typical[row] += COMPILE_EFFECT.get(value, 0.0)
     batch = np.array([space.batch(point) for point in points])
     pressure = np.clip((memory_share - NEARLY_FULL) / (1 - NEARLY_FULL), 0.0, 1.5)
-    study = np.zeros(len(points))
     coordinates = space.coordinates(points)
-    return Features(coordinates, batch, typical, expected, pressure, study)
+    return Features(coordinates, batch, typical, expected, pressure)
 
 
 def prior_log_speed(features: Features, half: float = HALVES[0]) -> Array:

@@ -19,11 +19,10 @@ from fp8tune.search.sampler.base import (
 )
 from fp8tune.search.sampler.candidates import Array, Mask, Point
 from fp8tune.search.sampler.memory import normal_cdf
-from fp8tune.search.sampler.speed import Features, SpeedModel
+from fp8tune.search.sampler.speed import SpeedModel
 
-ENOUGH, ENOUGH_EARLIER = 0.0005, 0.003
-"""Expected gain of the most promising setting below which a search ends; the latter
-where a similar study is believed, which has looked for the rest."""
+ENOUGH = 0.0005
+"""Expected gain of the most promising setting below which a search ends."""
 WORTH_A_RISK = 0.01
 """Expected gain for which one trial may run out of memory."""
 FEW, LAST_FEW = 3, 8
@@ -35,9 +34,6 @@ HIGHEST = 1.96
 """Standard deviations above the prediction that a setting's speed may reach."""
 MOST_VALUES = 8
 """Values of a knob up to which every one is tried once."""
-LIKELY, BELIEVED = 0.8, 0.97
-"""Prior probability that a similar study tells about this one, and the probability from
-which its failures and its coverage count too."""
 PROPOSED = "proposed by the sampler"
 """Why most settings are tried. Their expected improvement is not shown: it counts only
 the chance to beat the best so far, so that it would read as a prediction and is none.
@@ -87,8 +83,7 @@ def _most_promising(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the feasible setting with the largest expected gain, if large enough."""
     best = ahead.best(ahead.feasible)
     gain, chance = float(ahead.gain[best]), float(ahead.fits[best])
-    enough = ENOUGH_EARLIER if _has_guide(ahead) else ENOUGH
-    if not ahead.feasible.any() or gain < enough:
+    if not ahead.feasible.any() or gain < ENOUGH:
         return None
     fits = f", fits with a chance of {100 * chance:.0f} %" * (chance < 0.9)
     params = known.space.params(ahead.candidates[best])
@@ -115,16 +110,10 @@ def _worth_a_risk(known: Known, ahead: Predictions) -> Proposal | None:
     return Proposal(params, f"{PROPOSED}, may not fit")
 
 
-def _has_guide(ahead: Predictions) -> bool:
-    """Return whether a similar study is relied on."""
-    return ahead.agreement > BELIEVED
-
-
 def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
     """Return the best feasible setting with a value that no trial has had yet."""
     space = known.space
     tried = [*(run.point for run in known.runs), *known.running]
-    tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
         if key == space.named.batch or len(space.values[place]) > MOST_VALUES:
             continue
@@ -140,7 +129,7 @@ def _value_not_tried(known: Known, ahead: Predictions) -> Proposal | None:
 def _one_of_few(known: Known, ahead: Predictions, few: int) -> Proposal | None:
     """Return the best of the settings left if they are few and it is feasible."""
     left = len(ahead.candidates)
-    if _has_guide(ahead) or left > few or not ahead.feasible.any():
+    if left > few or not ahead.feasible.any():
         return None
     best = ahead.candidates[ahead.best(ahead.feasible)]
     return Proposal(known.space.params(best), "few are left")
@@ -151,15 +140,13 @@ class Predictions(NamedTuple):
 
     ``fits`` is the probability that each fits in memory, ``gain`` its expected
     improvement (log of tokens/s) times the probability that it runs. ``excluded``: the
-    estimate leaves it no gain. ``agreement`` is the probability that a similar study
-    predicts this one, 0 without one.
+    estimate leaves it no gain.
     """
 
     candidates: Sequence[Point]
     fits: Array
     gain: Array
     excluded: Mask
-    agreement: float
 
     @property
     def feasible(self) -> Mask:
@@ -188,47 +175,18 @@ def predictions(known: Known, candidates: Sequence[Point]) -> Predictions:
         if run.ok:
             logs[run.point].append(math.log(run.tokens_per_second))
     seen, means = list(logs), np.array([np.mean(own) for own in logs.values()])
-    models = _models(known, seen, means)
-    agreement = models[0][1] if len(models) > 1 else 0.0
-    failures = known.earlier.failures if agreement > BELIEVED else []
+    has_estimate = known.has_estimate
+    model = SpeedModel(space, known.features(seen), means, has_estimate=has_estimate)
+    best = _best(known, model, seen, means)
+    if known.running:
+        model = model.believing(known.features(known.running))
+    mean, deviation = model.predict(known.features(candidates))
+    excluded = (mean + HIGHEST * deviation < best) & has_estimate
     fits = known.memory.fit(candidates).probability
-    described, gain = known.features(candidates), np.zeros(len(candidates))
-    excluded = np.full(len(candidates), known.has_estimate)
-    for model, probability in models:
-        best = _best(known, model, seen, means)
-        if known.running:
-            model = model.believing(known.features(known.running))
-        mean, deviation = model.predict(described)
-        gain += probability * _improvement(mean, deviation, best)
-        excluded &= mean + HIGHEST * deviation < best
-    gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
+    gain = _improvement(mean, deviation, best)
+    gain *= fits * chance_to_run(space, candidates, runs)
     gain = gain.round(9)  # otherwise rounding errors would choose among equals
-    return Predictions(candidates, fits, gain, excluded, agreement)
-
-
-def _models(
-    known: Known, seen: Sequence[Point], logs: Array
-) -> list[tuple[SpeedModel, float]]:
-    """Return the speed models with their probabilities.
-
-    One learns from this study alone, the other from a similar study too. Each is
-    weighted by how well it predicts this study's trials, so a misleading study soon
-    loses its weight.
-    """
-    space, has_estimate = known.space, known.has_estimate
-    ours = known.features(seen)
-    alone = SpeedModel(space, ours, logs, has_estimate=has_estimate)
-    theirs, other_logs = known.earlier.measured(has_estimate=has_estimate)
-    if not len(other_logs):
-        return [(alone, 1.0)]
-    other = SpeedModel(space, theirs, other_logs, has_estimate=has_estimate)
-    both = Features(*map(np.concatenate, zip(ours, theirs, strict=True)))
-    every = np.append(logs, other_logs)
-    joined = SpeedModel(space, both, every, has_estimate=has_estimate)
-    odds = joined.evidence - other.evidence - alone.evidence
-    odds = max(-50.0, min(50.0, odds))
-    probability = 1 / (1 + (1 - LIKELY) / LIKELY * math.exp(-odds))
-    return [(joined, probability), (alone, 1 - probability)]
+    return Predictions(candidates, fits, gain, excluded)
 
 
 def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -> float:

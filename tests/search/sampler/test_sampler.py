@@ -13,7 +13,6 @@ from optuna.trial import TrialState
 
 import fp8tune.search.sampler as package
 from fp8tune.search.sampler import (
-    EarlierTrial,
     Expected,
     FeasibleSampler,
     ThroughputSampler,
@@ -281,30 +280,6 @@ def test_a_knob_that_the_grid_lacks_is_refused():
 def test_a_grid_without_settings_is_refused(grid):
     with pytest.raises(ValueError, match="grid"):
         ThroughputSampler(grid)
-
-
-def past(change=lambda params: speed(params)):
-    return [
-        EarlierTrial(
-            params={"batch": batch, "ac": ac, "fast": fast},
-            tokens_per_second=0.5 * change({"batch": batch, "ac": ac, "fast": fast}),
-        )
-        for batch in (1, 2, 4)
-        for ac in GRID["ac"]
-        for fast in GRID["fast"]
-    ]
-
-
-def test_a_similar_study_saves_trials_and_a_misleading_one_costs_few():
-    counts = []
-    for trials in ([], past(), past(lambda params: 1e8 / speed(params))):
-        sampler = ours(capacity_gib=79.1, earlier=trials)
-        study = create(sampler)
-        counts.append(len(search(study, sampler)))
-        assert study.best_params == BEST
-    alone, similar, misleading = counts
-    assert similar < alone
-    assert misleading <= alone + 2
 
 
 def test_every_value_is_tried_before_the_end():
