@@ -30,7 +30,13 @@ class Client(LanguageClient):
         self._versions: dict[str, int] = {}
         self._texts: dict[str, str] = {}
         self._news = asyncio.Event()
+        self.ended: tuple[int | None, str] | None = None
         self._listen()
+
+    async def server_exit(self, server: asyncio.subprocess.Process) -> None:
+        """Keep how the server ended, and what it said on stderr."""
+        said = await server.stderr.read() if server.stderr else b""
+        self.ended = server.returncode, said.decode()
 
     def _listen(self) -> None:
         @self.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
@@ -196,6 +202,7 @@ async def session(folder: Path, *command: str) -> AsyncIterator[Client]:
             await client.shutdown_async(None)
             client.exit(None)
             await client.stop()
+        assert client.ended == (0, ""), client.ended
 
 
 def in_session(
