@@ -428,7 +428,8 @@ class History:
     def changed_apart(self) -> bool:
         """Whether speeds changed beyond noise, and differently between settings."""
         changes = self.changes or [1.0]
-        return math.log(max(changes) / min(changes)) > 2 * FAR * self.deviation
+        apart = math.log(max(changes) / min(changes))
+        return apart > max(DRIFTED, 2 * FAR * self.deviation)
 
     @cached_property
     def changes(self) -> list[float]:

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from fp8tune.trials.record import Record
 
-RUN_SPREAD = 0.007
+RUN_SPREAD = 0.0023
 """Relative standard deviation between fresh runs of one setting, before any repeat.
 
 Within a run steps differ by 0.11 % (1 GPU) to 0.17 % (8 GPUs) in 53 published runs
 (prime-rl benchmarks); between runs clocks and allocator dominate. On one quiet machine
-runs differed by 0.08 to 0.23 % (42 runs on 8 H100s, modded-nanogpt f411b3d3)."""
+runs differed by 0.08 to 0.23 % (42 runs on 8 H100s, modded-nanogpt f411b3d3); this is
+the largest of those. Louder machines show it in their repeats, see
+benchmarks/search/aa.py."""
 PRIOR_RUNS = 4
 """How many degrees of freedom that figure is worth."""
 SAME = 0.01

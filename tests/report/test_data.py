@@ -268,7 +268,7 @@ STAYS = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
     [
         ([], "No trial has ended yet"),
         (FAILED, "No trial succeeded"),
-        (WHOLE, "Faster: +50.0 % tokens/s (+48.1 to +51.9), 100 -> 150, 2 pairs of "),
+        (WHOLE, "Faster: +50.0 % tokens/s (+48.4 to +51.6), 100 -> 150, 2 pairs of "),
         (STAYS, "Your config is already the best among the 2 settings tried (of 16)"),
         ([("baseline", MINE), *confirmed(MINE)], "No other setting ran"),
         ([("baseline", MINE)], "Inconclusive: no other setting ran"),
@@ -342,7 +342,7 @@ def test_tokens_per_joule(tmp_path):
     chosen = report.setting(report.chosen)
     assert (chosen.point, report.unit) == (BEST, "tokens/J")
     assert round(chosen.value.value, 2) == 1.3
-    assert "+30.0 % tokens per joule (+28.4 to +31.6)" in headline(report)
+    assert "+30.0 % tokens per joule (+29.5 to +30.5)" in headline(report)
     assert {row[5] for row in trial_table(report).rows} == {
         "0.800",
         "0.900",

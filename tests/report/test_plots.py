@@ -58,7 +58,7 @@ def test_the_largest_effect_comes_first(whole):
             name="train.batch_size",
             labels=("2", "4", "8"),
             lines=(Line(True, {0: 100.0, 1: 150.0}, {2: "oom"}),),
-            sentence="4 against 2: +50.0 % (+48.1 to +51.9); 8 out of memory",
+            sentence="4 against 2: +50.0 % (+48.4 to +51.6); 8 out of memory",
             gain=1.5,
         ),
         Effect(
@@ -68,7 +68,7 @@ def test_the_largest_effect_comes_first(whole):
                 Line(False, {0: 88.8, 1: 100.0}, {}),
                 Line(True, {0: 120.0, 1: 150.0}, {}),
             ),
-            sentence="FP8 against bf16: +25.0 % (+23.4 to +26.6)",
+            sentence="FP8 against bf16: +25.0 % (+24.5 to +25.5)",
             gain=1.25,
         ),
         Effect(
