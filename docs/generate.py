@@ -51,6 +51,7 @@ EVIDENCE = {
         "deepspeed_verdicts",
         "fixes",
         "lint_speed",
+        "lsp_latency",
         "config_fuzz",
         "yaml_files",
     ),
@@ -93,6 +94,7 @@ EVIDENCE = {
 
 TITLES = {
     "lint_speed": "Speed of lint",
+    "lsp_latency": "Speed of the language server",
     "verify_logs": "Speed of reading logs",
     "verify_traces": "Speed of reading traces",
 }

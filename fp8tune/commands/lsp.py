@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from fp8tune.cli import Failure
@@ -26,4 +29,6 @@ def command() -> None:
         raise Failure(
             "lsp needs pygls: pip install '.[lsp]' in a clone of fp8tune"
         ) from None
-    make_server().start_io()
+    with open(os.dup(sys.stdout.fileno()), "wb") as messages:  # the server closes it
+        sys.stdout = sys.stderr  # what anything prints is no message
+        make_server().start_io(stdout=messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path, uri_scheme
 
 from fp8tune import __version__
+from fp8tune.formats import MAX_BYTES
 from fp8tune.lint.bug import bug
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.split import by_file
@@ -73,9 +74,10 @@ class Server(LanguageServer):
         return {file.path: file for file in files}
 
     def texts(self) -> Texts:
-        """Return the bytes of the open files."""
+        """Return the bytes of the open files; of a too large one enough to see it."""
         return {
-            path: file.text.encode(errors="replace") for path, file in self.open.items()
+            path: file.text[: MAX_BYTES + 1].encode(errors="replace")
+            for path, file in self.open.items()
         }
 
     def text(self, text: str) -> Text:
@@ -86,6 +88,14 @@ class Server(LanguageServer):
         """Return the result of work that takes a while, once it is its turn."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, work, *given)
+
+    async def answered(self, answer: Awaitable[T], instead: T) -> T:
+        """Return an answer; if it raises an error, log that and return another."""
+        try:
+            return await answer
+        except Exception as error:
+            self.log(bug(error))
+            return instead
 
     def edited(self, path: str) -> None:
         """Check a file soon, and the open files whose checks have read it."""
@@ -101,11 +111,12 @@ class Server(LanguageServer):
             if path in there:
                 self._tasks[path] = asyncio.ensure_future(self._check(path))
 
-    def closed(self, path: str) -> None:
-        """Forget a file; the files of its job are as on disk again."""
-        self.edited(path)
-        if self.checked.pop(path, None):
-            self._publish()
+    def forget_closed(self) -> None:
+        """Forget files that are open no more; for others they are as on disk again."""
+        for path in (self.checked.keys() | self._tasks.keys()) - self.open.keys():
+            self.edited(path)
+            if self.checked.pop(path, None):
+                self._publish()
 
     def on_disk(self) -> None:
         """Check all again: files of jobs or settings of projects have changed."""
@@ -218,17 +229,19 @@ class Server(LanguageServer):
         shown = types.MarkupContent(types.MarkupKind.Markdown, said)
         return types.Hover(shown, text.span(span) if span else None)
 
-    async def complete(self, params: types.CompletionParams) -> types.CompletionList:
+    async def complete(
+        self, params: types.CompletionParams
+    ) -> types.CompletionList | None:
         """Return the keys and values that may be typed at a place."""
         path, file = self.named(params.text_document.uri)
         if file is None:
-            return types.CompletionList(False, [])
+            return None
         text = self.text(file.text)
         place = text.offset(params.position)
         work = self.linter.complete
         found = await self.compute(work, path, self.texts(), text.lint, place)
         if found is None:
-            return types.CompletionList(False, [])
+            return None
         typed, offers = found
         start, end = place - len(typed.word), place
         if typed.word[:1] in ("'", '"'):  # the editor may have closed it
@@ -347,8 +360,7 @@ def _hear(server: Server) -> None:
 
     @feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(_: types.DidCloseTextDocumentParams) -> None:
-        for path in server.checked.keys() - server.open.keys():
-            server.closed(path)
+        server.forget_closed()
 
     @feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(_: types.DidSaveTextDocumentParams) -> None:
@@ -366,17 +378,17 @@ def _answer(server: Server) -> None:
 
     @feature(types.TEXT_DOCUMENT_CODE_ACTION, options)
     async def act(params: types.CodeActionParams) -> list[types.CodeAction]:
-        return await server.actions_for(params)
+        return await server.answered(server.actions_for(params), [])
 
     @feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:
-        return await server.hover(params)
+        return await server.answered(server.hover(params), None)
 
     letters = types.CompletionOptions(["[", ".", "=", ":", '"', "-", " "])
 
     @feature(types.TEXT_DOCUMENT_COMPLETION, letters)
-    async def complete(params: types.CompletionParams) -> types.CompletionList:
-        return await server.complete(params)
+    async def complete(params: types.CompletionParams) -> types.CompletionList | None:
+        return await server.answered(server.complete(params), None)
 
     @feature(types.CODE_ACTION_RESOLVE)
     async def resolve(action: types.CodeAction) -> types.CodeAction:

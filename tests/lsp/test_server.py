@@ -285,16 +285,21 @@ def test_a_rule_that_crashes_is_logged_and_the_others_are_shown(config, tmp_path
         f"    if rule.name == {TP!r}: raise OverflowError('too large')\n"
         "    return origin(case, rule)\n"
         "engine._Case._origin = raises\n"
+        "from fp8tune.lsp import hover\n"
+        "hover.of_memory = None\n"
         "make_server().start_io()\n"
     )
 
     async def talk(client):
         text = CONFIG.replace("compile_model = true", "compile_model = false")
         found = await client.open(config, text)
+        assert await client.hover(config, "tp") is None
+        await client.until(lambda: len(client.logged) > 1)
         return found, client.logged, client.shown
 
     found, logged, shown = in_session(tmp_path, talk, sys.executable, "-c", patched)
     assert (found, shown) == ([NO_COMPILE], [])
-    (line,) = logged
+    line, of_hover = logged
+    assert of_hover.startswith("TypeError in fp8tune.lsp.checks:")
     assert line.startswith(f"train.toml: OverflowError in rule {TP}, ")
     assert line.endswith("a bug in fp8tune; please report this line with the file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+ROOT = Path(__file__).parents[2]
 LANGUAGES = {".toml": "toml", ".yaml": "yaml", ".json": "json", ".sh": "shellscript"}
 PATIENCE = 20
 """How long an answer is waited for [s]."""
@@ -30,7 +32,13 @@ class Client(LanguageClient):
         self._versions: dict[str, int] = {}
         self._texts: dict[str, str] = {}
         self._news = asyncio.Event()
+        self.ended: tuple[int | None, str] | None = None
         self._listen()
+
+    async def server_exit(self, server: asyncio.subprocess.Process) -> None:
+        """Keep how the server ended, and what it said on stderr."""
+        said = await server.stderr.read() if server.stderr else b""
+        self.ended = server.returncode, said.decode()
 
     def _listen(self) -> None:
         @self.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
@@ -167,11 +175,23 @@ class Client(LanguageClient):
         return types.Position(before.count("\n"), units)
 
 
+def own_server() -> tuple[str, ...]:
+    """Return the command of the server; its coverage counts where that is measured."""
+    module = ("-m", "fp8tune", "lsp")
+    coverage = sys.modules.get("coverage")
+    measured = coverage and coverage.Coverage.current()
+    if not measured:
+        return sys.executable, *module
+    options = f"--rcfile={ROOT / 'pyproject.toml'}", "--parallel-mode"
+    file = f"--data-file={os.path.abspath(measured.config.data_file)}"
+    return sys.executable, "-m", "coverage", "run", *options, file, *module
+
+
 @asynccontextmanager
 async def session(folder: Path, *command: str) -> AsyncIterator[Client]:
     """Yield a client of a server that is started in a folder."""
     client = Client()
-    await client.start_io(*(command or (sys.executable, "-m", "fp8tune", "lsp")))
+    await client.start_io(*(command or own_server()))
     resolves = types.ClientCodeActionResolveOptions(["edit"])
     capabilities = types.ClientCapabilities(
         types.WorkspaceClientCapabilities(
@@ -196,6 +216,7 @@ async def session(folder: Path, *command: str) -> AsyncIterator[Client]:
             await client.shutdown_async(None)
             client.exit(None)
             await client.stop()
+        assert client.ended == (0, ""), client.ended
 
 
 def in_session(
