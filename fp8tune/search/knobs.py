@@ -98,7 +98,7 @@ def _offer(
         why = f"{missing} is not known"
         if str(missing) == "world_size":
             why = "the number of GPUs is not known: --world-size N"
-    if not why and builtin and not traits.builtin:
+    if not why and builtin and not traits.spec:
         why = OF_TRAINERS
     elif not why and not freed and device in traits.frozen_on:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"

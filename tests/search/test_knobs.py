@@ -5,6 +5,7 @@ import torch
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
 from fp8tune.job import Target
+from fp8tune.runners.builtin.spec import from_job
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import expected_of_fp8, offers
 from fp8tune.search.linting import check_tuned, without_refused
@@ -87,6 +88,21 @@ USUAL = {
 )
 def test_knobs_are_kept_until_they_are_allowed(allow, more):
     assert varied(plan_for_trials(titan(), allow, "cuda")) == USUAL | more
+
+
+@each(
+    ("read", "allow"), [(titan, ("fp8", "kernels", "sharding")), (forge, ("kernels",))]
+)
+def test_what_the_built_in_trial_varies_is_in_its_spec(read, allow):
+    config = read()
+    plan = plan_for_trials(config, ("precision", *allow), "cuda")
+    knobs = [offer.knob for offer in plan.offers if not offer.why]
+    assert len(knobs) > 5
+    for knob in knobs:
+        jobs = [config.job.keep_tokens({knob.key: value}) for value in knob.values]
+        specs = [from_job(job, device="cuda", ranks=1) for job in jobs]
+        values = {str(getattr(spec, knob.traits.spec)) for spec in specs}
+        assert len(values) == len(knob.values), knob.role
 
 
 def test_settings_exist_where_needs_are_met():
