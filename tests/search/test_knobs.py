@@ -165,6 +165,17 @@ def test_a_recipe_of_the_file_is_the_first_value_and_can_be_left():
     assert written == [{}, {key: None}, {key: "rowwise_with_gw_hp"}]
 
 
+def test_a_knob_whose_condition_cannot_be_checked_is_kept(monkeypatch):
+    config = forge()
+    knob = config.trainer.knobs["optimizer_kernel"]
+    monkeypatch.setattr(knob, "needs", "optimiser == 'adamw'")
+    plan = plan_for_trials(config, ("kernels",), "cuda")
+    (kept,) = (o for o in plan.offers if o.knob.role == "optimizer_kernel")
+    assert kept.knob.frozen
+    assert kept.why.startswith("its condition `optimiser == 'adamw'` cannot be checked")
+    assert "attention" in varied(plan)
+
+
 def test_parallel_degrees_keep_the_tokens_of_a_step():
     config = forge(world_size=8)
     before = config.job["step.tokens"]
