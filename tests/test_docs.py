@@ -11,6 +11,8 @@ import pytest
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import rule_page
 from fp8tune.lint.explain.text import text
+from fp8tune.trainers.about import USUAL, is_of, named, order, trainers
+from fp8tune.trials.space import TRAITS, traits_of
 from fp8tune.words import plain
 from tests.cluster.faults import table
 from tests.each import each
@@ -35,6 +37,54 @@ def pages(generate):
 def test_the_guide_says_what_the_faults_of_the_tests_come_to():
     guide = ROOT / "docs" / "guides" / "several-machines.md"
     assert table() in guide.read_text()
+
+
+def rows(path, heading):
+    """The cells of each row of the table below a heading, without its head."""
+    below = (ROOT / "docs" / path).read_text().partition(heading)[2]
+    lines = below[below.index("\n|") + 1 :].partition("\n\n")[0].strip().split("\n")
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def about_of(cell):
+    """What the trainer says of itself that the first cell of a row names."""
+    return trainers().get(named(re.sub(r"\[|\].*| with .*", "", cell)))
+
+
+def test_the_page_of_trainers_names_their_releases():
+    listed = {about_of(row[0]).name: row[1] for row in rows("trainers.md", "# T")[:-1]}
+    assert listed.keys() == trainers().keys()
+    for name, cell in listed.items():
+        spans = re.findall(r"(\d+\.[\d.]+\w*)(?: to (\S+))?", cell)
+        covered = {
+            release
+            for first, last in spans
+            for release in trainers()[name].releases
+            if order(first) <= order(release) <= order(last or first)
+        }
+        assert covered == {*filter(None, trainers()[name].releases)}, (name, cell)
+
+
+def test_the_page_of_trainers_names_their_knobs():
+    *table, own = rows("trainers.md", "## What a search tries")
+    assert len(table) == len(trainers())
+    for title, varied, allowed, _ in table:
+        about = about_of(title)
+        roles = {k.role for k in about.knobs if is_of(k.bounds, about.versions[-1])}
+        free = {role for role in roles if "cuda" not in traits_of(role).frozen_on}
+        assert {*re.findall(r"`(\w+)`", varied)} == free, title
+        assert {*re.findall(r"`(\w+)`", allowed)} == roles - free, title
+    assert re.findall(r"`(\w+)`", own[1] + own[2]) == [knob["role"] for knob in USUAL]
+
+
+def test_the_guide_to_search_names_the_knobs_of_each_group():
+    groups = {traits.group: set() for traits in TRAITS.values() if traits.group}
+    for role, traits in TRAITS.items():
+        if traits.group:
+            groups[traits.group].add(role)
+    table = rows("guides/search.md", "## What is varied")
+    listed = {name.strip("`"): {*re.findall(r"`(\w+)`", cell)} for name, cell in table}
+    assert {name: listed[name] for name in groups} == groups
 
 
 def test_pages_hold_no_control_characters(pages):

@@ -130,9 +130,7 @@ CASES = (
         for gain in (0.0, GAIN)
     )
 )
-CASES += tuple(
-    Case("two settings", gain, QUIET, bad=BAD_RUNS) for gain in (0.0, GAIN)
-)
+CASES += tuple(Case("two settings", gain, QUIET, bad=BAD_RUNS) for gain in (0.0, GAIN))
 CASES += tuple(
     Case("twelve settings", gain, LOUD, budget_s=budget_s)
     for budget_s in SHORT_S

@@ -280,7 +280,9 @@ def text(found: DryRun) -> Iterator[str]:
     free = [o for o in plan.offers if not o.why and len(o.knob.values) > 1]
     yield f"varied: {counted(len(free), 'knob')}, {counted(count, 'setting')}"
     for offer in free:
-        yield from _folded(f"{offer.knob.key}: {_values(offer.knob)}")
+        role, key = offer.knob.role, offer.knob.key
+        name = role if role == key else f"{role} ({key})"
+        yield from _folded(f"{name}: {_values(offer.knob)}")
     kept = [f"{', '.join(group)}: {why}" for why, group in _kept(plan)]
     if warmup := warmup_key(plan.config.trainer):
         kept.append(f"{warmup}: a shorter one is proposed; --allow warmup")
@@ -321,10 +323,12 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         elif not why and len(offer.knob.values) < 2:
             why = why_single(plan.config, role)
         if why:
-            values = f" ({_values(offer.knob)})" if offer.knob.values else ""
-            if not values:
+            if not offer.knob.values:
                 why = why_unknown(role, plan.config) or why
-            groups.setdefault(why, []).append(f"{role}{values}")
+            key = offer.knob.key if offer.knob.key != role else ""
+            details = ": ".join(filter(None, (key, _values(offer.knob))))
+            name = f"{role} ({details})" if details else role
+            groups.setdefault(why, []).append(name)
     yield from groups.items()
 
 

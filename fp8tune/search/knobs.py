@@ -14,6 +14,7 @@ from contextlib import suppress
 from operator import sub, truediv
 from typing import Any, NamedTuple
 
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.config.reader import Config
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
@@ -98,7 +99,12 @@ def _offer(
         why = f"{missing} is not known"
         if str(missing) == "world_size":
             why = "the number of GPUs is not known: --world-size N"
-    if not why and builtin and not traits.builtin:
+    needs = config.trainer.knobs[role].needs
+    try:
+        _condition(config, needs)
+    except ExpressionError as error:
+        needs, why = "", f"its condition `{needs}` cannot be checked: {error}"
+    if not why and builtin and not traits.spec:
         why = OF_TRAINERS
     elif not why and not freed and device in traits.frozen_on:
         why = f"it changes {traits.changes}" if traits.changes else "not asked for"
@@ -107,7 +113,7 @@ def _offer(
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
     if not why and freed and len(values) < 2:
         why = why_single(config, role, gpu)
-    return Offer(knob, why, config.trainer.knobs[role].needs)
+    return Offer(knob, why, needs)
 
 
 def _names(trainer: Trainer) -> list[str]:

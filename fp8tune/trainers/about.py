@@ -171,7 +171,7 @@ class About:
         self.packages: list[str] = data.get("packages", [])
         self.distribution: str = data.get("package", "")
         self.versions: list[str] = data.get("versions", [""])
-        self.unlisted: str = data.get("unlisted", "")
+        self.unlisted = data.get("unlisted", "").replace("{newest}", self.versions[-1])
         self.fragments: list[str] = data.get("fragments", [])
         self.settings: list[str] = data.get("settings", [])
         self.harmless: list[str] = data.get("harmless", [])

@@ -29,8 +29,8 @@ class Traits(NamedTuple):
     ``frozen_on``: the devices on which a search keeps the config's value, unless
     ``--allow`` frees it, by its role, its key or its ``group``. ``of_fp8``: it means
     nothing where the linears run in bf16; there it has its first value, the config's
-    own. ``builtin``: fp8tune's own trial runs its values. ``changes`` says what else
-    changes with it.
+    own. ``spec`` is the field of ``Spec`` by which fp8tune's own trial runs its values;
+    without it only the trainer does. ``changes`` says what else changes with it.
     """
 
     label: str = ""
@@ -39,7 +39,7 @@ class Traits(NamedTuple):
     frozen_on: tuple[str, ...] = ("cuda", "cpu")
     group: str = ""
     of_fp8: bool = False
-    builtin: bool = True
+    spec: str = ""
     changes: str = ""
 
     @property
@@ -48,17 +48,17 @@ class Traits(NamedTuple):
         return {"cuda", "cpu"} > set(self.frozen_on)
 
 
-def _of_fp8(label: str, changes: str) -> Traits:
-    return Traits(label, group=FP8, of_fp8=True, changes=changes)
+def _of_fp8(label: str, changes: str, spec: str = "") -> Traits:
+    return Traits(label, group=FP8, of_fp8=True, spec=spec, changes=changes)
 
 
-def _kernel(label: str, changes: str, *, builtin: bool = True) -> Traits:
-    traits = Traits(label, learns_alike=True, builtin=builtin)
+def _kernel(label: str, changes: str, spec: str = "") -> Traits:
+    traits = Traits(label, learns_alike=True, spec=spec)
     return traits._replace(group="kernels", changes=changes)
 
 
 def _degree(label: str, changes: str) -> Traits:
-    traits = Traits(label, learns_alike=True, builtin=False)
+    traits = Traits(label, learns_alike=True)
     return traits._replace(group="parallel", changes=changes)
 
 
@@ -68,6 +68,7 @@ TRAITS: Mapping[str, Traits] = {
         learns_alike=True,
         always_accepted=True,
         frozen_on=(),
+        spec="micro_batch",
         changes="memory; gradient accumulation keeps the tokens of a step",
     ),
     "ac": Traits(
@@ -75,35 +76,49 @@ TRAITS: Mapping[str, Traits] = {
         learns_alike=True,
         always_accepted=True,
         frozen_on=(),
+        spec="ac",
         changes="memory",
     ),
     "compile": Traits(
         learns_alike=True,
         always_accepted=True,
         frozen_on=("cpu",),  # takes a minute of a core; says nothing about a GPU
+        spec="compile",
         changes="rounding, and the time until the first step",
     ),
     "precision": Traits(
-        always_accepted=True, group=FP8, changes="numerics of the linears"
+        always_accepted=True,
+        group=FP8,
+        spec="precision",
+        changes="numerics of the linears",
     ),
-    "fp8_recipe": _of_fp8("recipe", "scales of FP8: one per tensor or one per row"),
+    "grad_accum": Traits(spec="grad_accum"),
+    "fp8_recipe": _of_fp8(
+        "recipe", "scales of FP8: one per tensor or one per row", "fp8_recipe"
+    ),
     "te_recipe": _of_fp8("recipe", "scales of FP8: by the steps before or by now"),
     "fp8_all_gather": _of_fp8(
-        "FP8 all-gather", "communication of FSDP, and scales of weights"
+        "FP8 all-gather",
+        "communication of FSDP, and scales of weights",
+        "fp8_all_gather",
     ),
     "fp8_parameters": _of_fp8("FP8 parameters", "memory and gather of the weights"),
-    "auto_filter": _of_fp8("small linears in bf16", "which linears run in FP8"),
-    "fp8_converts_head": _of_fp8("FP8 head", "whether the output head runs in FP8"),
+    "auto_filter": _of_fp8(
+        "small linears in bf16", "which linears run in FP8", "fp8_auto_filter"
+    ),
+    "fp8_converts_head": _of_fp8(
+        "FP8 head", "whether the output head runs in FP8", "bf16_linears"
+    ),
     "reshard": Traits(
         "reshard",
         learns_alike=True,
         group="sharding",
+        spec="reshards",
         changes="memory against communication of FSDP",
     ),
-    "fused": _kernel("fused optimizer", "rounding of the optimizer's step"),
-    "optimizer_kernel": _kernel("optimizer", "rounding of the optimizer's step"),
-    "liger": _kernel("Liger", "memory; rounding of norms and loss", builtin=False),
-    "attention": _kernel("attention", "rounding of attention"),
+    "optimizer_kernel": _kernel("", "rounding of the optimizer's step", "fused"),
+    "liger": _kernel("Liger", "memory; rounding of norms and loss"),
+    "attention": _kernel("attention", "rounding of attention", "sdpa_backend"),
     "tp": _degree("TP", "communication, and the sizes of the GEMMs"),
     "pp": _degree("PP", "communication, and idle stages"),
     "cp": _degree("CP", "communication, and tokens per GPU"),

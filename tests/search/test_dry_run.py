@@ -38,7 +38,7 @@ def test_what_is_varied_and_kept_is_said(titan, fp8tune):
     assert ran.code == 0
     assert lines[:5] == [
         "varied: 3 knobs, 16 settings",
-        "  training.local_batch_size: 1, 2",
+        "  micro_batch (training.local_batch_size): 1, 2",
         "  ac: none, op, every-2, full",
         "  compile: false, true",
         "kept:",

@@ -5,6 +5,7 @@ import torch
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
 from fp8tune.job import Target
+from fp8tune.runners.builtin.spec import from_job
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import expected_of_fp8, offers
 from fp8tune.search.linting import check_tuned, without_refused
@@ -89,6 +90,21 @@ def test_knobs_are_kept_until_they_are_allowed(allow, more):
     assert varied(plan_for_trials(titan(), allow, "cuda")) == USUAL | more
 
 
+@each(
+    ("read", "allow"), [(titan, ("fp8", "kernels", "sharding")), (forge, ("kernels",))]
+)
+def test_what_the_built_in_trial_varies_is_in_its_spec(read, allow):
+    config = read()
+    plan = plan_for_trials(config, ("precision", *allow), "cuda")
+    knobs = [offer.knob for offer in plan.offers if not offer.why]
+    assert len(knobs) > 5
+    for knob in knobs:
+        jobs = [config.job.keep_tokens({knob.key: value}) for value in knob.values]
+        specs = [from_job(job, device="cuda", ranks=1) for job in jobs]
+        values = {str(getattr(spec, knob.traits.spec)) for spec in specs}
+        assert len(values) == len(knob.values), knob.role
+
+
 def test_settings_exist_where_needs_are_met():
     plan = plan_for_trials(titan(), ("fp8",), "cuda")
     space = plan.space
@@ -147,6 +163,17 @@ def test_a_recipe_of_the_file_is_the_first_value_and_can_be_left():
     written = [config.job.keys_for({"fp8_recipe": value}) for value in knob.values]
     key = "quantize.linear.float8.recipe_name"
     assert written == [{}, {key: None}, {key: "rowwise_with_gw_hp"}]
+
+
+def test_a_knob_whose_condition_cannot_be_checked_is_kept(monkeypatch):
+    config = forge()
+    knob = config.trainer.knobs["optimizer_kernel"]
+    monkeypatch.setattr(knob, "needs", "optimiser == 'adamw'")
+    plan = plan_for_trials(config, ("kernels",), "cuda")
+    (kept,) = (o for o in plan.offers if o.knob.role == "optimizer_kernel")
+    assert kept.knob.frozen
+    assert kept.why.startswith("its condition `optimiser == 'adamw'` cannot be checked")
+    assert "attention" in varied(plan)
 
 
 def test_parallel_degrees_keep_the_tokens_of_a_step():

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 import fp8tune.trainers
+from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import compile_expression
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
@@ -17,7 +18,7 @@ from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.recorded import changes_learning
 from fp8tune.search.write.writeback import Choice, write_back
-from fp8tune.trainers.about import misnamed, named, trainers
+from fp8tune.trainers.about import misnamed, named, release_of, trainers
 from fp8tune.trainers.faults import kinds
 from fp8tune.trainers.recognise import Kind, recognise, version_of
 from fp8tune.trainers.trainer import trainer
@@ -84,34 +85,54 @@ def toy(repository, monkeypatch):
         cached.cache_clear()
 
 
-def sections(about):
-    schemas = [trainer(each).schema for each in about.ids]
-    return {name for s in schemas for name in (*s.sections, *s.top_keys)}
+def mistakes(about):
+    """Yield fields of a ``trainer.toml``, and the names there that are wrong."""
+    versions = [trainer(name) for name in about.ids]
+    schemas = [version.schema for version in versions]
+    tables = {name for s in schemas for name in (*s.sections, *s.top_keys)}
+    keys = {name for schema in schemas for name, _ in schema.dotted_keys()}
+    words = versions[0].vocabulary
+    commands = {release_of(version)[1] for version in about.versions}
+    learned = {name for name in about.learned if "." not in name}
+    yield "tables, in no schema", {*about.tables} - tables
+    yield "tables, lacks", tables - {*about.tables}
+    yield "learned or harmless, no table", (learned | {*about.harmless}) - tables
+    yield "neither learned nor harmless", tables - learned - {*about.harmless}
+    yield "learned and harmless", learned & {*about.harmless}
+    yield "learned, no key", {*about.learned} - learned - keys
+    yield "settings", {name for name in about.settings if not words.knows(name)}
+    yield "fragments", {*about.fragments} - tables
+    yield "faults", {*about.faults} - {*kinds()}
+    yield "knobs without TRAITS", {knob.role for knob in about.knobs} - TRAITS.keys()
+    for knob in about.knobs:
+        releases = {r for name, r in knob.bounds.items() if name != "of"}
+        yield f"knob {knob.role}, no release", releases - {*about.releases}
+        yield f"knob {knob.role}, of", {*knob.bounds.get("of", [])} - commands
+    for version in versions:
+        for role, knob in version.knobs.items():
+            yield from mistakes_of_knob(version, role, knob)
+
+
+def mistakes_of_knob(version, role, knob):
+    """Yield what of a knob does not fit one version of its trainer."""
+    place, words = f"knob {role} of {version.id}", version.vocabulary
+    written = {key for keys in knob.keys.values() for key in keys}
+    keys = {*written, *filter(None, [knob.key])}
+    yield f"{place}, no key", keys - dict(version.schema.dotted_keys()).keys()
+    if not (words.knows(role) or knob.key) and version.key_of(role):
+        yield f"{place}, neither a field of the job nor a key", {role}
+    try:
+        compile_expression(knob.needs or "1", words.knows, ON_SCOPE, words.renamed)
+    except ExpressionError as error:
+        yield f"{place}, needs", {str(error)}
 
 
 @pytest.mark.usefixtures("toy")
-def test_what_trainers_say_of_themselves_is_whole():
-    for about in trainers().values():
-        tables = sections(about)
-        names = {n for each in about.ids for n, _ in trainer(each).schema.dotted_keys()}
-        learned = {name for name in about.learned if "." not in name}
-        assert set(about.tables) == tables
-        assert learned | set(about.harmless) == tables
-        assert learned.isdisjoint(about.harmless)
-        assert {name for name in about.learned if "." in name} <= names
-        assert {knob.role for knob in about.knobs} <= TRAITS.keys()
-        for known in map(trainer, about.ids):
-            keys, words = dict(known.schema.dotted_keys()), known.vocabulary
-            for role, knob in known.knobs.items():
-                written = {key for keys in knob.keys.values() for key in keys}
-                assert {*written, *filter(None, [knob.key])} <= keys.keys()
-                assert words.knows(role) or knob.key or not known.key_of(role)
-                if knob.needs:
-                    compile_expression(knob.needs, words.knows, ON_SCOPE, words.renamed)
-        words = trainer(about.ids[0]).vocabulary
-        assert all(words.knows(name) for name in about.settings)
-        assert set(about.fragments) <= tables
-        assert set(about.faults) <= set(kinds())
+@each("name", [*trainers(), "toy"])
+def test_what_a_trainer_says_of_itself_is_whole(name):
+    found = mistakes(trainers()[name])
+    wrong = [f"{what}: {', '.join(sorted(names))}" for what, names in found if names]
+    assert not wrong, f"{name}/trainer.toml: " + "\n".join(wrong)
 
 
 def test_versions_are_told_by_their_name(toy):
