@@ -77,7 +77,6 @@ EVIDENCE = {
         "budgets",
         "heavy",
         "samplers",
-        "transfer",
         "trial_cost",
         "stand_in",
         "torchtitan_trial",

@@ -72,7 +72,7 @@ def test_rules_of_a_trainer(fp8tune, builtin, trainer):
     listed = fp8tune("rules", "--trainer", trainer, "--output-format", "json").json
     names = {rule["name"] for rule in listed["rules"]}
     allowed = {r.name for r in builtin if not r.trainers or name in r.trainers}
-    general = {r.name for r in builtin if not (r.trainers or r.versions)}
+    general = {r.name for r in builtin if not (r.trainers or r.releases)}
     assert general < names <= allowed
 
 
