@@ -37,6 +37,15 @@ def speed_gathers_each() -> bool:
     return False
 
 
+def reduces_each_micro_batch() -> bool:
+    """Whether gradients are reduced after each micro-batch: once per step.
+
+    Source: megatron/core/distributed/distributed_data_parallel.py, ``no_sync``, in
+    which megatron/core/pipeline_parallel/schedules.py runs all but the last.
+    """
+    return False
+
+
 def expert_routes(moe_pattern: list[int], moe_router_topk: int | None = None) -> int:
     """Experts that get a token in a layer that has experts; 0 without any."""
     return known("moe_router_topk", moe_router_topk) if any(moe_pattern) else 0
