@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,20 @@ PLACES = [
 ]
 
 
+UNKNOWN = "ADDRESS-OF-FP8TUNE"
+"""The repository's address until ``[project.urls]`` in pyproject.toml has it."""
+
+with (DOCS.parent / "pyproject.toml").open("rb") as file:
+    REPOSITORY = tomllib.load(file)["project"].get("urls", {}).get("Repository", "")
+
+
 def _site_links(app: Sphinx, docname: str, source: list[str]) -> None:
     for pattern, place in PLACES:
         source[0] = pattern.sub(place, source[0])
+    if REPOSITORY:
+        name = REPOSITORY.removeprefix("https://github.com/")
+        source[0] = source[0].replace(f"uses: {UNKNOWN}", f"uses: {name}")
+        source[0] = source[0].replace(UNKNOWN, REPOSITORY)
 
 
 def _accessible(

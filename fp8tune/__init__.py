@@ -1,3 +1,3 @@
 """Check and tune FP8 training configs for Hopper GPUs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

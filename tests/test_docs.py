@@ -4,10 +4,12 @@
 """
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from fp8tune import __version__
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import rule_page
 from fp8tune.lint.explain.text import text
@@ -85,6 +87,19 @@ def test_the_guide_to_search_names_the_knobs_of_each_group():
     table = rows("guides/search.md", "## What is varied")
     listed = {name.strip("`"): {*re.findall(r"`(\w+)`", cell)} for name, cell in table}
     assert {name: listed[name] for name in groups} == groups
+
+
+def test_the_address_of_the_repository_has_one_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    address = project.get("urls", {}).get("Repository", "ADDRESS-OF-FP8TUNE")
+    assert f"repo: {address}\n" in (ROOT / "README.md").read_text()
+
+
+def test_rules_and_the_version_name_releases_of_the_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    releases = re.findall(r"^## (\S+) \(", text, re.MULTILINE)
+    assert releases[0] == __version__
+    assert {rule.since for rule in builtin()} <= set(releases)
 
 
 def test_pages_hold_no_control_characters(pages):

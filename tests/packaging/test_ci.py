@@ -119,7 +119,7 @@ def fences(repository):
 
 def test_gitlab_job_of_the_guide_writes_its_report(repository, wheel, configs):
     (job,) = (fence["fp8tune"] for fence in fences(repository) if "fp8tune" in fence)
-    script = "\n".join(job["script"]).replace("ADDRESS-OR-PATH-OF-FP8TUNE", str(wheel))
+    script = "\n".join(job["script"]).replace("git+ADDRESS-OF-FP8TUNE", str(wheel))
     environment = configs / "venv"
     must("python3", "-m", "venv", environment, folder=configs)
     (configs / "configs").mkdir()

@@ -150,7 +150,7 @@ def test_with_fix_it_fixes_and_passes_the_second_time(
     """As the README configures it; each finding is shown once."""
     readme = (repository / "README.md").read_text(encoding="utf-8")
     text = re.search(r"```yaml\n(repos:\n.*?)```", readme, re.DOTALL)[1]
-    text = text.replace("ADDRESS-OR-PATH-OF-THIS-REPOSITORY", str(published))
+    text = text.replace("ADDRESS-OF-FP8TUNE", str(published))
     commit_of_it = git(published, "rev-parse", "HEAD").strip()
     text = re.sub(r"rev: \S+", f"rev: {commit_of_it}", text)
     (configs / ".pre-commit-config.yaml").write_text(text)
