@@ -297,9 +297,11 @@ def published(
 ) -> bool:
     """Whether gains of whole models are published for GEMMs of this size.
 
-    Transformer Engine in Megatron gained from 2048 tokens on: GPT-3 175B, 1.34 to 1.51.
+    Transformer Engine in Megatron gained from 2048 tokens on (engines.toml).
     """
-    fewest = 2048 if speed_engine == "te-megatron" else FEWEST_TOKENS
+    from fp8tune.facts.steptime import engines
+
+    fewest = min(FEWEST_TOKENS, engines()[speed_engine].published["tokens"][0])
     return hidden_size >= SMALLEST_HIDDEN and fp8_tokens[0] >= fewest
 
 
