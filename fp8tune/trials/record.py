@@ -190,8 +190,10 @@ class Record(NamedTuple):
 
     @property
     def never_began(self) -> bool:
-        """Whether it failed before building its model: the setting is not why."""
-        return self.stage_reached in BEFORE_BUILD
+        """Whether its setting is not why it failed: before it built its model, or for
+        want of a package, which a trainer may import later.
+        """
+        return self.stage_reached in BEFORE_BUILD or self.error == "package-missing"
 
     @property
     def extrapolation(self) -> dict[str, Any] | None:

@@ -246,3 +246,12 @@ def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
 def test_where_no_trial_reaches_its_model_any_more_none_is_tried(stages, none):
     tried = [("search", ran(GIVEN, outcome="launch", stage_reached=s)) for s in stages]
     assert never_begins(trials(*tried)) == none
+
+
+def test_where_a_package_is_missing_no_other_setting_is_tried():
+    """Trainers import some late: a setting of the model is not why they fail."""
+    late = {"stage_reached": "build", "error": "package-missing"}
+    tried = [
+        ("search", ran(point, outcome="launch", **late)) for point in (GIVEN, BEST)
+    ]
+    assert [never_begins(trials(*tried * times)) for times in (1, 2)] == [False, True]
