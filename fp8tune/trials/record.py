@@ -190,8 +190,9 @@ class Record(NamedTuple):
 
     @property
     def never_began(self) -> bool:
-        """Whether its setting is not why it failed: before it built its model, or for
-        want of a package, which a trainer may import later.
+        """Whether its setting is not why it failed.
+
+        It built no model yet, or a package is missing, which some trainers import late.
         """
         return self.stage_reached in BEFORE_BUILD or self.error == "package-missing"
 
