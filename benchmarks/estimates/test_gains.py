@@ -1,5 +1,9 @@
 """Gains of FP8 against every published pair, each model left out of the fit in turn."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from benchmarks.estimates import gains
@@ -49,3 +53,65 @@ def test_fp8_shortens_no_part_but_linears_and_communication():
     assert other.linears < one.linears
     assert other.communication <= one.communication
     assert other[1:4] == one[1:4]
+
+
+def script(name, gpus, parallel, tokens):
+    """A Megatron-LM script with a published run's settings, in FP8."""
+    shape = {
+        "gpt3-175b": "--num-layers 96 --hidden-size 12288 --ffn-hidden-size 49152 "
+        "--num-attention-heads 96 --vocab-size 51200",
+        "llama3-8b": "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 "
+        "--num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+        "--swiglu --vocab-size 128256",
+        "llama3-70b": "--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 "
+        "--num-attention-heads 64 --group-query-attention --num-query-groups 8 "
+        "--swiglu --vocab-size 128256",
+    }[name]
+    tp, pp, cp, virtual = parallel
+    seq_len, micro_batch, accumulation = tokens
+    batch = gpus // (tp * pp * cp) * micro_batch * accumulation
+    degrees = f"--tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} "
+    degrees += f"--context-parallel-size {cp} "
+    if pp > 1:
+        degrees += f"--num-virtual-stages-per-pipeline-rank {virtual} "
+    if tp > 1:
+        degrees += "--sequence-parallel --tp-comm-overlap "
+    return (
+        f"#!/bin/bash\n#SBATCH --nodes={gpus // 8}\n#SBATCH --gpus-per-node=8\n"
+        "#SBATCH --ntasks-per-node=8\n"
+        f"srun python pretrain_gpt.py {shape} --disable-bias-linear "
+        f"--untie-embeddings-and-output-weights --seq-length {seq_len} "
+        f"--max-position-embeddings {seq_len} --tokenizer-type NullTokenizer "
+        f"--micro-batch-size {micro_batch} --global-batch-size {batch} {degrees}"
+        "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather "
+        "--grad-reduce-in-bf16 --bf16 --fp8-format hybrid --fp8-param-gather "
+        "--transformer-impl transformer_engine --attention-backend flash --mock-data "
+        "--fp8-amax-history-len 1024 --fp8-amax-compute-algo max --lr 3e-4 "
+        "--train-iters 1000\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "gpus", "parallel", "tokens"),
+    [
+        ("gpt3-175b, 128 GPUs, v25.01", "gpt3-175b", 128, (4, 8, 1, 12), (2048, 1, 64)),
+        ("llama3-8b, 8 GPUs, v25.03", "llama3-8b", 8, (1, 1, 2, 1), (8192, 1, 32)),
+        ("llama3-70b, 64 GPUs, v25.03", "llama3-70b", 64, (4, 4, 2, 5), (8192, 1, 64)),
+    ],
+)
+def test_estimate_prints_the_gain_that_the_page_gives(
+    name, model, gpus, parallel, tokens, tmp_path
+):
+    path = tmp_path / "pretrain.sh"
+    path.write_text(script(model, gpus, parallel, tokens))
+    command = [sys.executable, "-m", "fp8tune", "estimate", path, "--gpu", "h100"]
+    done = subprocess.run(
+        [*command, "--output-format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = json.loads(done.stdout)["speed"]
+    (row,) = [row for row in gains.rows() if row.name == name]
+    assert printed["fp8_gain"] == pytest.approx(row.predicted, abs=0.015)
+    assert printed["fp8_gain_low"] <= row.published <= printed["fp8_gain_high"]
