@@ -360,7 +360,7 @@ class Job(dict[str, Any]):
     def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
         """The config keys to set for other values of fields; raises ``Unknown``.
 
-        A field that is no single key is set after those that are, if it differs.
+        A field that is no single key is set after those that are, if it differs or did.
         """
         renamed, settings = self.words.renamed, self.words.settings
         keys = {
@@ -370,8 +370,9 @@ class Job(dict[str, Any]):
         }
         for name in filter(settings.__contains__, changes):
             job, value = self._like(self.given | keys, self.target), changes[name]
-            before = job.find(name)
-            if before != value or isinstance(before, bool) != isinstance(value, bool):
+            # another change may already imply it, and its own key still say otherwise
+            before = [each.find(name) for each in (self, job)]
+            if any(old != value or type(old) is not type(value) for old in before):
                 keys |= settings[name](job, value)
         return keys
 

@@ -143,6 +143,18 @@ def test_what_the_trainer_refuses_is_left_out_before_a_trial():
     assert with_fp8 == {1}
 
 
+def test_recipes_are_tried_without_the_all_gather_that_the_file_has():
+    """Another recipe alone implies that, but the trainer refuses the file's key."""
+    table = "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n"
+    config = titan(TITAN + table)
+    plan = without_refused(plan_for_trials(config, ("fp8",), "cuda"))
+    values = [plan.space.params(point) for point in plan.space.points(plan.baseline)]
+    pairs = {(each["fp8_recipe"], each["fp8_all_gather"]) for each in values}
+    assert pairs == {("tensorwise", True), *((recipe, False) for recipe in RECIPES)}
+    keys = config.job.keys_for({"fp8_recipe": "rowwise", "fp8_all_gather": False})
+    assert keys["quantize.linear.float8.enable_fsdp_float8_all_gather"] is False
+
+
 def test_bf16_is_the_counterpart_of_every_recipe():
     space = plan_for_trials(titan(), ("fp8",), "cuda").space
     places = {knob.role: place for place, knob in enumerate(space.knobs)}
