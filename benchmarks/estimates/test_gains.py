@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from benchmarks.estimates import gains
-from benchmarks.estimates.pairs import pairs
-from fp8tune.facts.steptime import engines
+from benchmarks.estimates import gains, speeds
+from benchmarks.estimates.pairs import CHIP, pairs
+from fp8tune.facts.speed import fp8_gain_limit
+from fp8tune.facts.steptime import engines, seconds
 
 
 def test_what_is_asked_of_gains_is_met_but_where_the_page_says_why():
@@ -26,6 +27,27 @@ def test_what_is_asked_of_gains_is_met_but_where_the_page_says_why():
 def test_the_band_holds_nine_of_ten_pairs_of_each_engine(engine):
     held = [row.held for row in gains.rows() if row.engine == engine]
     assert sum(held) >= 0.9 * len(held)
+
+
+def test_no_published_gain_is_above_the_limit_of_its_step():
+    """Bands end there: FP8 linears in half the time, and casts none."""
+    te = [
+        (pair.name, pair.gain, pair.bf16, CHIP, "delayed", engines()[pair.engine])
+        for pair in pairs()
+        if pair.engine in engines()
+    ]
+    torchao = [
+        (run.name, run.measured, run.step, run.chip, run.recipe, speeds.TORCHAO)
+        for run in speeds.gains()
+    ]
+    above = []
+    for name, gain, step, chip, recipe, engine in te + torchao:
+        bf16, fp8 = (seconds(step, chip, each, engine) for each in ("", recipe))
+        flops = sum(gemm.flops for gemm in step.gemms)
+        share = sum(gemm.flops for gemm in step.gemms if gemm.fp8) / flops
+        if gain > fp8_gain_limit(bf16, fp8, share):
+            above.append(name)
+    assert above == []
 
 
 def test_a_step_has_the_tokens_that_its_source_gives():

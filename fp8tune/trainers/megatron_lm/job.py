@@ -269,6 +269,17 @@ def speed_hides_tp(tp_comm_overlap: bool) -> bool:
     return tp_comm_overlap
 
 
+def speed_fp8_reduces(tp_comm_overlap: bool, tp_comm_overlap_cfg: Any = None) -> bool:
+    """Whether tensor parallelism reduces in FP8: unknown with a file of its own.
+
+    The file, which is not read, may say so by ``fp8_buf``; it is false by default
+    (TransformerEngine, pytorch/module/base.py, ``initialize_ub``).
+    """
+    if tp_comm_overlap and tp_comm_overlap_cfg:
+        raise Unknown("speed.fp8_reduces")
+    return False
+
+
 def known_step(known_model: bool) -> bool:
     """True where the model of the step holds: where that of memory does."""
     return known_model
