@@ -77,12 +77,16 @@ class Pair:
         return one / other
 
 
+def rows() -> list[dict[str, str]]:
+    """The rows of ``pairs.csv``, as text."""
+    with TABLE.open(encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if line[0] != "#"))
+
+
 @cache
 def pairs() -> tuple[Pair, ...]:
     """Every published pair of ``pairs.csv``."""
-    with TABLE.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if line[0] != "#"))
-    return tuple(map(_pair, rows))
+    return tuple(map(_pair, rows()))
 
 
 def _pair(row: dict[str, str]) -> Pair:
