@@ -151,6 +151,21 @@ def summary() -> str:
     return machine.table(lines, (*head, *after))
 
 
+def wrong() -> str:
+    """The gains whose sign is wrong, as a Markdown table."""
+    lines = [
+        (
+            f"[{row.name}]({row.source})",
+            row.engine,
+            f"{row.published:.2f}",
+            f"{row.left_out:.2f}",
+        )
+        for row in rows()
+        if row.wrong
+    ]
+    return machine.table(lines, ("run", "engine", "published", "left out"))
+
+
 def _range(values: list[float], shown: str) -> str:
     ends = [shown.format(end(values)) for end in (min, max)]
     return " to ".join(dict.fromkeys(ends))

@@ -158,9 +158,11 @@ def _fuller(job: Job) -> str:
 def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
     """Return what frees memory, in the precision of the setting to start with."""
     if best is None or not said.impossible:
-        return savings(variants, said)
-    in_other = variants.predict({"precision": best.precision})
-    return savings(variants, in_other, best.precision)
+        found = savings(variants, said)
+    else:
+        in_other = variants.predict({"precision": best.precision})
+        found = savings(variants, in_other, best.precision)
+    return [one._replace(change=as_typed(one.change, variants.job)) for one in found]
 
 
 def _instead(job: Job, said: Prediction) -> str:
