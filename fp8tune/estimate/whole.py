@@ -258,11 +258,31 @@ def _known(job: Job, name: str, instead: Any) -> Any:
         return instead
 
 
+def _bound(job: Job) -> list[str]:
+    """Return an upper bound of FP8's gain in words, where adapters leave it unknown.
+
+    Or where the file does not say whether FP8 is on. Training all weights has FP8
+    products that adapters do not need, so its bound holds for them too.
+    """
+    if job.find("fp8.limit") is not None:
+        return []
+    try:
+        whole = job.with_values({"precision": "fp8", "whole_model": True})
+        words = f"upper bound: {whole['fp8.limit']:.2f}x"
+    except Unknown:
+        return []
+    adapters = _lacking(job, "whole_model") == "model.adapter"
+    lower = " (lower with adapters)" * adapters
+    return [f"{words}{lower}, if FP8 halves the time of its GEMMs"]
+
+
 def _judged(variants: Variants) -> Prediction:
     """Return the config's own prediction; FP8 does not pay if it cannot run."""
     said = variants.predict({})
     if said.too_much or variants.fp8_off:
         return said
+    if said.pays == "unknown" and not said.reasons:
+        said = said._replace(reasons=_bound(variants.job))
     fp8, bf16 = (variants.refusals({"precision": name}) for name in ("fp8", "bf16"))
     against = [one.message for one in fp8 if one.voids and one not in bf16]
     if not against or any(one.voids for one in bf16):
