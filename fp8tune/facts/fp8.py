@@ -341,6 +341,13 @@ def best_published(hidden_size: int, speed_engine: str = "torchao") -> float:
     return best(speed_engine, hidden_size).gain
 
 
+def best_published_run(hidden_size: int, speed_engine: str = "torchao") -> str:
+    """The run that reached ``fp8.best_published``, in words."""
+    from fp8tune.facts.published import best
+
+    return Words(best(speed_engine, hidden_size).run)
+
+
 def compile_key(job: Job) -> str:
     """The key that compiles the model, as the help on FP8 without compile names it."""
     return Words(job.key("compile"))
