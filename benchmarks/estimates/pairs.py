@@ -137,6 +137,7 @@ def _step(row: dict[str, str]) -> Step:
     if row["kind"] == "lora":  # no gradient of a base weight
         gemms = tuple(gemm._replace(passes=gemm.passes - 1) for gemm in gemms)
     square = 2.0 * tokens * seq * shape.heads * shape.head_dim * layers / tp
+    square *= row["kind"] == "pretrain"  # else packs of short examples
     weights = sum(gemm.weights for gemm in gemms) + shape.vocab_size * shape.hidden_size
     ffn = (layers - moe) * shape.ffn_size + moe * (routes * width + shared)
     return Step(

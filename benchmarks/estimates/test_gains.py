@@ -119,7 +119,8 @@ def test_scripts_of_published_runs_get_bands_that_hold_their_gains():
     """Dense runs of Megatron with the same settings in bf16 and FP8; the page says so.
 
     Where tensor parallelism reduces in FP8, a script names the file that says it, which
-    is not read: the band holds the gain, and its middle is that without.
+    is not read: the band holds the gain, and its middle is that without. Nor does a
+    script say that fine-tuning packs short examples.
     """
     by_name = {row.name: row for row in gains.rows()}
     outside, scripts = [], 0
@@ -135,11 +136,8 @@ def test_scripts_of_published_runs_get_bands_that_hold_their_gains():
         low, high = job["speed.fp8_gain_low"], job["speed.fp8_gain_high"]
         if not low <= published <= high:
             outside.append(name)
-        if row["fp8_reduces"] == "0":
+        if row["fp8_reduces"] == "0" and not kind:
             page = by_name[name].predicted
             assert job["speed.fp8_gain"] == pytest.approx(page, abs=0.015)
     assert scripts == 58
-    assert outside == [
-        "gpt3-175b, 1024 GPUs, v25.01",
-        "llama3-405b-kv16, 32 GPUs, v25.03",
-    ]
+    assert outside == ["gpt3-175b, 1024 GPUs, v25.01"]

@@ -245,7 +245,7 @@ def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:
 
     torchao, dense models with FSDP: within 6.1 percentage points of 10 published rows
     (1.146 to 1.51), median 0.8; within 10.0 of rows left out of the fit. Transformer
-    Engine: a median of 2.7 points from 73 published pairs of dense models (0.997 to
+    Engine: a median of 3.0 points from 73 published pairs of dense models (0.997 to
     1.61) whose model was left out of the fit (``docs/accuracy.md``).
     """
     return float(speed_bf16_seconds.total / speed_fp8_seconds.total)
