@@ -238,16 +238,16 @@ def speed_frozen(adapters: bool) -> bool:
     return adapters
 
 
-def speed_hides_tp(job: Job, model_tp_comm_overlap: Any = None) -> bool:
+def speed_hides_tp(model_tp_comm_overlap: Any = None) -> bool:
     """Whether collectives of tensor parallelism run beside GEMMs: with a setting."""
-    return bool(model_tp_comm_overlap or job.find("comm_overlap.tp_comm_overlap"))
+    return bool(model_tp_comm_overlap)
 
 
-def speed_fp8_reduces(job: Job) -> bool:
+def speed_fp8_reduces(model_tp_comm_overlap_cfg: Any = None) -> bool:
     """Whether tensor parallelism reduces in FP8: if a linear's settings say so.
 
     Source: src/megatron/bridge/training/comm_overlap.py, ``fp8_buf``.
     """
-    settings = job.find("comm_overlap.tp_comm_overlap_cfg") or {}
-    linears = [each for each in settings.values() if isinstance(each, dict)]
-    return any(each.get("fp8_buf") for each in linears)
+    settings = model_tp_comm_overlap_cfg
+    linears = settings.values() if isinstance(settings, dict) else ()
+    return any(isinstance(one, dict) and one.get("fp8_buf") for one in linears)
