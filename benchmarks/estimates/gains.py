@@ -114,9 +114,9 @@ def targets() -> Iterator[tuple[str, str, bool]]:
     held = sum(row.held for row in rows()) / len(rows())
     promise = f"{HELD:.0%} of published gains in the band, their model left out"
     yield promise, f"{held:.0%} of {len(rows())}", held >= HELD
-    wrong = [row.name for row in rows() if row.wrong]
+    wrong = [row for row in rows() if row.wrong]
     promise = f"no sign error below {HARDLY} and above {FASTER:.2f}"
-    yield promise, ", ".join(wrong) or f"{len(rows())} of {len(rows())}", not wrong
+    yield promise, f"{len(wrong)} of {len(rows())} wrong", not wrong
     errors = [abs(row.step_error) for row in rows() if row.step_error is not None]
     middle = statistics.median(errors)
     promise = f"median error of a bf16 step, model left out, {SPEED_TARGET:.0%}"
@@ -149,6 +149,21 @@ def summary() -> str:
     head = ("engine", "model", "pairs", "published", "median error")
     after = ("left out: median", "left out: errors", "in the band", "its bf16 step")
     return machine.table(lines, (*head, *after))
+
+
+def wrong() -> str:
+    """The gains whose sign is wrong, as a Markdown table."""
+    lines = [
+        (
+            f"[{row.name}]({row.source})",
+            row.engine,
+            f"{row.published:.2f}",
+            f"{row.left_out:.2f}",
+        )
+        for row in rows()
+        if row.wrong
+    ]
+    return machine.table(lines, ("run", "engine", "published", "left out"))
 
 
 def _range(values: list[float], shown: str) -> str:

@@ -77,12 +77,16 @@ class Pair:
         return one / other
 
 
+def rows() -> list[dict[str, str]]:
+    """The rows of ``pairs.csv``, as text."""
+    with TABLE.open(encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if line[0] != "#"))
+
+
 @cache
 def pairs() -> tuple[Pair, ...]:
     """Every published pair of ``pairs.csv``."""
-    with TABLE.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if line[0] != "#"))
-    return tuple(map(_pair, rows))
+    return tuple(map(_pair, rows()))
 
 
 def _pair(row: dict[str, str]) -> Pair:
@@ -133,6 +137,7 @@ def _step(row: dict[str, str]) -> Step:
     if row["kind"] == "lora":  # no gradient of a base weight
         gemms = tuple(gemm._replace(passes=gemm.passes - 1) for gemm in gemms)
     square = 2.0 * tokens * seq * shape.heads * shape.head_dim * layers / tp
+    square *= row["kind"] == "pretrain"  # else packs of short examples
     weights = sum(gemm.weights for gemm in gemms) + shape.vocab_size * shape.hidden_size
     ffn = (layers - moe) * shape.ffn_size + moe * (routes * width + shared)
     return Step(

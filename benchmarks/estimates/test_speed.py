@@ -106,8 +106,11 @@ def test_the_band_is_wider_far_from_published_rows(
     step = speeds.steps()[0].step._replace(shards=shards, tp=tp, pp=pp)
     said = speed.fp8_gain_near(gpu, hidden, (tokens,), pp, tp, step, suspicious)
     assert said is near
-    band = [speed.fp8_gain_low(1.2, near, 1.0), speed.fp8_gain_high(1.2, near)]
-    assert band == pytest.approx([1.12, 1.31] if near else [1.05, 1.4])
+    low, high = (
+        speed.fp8_gain_low(1.2, near, 1.0),
+        speed.fp8_gain_high({}, 1.2, near, 1.35, speed_fp8_reduces=False),
+    )
+    assert (low, high) == pytest.approx((1.12, 1.31) if near else (1.05, 1.35))
     assert speed.fp8_gain_low(1.2, near, 1.2) == pytest.approx(1.0)
 
 

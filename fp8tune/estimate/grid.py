@@ -16,6 +16,7 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trainers.unknown_keys import joined
+from fp8tune.words import shown
 
 MAX_BATCH = 256
 BATCHES = 8
@@ -225,10 +226,8 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
         if job["z_loss"] > 0:
             words = f"`{job.key('z_loss')} = 0`: no fp32 copies of the logits"
             yield "z-loss", words, {"z_loss": 0.0}
-    with suppress(Unknown):
-        if job["fp8_weight_bytes"] > 0 and job["optimizer_sharded"]:
-            words = f"`{job.key('fp8_weights')}`: FP8 weights without those in bf16"
-            yield "fp8 weights", words, {"fp8_weights": True}
+    for key, (value, words) in (job.find("memory.lighter") or {}).items():
+        yield key, f"`{key} = {shown(value)}`: {words}", {key: value}
 
 
 LARGEST_BATCH = 4096

@@ -39,6 +39,7 @@ class Prediction(NamedTuple):
     fp8_gain_low: float | None
     fp8_gain_high: float | None
     best_published: float | None
+    best_published_run: str | None
     engine: str | None
     suspicious: bool
     fp8_flop_share: float | None
@@ -142,6 +143,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("speed.fp8_gain_low"),
         fact("speed.fp8_gain_high"),
         fact("fp8.best_published"),
+        fact("fp8.best_published_run"),
         fact("speed.engine_title"),
         fact("speed.fp8_gain_suspicious", False),
         fact("fp8.flop_share"),

@@ -226,7 +226,7 @@ def _pays(found: Estimate) -> Iterator[str]:
             best = f"{said.best_published:.2f}"
             gain += (
                 f"; the best published gain of {said.engine} at this hidden size is "
-                f"{best}"
+                f"{best} ({said.best_published_run})"
             )
     elif said.pays == "unknown":
         gain = _reason(found, "speed.fp8_gain", "speed.tokens_per_second")

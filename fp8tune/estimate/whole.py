@@ -158,9 +158,11 @@ def _fuller(job: Job) -> str:
 def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
     """Return what frees memory, in the precision of the setting to start with."""
     if best is None or not said.impossible:
-        return savings(variants, said)
-    in_other = variants.predict({"precision": best.precision})
-    return savings(variants, in_other, best.precision)
+        found = savings(variants, said)
+    else:
+        in_other = variants.predict({"precision": best.precision})
+        found = savings(variants, in_other, best.precision)
+    return [one._replace(change=as_typed(one.change, variants.job)) for one in found]
 
 
 def _instead(job: Job, said: Prediction) -> str:
@@ -187,14 +189,16 @@ def _instead(job: Job, said: Prediction) -> str:
 
 
 def _words(variants: Variants, predicted: list[Prediction]) -> dict[str, str]:
-    """Return what to say of unknown facts: the trainer's words, or the key to set."""
-    names = {name for said in predicted for name in said.missing.values()}
-    return {name: _word(name, variants.job, variants.trainer.about) for name in names}
+    """Return what to say of unknown facts: the trainer's words, or the keys to set."""
+    job, about = variants.job, variants.trainer.about
+    missing = {name: fact for said in predicted for fact, name in said.missing.items()}
+    return {name: _word(name, fact, job, about) for name, fact in missing.items()}
 
 
-def _word(name: str, job: Job, about: About) -> str:
+def _word(name: str, fact: str, job: Job, about: About) -> str:
     gap = of_trainer(name, about.title, about.advice)
-    return as_typed(about.missing.get(name) or gap or _key(name, job, about), job)
+    words = about.missing.get(name) or gap or _key(name, fact, job, about)
+    return as_typed(words, job)
 
 
 def why_unknown(fact: str, config: Config) -> str:
@@ -204,12 +208,12 @@ def why_unknown(fact: str, config: Config) -> str:
     if name and (reason := uncovered(config.trainer)):
         return reason
     name = _asked(job, {fact: name})[fact] if name else ""
-    words = {name: _word(name, job, about)} if name else {}
+    words = {name: _word(name, fact, job, about)} if name else {}
     return why({fact: name}, fact, job.target.gpu, words).removeprefix(": ")
 
 
-def _key(name: str, job: Job, about: About) -> str:
-    """Return which key to set, or whose value is not known; empty if it is none."""
+def _key(name: str, fact: str, job: Job, about: About) -> str:
+    """Return which keys to set, or whose value is not known; empty if it is none."""
     key = job.key(name)
     part, _, inner = key.partition(".")
     section = part if part in about.parts else ""
@@ -223,7 +227,34 @@ def _key(name: str, job: Job, about: About) -> str:
     heads = {each.partition(".")[0] for each in job.written}
     present = section in heads if section else heads - about.parts.keys()
     absent = "" if present else about.advice.get(f"file.{section}", "")
-    return absent or f"set `{written}`"
+    unset = [] if section else sorted(_unset(fact, job))
+    *more, last = [f"`{one}`" for one in unset or [written]]
+    listed = f"{', '.join(more)} and " * bool(more)
+    elsewhere = about.advice.get("unset", "") * (len(more) > 2)
+    return absent or f"set {listed}{last}{elsewhere}"
+
+
+def _unset(name: str, job: Job) -> list[str]:
+    """Return all keys that a fact needs and that the file does not set.
+
+    What a function asks of the whole job is found one by one, each taken to be off.
+    """
+    key = job.words.key(name)
+    missing = _lacking(job, key)
+    source = job.words.computed.get(key)
+    if not missing:
+        return []
+    if source is None:
+        return [key] if job.can_set(key) and key not in job.written else []
+    found: dict[str, None] = {}
+    for each in source.required:
+        found |= dict.fromkeys(_unset(each, job))
+    asked = job.key(missing)
+    while source.of_job and asked in job.words.keys and asked not in found:
+        found[asked] = None
+        job = job.with_values({asked: False})
+        asked = job.key(_lacking(job, key) or missing)
+    return list(found)
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
@@ -256,11 +287,31 @@ def _known(job: Job, name: str, instead: Any) -> Any:
         return instead
 
 
+def _bound(job: Job) -> list[str]:
+    """Return an upper bound of FP8's gain in words, where adapters leave it unknown.
+
+    Or where the file does not say whether FP8 is on. Training all weights has FP8
+    products that adapters do not need, so its bound holds for them too.
+    """
+    if job.find("fp8.limit") is not None:
+        return []
+    try:
+        whole = job.with_values({"precision": "fp8", "whole_model": True})
+        words = f"upper bound: {whole['fp8.limit']:.2f}x"
+    except Unknown:
+        return []
+    adapters = _lacking(job, "whole_model") == "model.adapter"
+    lower = " (lower with adapters)" * adapters
+    return [f"{words}{lower}, if FP8 halves the time of its GEMMs"]
+
+
 def _judged(variants: Variants) -> Prediction:
     """Return the config's own prediction; FP8 does not pay if it cannot run."""
     said = variants.predict({})
     if said.too_much or variants.fp8_off:
         return said
+    if said.pays == "unknown" and not said.reasons:
+        said = said._replace(reasons=_bound(variants.job))
     fp8, bf16 = (variants.refusals({"precision": name}) for name in ("fp8", "bf16"))
     against = [one.message for one in fp8 if one.voids and one not in bf16]
     if not against or any(one.voids for one in bf16):

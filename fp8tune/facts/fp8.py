@@ -20,6 +20,9 @@ ALIGNMENT = 16
 PAYS, HARDLY = 1.05, 1.03
 """FP8 pays if the whole band is above; it does not if the prediction is below."""
 
+GAINS = 1.10
+"""No rule warns that FP8 gains little where the whole band is above."""
+
 FEWEST_TOKENS, SMALLEST_HIDDEN = 4096, 2048
 """M and hidden size from which on gains of whole models are published.
 
@@ -216,13 +219,35 @@ def linear_gain_high(fp8_linear_gain: float) -> float:
     return fp8_linear_gain * (1 + ERROR)
 
 
-def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
+def gains(speed_fp8_gain_low: float | None = None) -> bool:
+    """Whether the whole band of FP8's gain is above 1.10; no if the gain is unknown."""
+    return speed_fp8_gain_low is not None and speed_fp8_gain_low > GAINS
+
+
+def fused(
+    speed_engine: str = "torchao",
+    compile: bool | None = None,  # noqa: A002
+) -> bool:
+    """Whether casts are fused with other kernels: by compile, or by the engine."""
+    return speed_engine != "torchao" or known("compile", compile)
+
+
+def too_narrow(
+    hidden_size: int,
+    speed_engine: str = "torchao",
+    fp8_linear_gain: float | None = None,
+) -> bool:
     """Whether the model is too narrow: no FP8 linear gains, alone or together.
 
-    K or N of each linear is the hidden size. In the H100's table no linear with 1024
-    gains at any M: at most 0.94 with K, 0.63 with N (rowwise, ``fp8_gemm_h100.csv``).
+    K or N of each linear is the hidden size. In the H100's table of torchao no linear
+    with 1024 gains at any M: at most 0.94 with K, 0.63 with N (rowwise,
+    ``fp8_gemm_h100.csv``). With Transformer Engine both published runs of such models
+    lose (``SMALL_TE``).
     """
-    return hidden_size <= NARROW and fp8_linear_gain < 1
+    narrow = hidden_size <= NARROW
+    if speed_engine != "torchao":
+        return narrow
+    return narrow and known("fp8.linear_gain", fp8_linear_gain) < 1
 
 
 def slower_linears(gemms: tuple[Gemm, ...], fp8_table_recipe: str) -> str:
@@ -316,6 +341,13 @@ def best_published(hidden_size: int, speed_engine: str = "torchao") -> float:
     return best(speed_engine, hidden_size).gain
 
 
+def best_published_run(hidden_size: int, speed_engine: str = "torchao") -> str:
+    """The run that reached ``fp8.best_published``, in words."""
+    from fp8tune.facts.published import best
+
+    return Words(best(speed_engine, hidden_size).run)
+
+
 def compile_key(job: Job) -> str:
     """The key that compiles the model, as the help on FP8 without compile names it."""
     return Words(job.key("compile"))
@@ -334,7 +366,7 @@ def pays(
     speed_fp8_gain_high: float = 0.0,
     fp8_recipe: str = "",
     te_recipe: str = "",
-    hidden_size: int = NARROW + 1,
+    fp8_too_narrow: bool = False,
     speed_engine: str = "torchao",
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
@@ -351,7 +383,7 @@ def pays(
     Transformer Engine needs no compile. With it, no for narrow models (``SMALL_TE``).
     """
     engine = te_recipe or speed_engine != "torchao"
-    if fp8_obstacle or fp8_against or (engine and hidden_size <= NARROW):
+    if fp8_obstacle or fp8_against or (engine and fp8_too_narrow):
         return "no"
     if not engine and not known("compile", compile):
         return "no"
@@ -397,17 +429,20 @@ def reasons(
     speed_bf16_seconds: Any = None,
     speed_fp8_seconds: Any = None,
     fp8_weights: bool = False,
+    fp8_too_narrow: bool = False,
+    speed_fp8_reduces: bool | None = None,
 ) -> list[str]:
     """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle or fp8_against:
         return [fp8_obstacle or fp8_against]
     if te_recipe or speed_engine != "torchao":
-        clauses = [SMALL_TE] * (hidden_size <= NARROW)
+        clauses = [SMALL_TE] * fp8_too_narrow
         clauses += _shares(speed_bf16_seconds, speed_fp8_seconds, fp8_linear_share)
         if speed_fp8_gain_suspicious:
             title = speed_engine_title
             clauses.append(f"{title} has no published gain as large: measure it")
         clauses += [TE_COPIES] * (te_recipe != "" and not fp8_weights)
+        clauses += [FP8_REDUCES] * (speed_fp8_reduces is None)
         return [Words(text) for text in clauses]
     known("compile", compile)
     all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
@@ -475,6 +510,11 @@ TE_COPIES = (
     "(https://github.com/NVIDIA/TransformerEngine/issues/1429)"
 )
 """What is published of Transformer Engine without FP8 parameters."""
+
+FP8_REDUCES = (
+    "at the upper end tensor parallelism also reduces in FP8, which the file of its "
+    "overlap may ask for (`fp8_buf`)"
+)
 
 
 def _shares(parts: Any, fp8_parts: Any, linear_share: float | None) -> list[str]:

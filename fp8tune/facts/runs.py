@@ -67,7 +67,8 @@ def family(job: Job, quantity: str) -> str:
     """The family of a job's runs; raises ``Unknown``."""
     small = ", small" if job["hidden_size"] < SMALL else ""
     kind = f"{job['estimate_family']}, {job['precision']}{small}"
-    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
+    parallel = quantity == SPEED and (job.find("tp") or 1) > 1
+    return f"{kind}, TP" if parallel else kind
 
 
 def _speaks_for(quantity: str, family: str) -> str:

@@ -69,6 +69,11 @@ def hides_tp() -> bool:
     return True
 
 
+def fp8_reduces() -> bool:
+    """Whether tensor parallelism also reduces in FP8, beside gathering in it: no."""
+    return False
+
+
 def frozen() -> bool:
     """Whether the linears' weights get no gradient."""
     return False
@@ -107,6 +112,7 @@ def step(
     speed_ffn_width: float,
     speed_frozen: bool,
     speed_hides_tp: bool,
+    speed_fp8_reduces: bool = False,
     cp: int = 1,
     ep: int = 1,
     etp: int = 1,
@@ -142,6 +148,7 @@ def step(
         across_nodes=shards * tp * pp > speed_node,
         reduces_each=reduces_each_micro_batch,
         gathers_each=speed_gathers_each,
+        fp8_reduces=speed_fp8_reduces,
         hides_tp=speed_hides_tp,
         virtual_stages=virtual_stages,
         routed=speed_routed,
@@ -238,7 +245,7 @@ def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:
 
     torchao, dense models with FSDP: within 6.1 percentage points of 10 published rows
     (1.146 to 1.51), median 0.8; within 10.0 of rows left out of the fit. Transformer
-    Engine: a median of 2.7 points from 73 published pairs of dense models (0.997 to
+    Engine: a median of 3.0 points from 73 published pairs of dense models (0.997 to
     1.61) whose model was left out of the fit (``docs/accuracy.md``).
     """
     return float(speed_bf16_seconds.total / speed_fp8_seconds.total)
@@ -305,14 +312,39 @@ def fp8_gain_low(
 
 
 def fp8_gain_high(
+    job: Job,
     speed_fp8_gain: float,
     speed_fp8_gain_near: bool,
+    speed_fp8_gain_limit: float,
     speed_engine: str = "torchao",
     fp8_recipe: str = "",
+    speed_fp8_reduces: bool | None = None,
 ) -> float:
-    """Upper end of the gain's band [ratio]."""
+    """Upper end of the gain's band, at most ``speed.fp8_gain_limit`` [ratio].
+
+    Where tensor parallelism may reduce in FP8, it is the end with it.
+    """
+    if speed_fp8_reduces is None:
+        in_fp8 = job.with_values({"speed.fp8_reduces": True})
+        return float(in_fp8["speed.fp8_gain_high"])
     _, above = _gain_band(speed_engine, speed_fp8_gain_near, fp8_recipe)
-    return speed_fp8_gain + above
+    return min(speed_fp8_gain + above, max(speed_fp8_gain, speed_fp8_gain_limit))
+
+
+def fp8_gain_limit(
+    speed_bf16_seconds: Any, speed_fp8_seconds: Any, fp8_linear_share: float
+) -> float:
+    """Upper bound of the gain, by the share of a step that FP8 shortens [ratio].
+
+    FP8 linears take half the time and casts none. Of the rest only communication gets
+    shorter, and a pipeline's bubble with both. No published gain is above it
+    (``python -m benchmarks.estimates gains``).
+    """
+    bf16, fp8 = speed_bf16_seconds, speed_fp8_seconds
+    saved = bf16.linears * fp8_linear_share / 2
+    saved += max(0.0, bf16.communication - fp8.communication)
+    busy = bf16.total - bf16.bubble
+    return float(busy / (busy - saved))
 
 
 def fp8_gain_suspicious(speed_fp8_gain: float, speed_engine: str = "torchao") -> bool:

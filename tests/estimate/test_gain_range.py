@@ -55,6 +55,52 @@ def test_flags_are_named_as_typed(fp8tune, project, settings, said):
     assert said in " ".join(fp8tune("estimate", "run.sh").out.split())
 
 
+def test_a_band_ends_where_the_share_of_fp8_linears_does(fp8tune, project):
+    """At 131,072 tokens attention, which stays in bf16, takes most of a step."""
+    full = "--recompute-granularity full --recompute-method uniform"
+    more = f"size 8 {full} --recompute-num-layers 1 "
+    script = SCRIPT.replace("32768", "131072").replace("size 2 ", more)
+    project({"run.sh": script.format(batch="1", length="131072")})
+    out = fp8tune("estimate", "run.sh", "--gpu", "h200", "--output-format", "json").out
+    said = json.loads(out)["speed"]
+    assert said["fp8_gain"] < said["fp8_gain_high"] < said["fp8_gain"] + 0.10
+
+
+AXOLOTL = """\
+base_model: meta-llama/Llama-3.1-8B
+datasets: [{{path: tatsu-lab/alpaca, type: alpaca}}]
+sequence_len: 8192
+sample_packing: true
+flash_attention: true
+micro_batch_size: 1
+gradient_accumulation_steps: 8
+learning_rate: 1e-5
+num_epochs: 1
+optimizer: adamw_torch_fused
+bf16: true
+fp8: true
+torch_compile: true
+gradient_checkpointing: {whole}
+fp8_enable_fsdp_float8_all_gather: true
+fsdp_version: 2
+fsdp_config:
+  activation_checkpointing: {fsdp}
+  auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  transformer_layer_cls_to_wrap: LlamaDecoderLayer
+"""
+
+
+@each(("whole", "fsdp"), [("false", "true"), ("false", "false"), ("true", "false")])
+def test_no_rule_doubts_a_gain_whose_band_is_above(fp8tune, project, whole, fsdp):
+    project({"a.yaml": AXOLOTL.format(whole=whole, fsdp=fsdp)})
+    target = "--gpu", "h200", "--world-size", "8", "--output-format", "json"
+    low = fp8tune("estimate", "a.yaml", *target).json["speed"]["fp8_gain_low"]
+    found = fp8tune("lint", "a.yaml", *target).json["diagnostics"]
+    doubts = [one["rule"] for one in found if one["category"] == "slow"]
+    assert doubts == ["fp8-with-fsdp-checkpointing"] * (low <= 1.10)
+    assert (low <= 1.10) == (fsdp == "true")
+
+
 def test_no_range_where_more_than_settings_is_unknown(fp8tune, project):
     text = SCRIPT.format(batch="$MBS", length="8192").replace("gpu=h100 ", "")
     project({"run.sh": text})

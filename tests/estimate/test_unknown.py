@@ -1,5 +1,7 @@
 """What is unknown or not covered is said, with what to type."""
 
+import re
+
 import pytest
 
 from tests.each import each
@@ -14,6 +16,28 @@ def test_what_is_unknown_is_said(fp8tune, project):
     said = fp8tune("estimate", "a.toml", "--output-format", "json").json
     assert said["fit"] == "unknown"
     assert said["speed"]["tokens_per_second"] is None
+
+
+def test_all_keys_that_are_missing_are_named_at_once(fp8tune, project):
+    sizes = (
+        "num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
+        "  vocab_size: 128256\n  seq_length: 4096\n"
+    )
+    project({"a.yaml": f"train:\n  micro_batch_size: 1\nmodel:\n  {sizes}"})
+    bridge = "--trainer", "megatron_bridge"
+    out = fp8tune("estimate", "a.yaml", *H200[:2], *bridge).out
+    (words,) = [
+        text for text in out.split("\nspeed:") if "memory: unknown: set" in text
+    ]
+    keys = re.findall(r"`(\w+\.\w+)`", words)
+    assert {"model.cuda_graph_impl", "model.ffn_hidden_size"} < set(keys)
+    assert "run_config.yaml" in words
+    rest = "".join(f"  {key[6:]}: null\n" for key in keys if key.startswith("model."))
+    project({"b.yaml": f"train:\n  micro_batch_size: 1\nmodel:\n  {sizes}{rest}"})
+    after = fp8tune("estimate", "b.yaml", *H200[:2], *bridge).out
+    assert [
+        key for key in keys if key.startswith("model.") and f"`{key}`" in after
+    ] == []
 
 
 def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, project):

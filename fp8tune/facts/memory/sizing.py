@@ -18,6 +18,11 @@ MOST = 2**20
 """No larger micro-batch is looked for."""
 
 
+def lighter() -> dict[str, tuple[bool, str]]:
+    """Keys that free memory at the same speed: their values, and what they do."""
+    return {}
+
+
 def largest_micro_batch(
     job: Job,
     micro_batch: int,
@@ -57,16 +62,18 @@ def advice(
     pp: int,
     memory_fit: str,
     expert_padding: int,
+    memory_lighter: dict[str, tuple[bool, str]],
     memory_largest_micro_batch: int | None = None,
     grad_accum: int | None = None,
 ) -> str:
     """What to set if the run may not fit, in words.
 
     First values that keep the tokens of a step: other micro-batches with their
-    accumulation, full AC, both, or unpacked experts. Else, or in addition to full AC, a
-    smaller micro-batch or less accumulation (whose gradients may be unsharded), with
-    the number of sequences that are lost. If nothing better exists, values with which
-    it may not fit. Else the number of GPUs on which the smallest setting would fit.
+    accumulation, ``memory.lighter`` or unpacked experts, full AC, or both. Else, or in
+    addition to full AC, a smaller micro-batch or less accumulation (whose gradients may
+    be unsharded), with the number of sequences that are lost. If nothing better exists,
+    values with which it may not fit. Else the number of GPUs on which the smallest
+    setting would fit.
 
     For a family of GPUs the advice is for the largest. It gives no values if nothing is
     known to fit: because the usable memory is unknown, for a pipeline's last stage, or
@@ -83,7 +90,8 @@ def advice(
     full = _full(job, ac, ac_usable)
     once = {"grad_accum": 1} if grad_accum != 1 and job.can_set("grad_accum") else {}
     packed = expert_padding and job.can_set("packed_experts")
-    single = {"packed_experts": False} if packed else {}
+    single = {key: value for key, (value, _) in memory_lighter.items()}
+    single |= {"packed_experts": False} if packed else {}
     if kept := _keeping(job, {}, FITS):
         other = job.with_values(full)
         surely = full and _fit(other) == FITS

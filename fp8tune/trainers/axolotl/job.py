@@ -243,13 +243,18 @@ def fsdp2(job: Job) -> bool:
     return bool(job["fsdp_asked"]) and str(version) == "2"
 
 
-def ac(job: Job) -> str:
+def fsdp_checkpointing(job: Job) -> bool:
+    """Whether FSDP recomputes activations."""
+    asked = job.find("fsdp_config.activation_checkpointing")
+    return bool(job["fsdp_asked"] and asked)
+
+
+def ac(job: Job, fsdp_checkpointing: bool) -> str:
     """Activation checkpointing, of the model or of FSDP."""
-    mine = job.find("gradient_checkpointing")
-    sharded = job["fsdp_asked"] and job.find("fsdp_config.activation_checkpointing")
     if job.find("selective_checkpointing"):
         return Words("selective")
-    return Words("full" if mine or sharded else "none")
+    mine = job.find("gradient_checkpointing")
+    return Words("full" if mine or fsdp_checkpointing else "none")
 
 
 def compile(torch_compile: Any) -> bool:  # noqa: A001

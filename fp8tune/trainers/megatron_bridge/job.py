@@ -14,6 +14,7 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.megatron_lm.job import RECIPES
+from fp8tune.trainers.megatron_lm.weights import LIGHTER_GRADIENTS, LIGHTER_WEIGHTS
 
 MOST_IN_BF16 = 4
 """Layers that Bridge's FP8 recipes keep in bf16 at both ends, at most."""
@@ -148,6 +149,21 @@ def half_gradients(
     return half_precision and not mixed_precision_grad_reduce_in_fp32
 
 
+def memory_lighter(
+    fp8_weight_bytes: int,
+    optimizer_sharded: bool,
+    half_precision: bool,
+    half_gradients: bool,
+) -> dict[str, tuple[bool, str]]:
+    """Settings that free memory at the same speed: their values, and what they do."""
+    found = {}
+    if fp8_weight_bytes and optimizer_sharded:
+        found["mixed_precision.fp8_param_gather"] = True, LIGHTER_WEIGHTS
+    if half_precision and not half_gradients:
+        found["mixed_precision.grad_reduce_in_fp32"] = False, LIGHTER_GRADIENTS
+    return found
+
+
 SCORES = ("unfused", "local", 3, 4)
 """Backends of attention that keep its scores: AttnBackend's names and numbers."""
 
@@ -225,3 +241,13 @@ def speed_frozen(adapters: bool) -> bool:
 def speed_hides_tp(model_tp_comm_overlap: Any = None) -> bool:
     """Whether collectives of tensor parallelism run beside GEMMs: with a setting."""
     return bool(model_tp_comm_overlap)
+
+
+def speed_fp8_reduces(model_tp_comm_overlap_cfg: Any = None) -> bool:
+    """Whether tensor parallelism reduces in FP8: if a linear's settings say so.
+
+    Source: src/megatron/bridge/training/comm_overlap.py, ``fp8_buf``.
+    """
+    settings = model_tp_comm_overlap_cfg
+    linears = settings.values() if isinstance(settings, dict) else ()
+    return any(isinstance(one, dict) and one.get("fp8_buf") for one in linears)

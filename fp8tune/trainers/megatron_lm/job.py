@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
+from fp8tune.trainers.megatron_lm.weights import LIGHTER_GRADIENTS, LIGHTER_WEIGHTS
 
 HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
 """Flags of delayed scaling alone."""
@@ -210,6 +211,21 @@ def half_gradients(
     return half_precision and lower
 
 
+def memory_lighter(
+    fp8_weight_bytes: int,
+    optimizer_sharded: bool,
+    half_precision: bool,
+    half_gradients: bool,
+) -> dict[str, tuple[bool, str]]:
+    """Flags that free memory at the same speed: their values, and what they do."""
+    found = {}
+    if fp8_weight_bytes and optimizer_sharded:
+        found["fp8_param_gather"] = True, LIGHTER_WEIGHTS
+    if half_precision and not half_gradients:
+        found["grad_reduce_in_bf16"] = True, LIGHTER_GRADIENTS
+    return found
+
+
 def keeps_scores(attention_backend: str, local_layers: bool) -> bool:
     """Whether attention keeps its scores."""
     return local_layers or attention_backend in ("unfused", "local")
@@ -267,6 +283,17 @@ def known_model(
 def speed_hides_tp(tp_comm_overlap: bool) -> bool:
     """Whether collectives of tensor parallelism run beside GEMMs: with a flag."""
     return tp_comm_overlap
+
+
+def speed_fp8_reduces(tp_comm_overlap: bool, tp_comm_overlap_cfg: Any = None) -> bool:
+    """Whether tensor parallelism reduces in FP8: unknown with a file of its own.
+
+    The file, which is not read, may say so by ``fp8_buf``; it is false by default
+    (TransformerEngine, pytorch/module/base.py, ``initialize_ub``).
+    """
+    if tp_comm_overlap and tp_comm_overlap_cfg:
+        raise Unknown("speed.fp8_reduces")
+    return False
 
 
 def known_step(known_model: bool) -> bool:

@@ -24,6 +24,11 @@ Transformer Engine keeps both for all micro-batches of a step (module/base.py,
 """
 
 
+LIGHTER_WEIGHTS = "FP8 weights without those in bf16"
+LIGHTER_GRADIENTS = "gradients summed in bf16"
+"""What frees memory at the same speed, in words."""
+
+
 class Weights(NamedTuple):
     """Parameters of one layer on one rank.
 

@@ -24,6 +24,9 @@ EXPERT_MODELS = ("llama4", "deepseek_v3", "gpt_oss")
 LLAMA_3_TOKENS = 128256
 """Words of Llama 3's tokenizer (https://huggingface.co/meta-llama/Llama-3.1-8B)."""
 
+LLAMA_3_PATHS = ("llama-3", "original/tokenizer.model")
+"""Parts of its path: the repository's name, and where torchtitan's README puts it."""
+
 
 def sizes(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
     """Sizes of the model; unknown for models of one's own and of other kinds."""
@@ -54,7 +57,8 @@ def vocab_size(sizes: dict[str, Any], model_tokenizer_path: Any = None) -> int:
 
     A tokenizer of Llama 3 is known by its path, as the download script names it.
     """
-    if "vocab" not in sizes and "llama-3" in str(model_tokenizer_path).lower():
+    path = str(model_tokenizer_path).lower()
+    if "vocab" not in sizes and any(part in path for part in LLAMA_3_PATHS):
         return LLAMA_3_TOKENS
     return int(known("vocab_size", sizes.get("vocab")))
 

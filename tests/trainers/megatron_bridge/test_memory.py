@@ -108,6 +108,20 @@ def test_scores_by_the_backend_of_attention(backend, keeps):
     assert job_of(config)["keeps_scores"] == keeps
 
 
+@each(
+    ("settings", "reduces"),
+    [
+        ({"proj_fprop": {"fp8_buf": True}}, True),
+        ({"proj_fprop": {"fp8_buf": False}}, False),
+        (None, False),
+    ],
+)
+def test_the_overlap_of_tensor_parallelism_may_reduce_in_fp8(settings, reduces):
+    config = whole()
+    config["model"]["tp_comm_overlap_cfg"] = settings
+    assert job_of(config)["speed.fp8_reduces"] == reduces
+
+
 def test_fp8_by_the_name_of_a_mixed_precision():
     fp8 = job_of(whole(mixed_precision="bf16_with_fp8_current_scaling_mixed"))
     names = ("estimate_family", "bf16_ends", "fp8_weight_bytes", "fp8.pays")

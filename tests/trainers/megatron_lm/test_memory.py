@@ -50,6 +50,17 @@ def test_an_example_of_megatron_lm_fits_as_its_table_says():
     assert fits == ["probably-out-of-memory", "fits"]
 
 
+def test_what_frees_memory_at_the_same_speed_comes_first():
+    """Its script has both flags; without them the same run is out of memory."""
+    job = job_of(f"{FP8}{EIGHT_B}--context-parallel-size 2")
+    flags = {"fp8_param_gather": True, "grad_reduce_in_bf16": True}
+    assert {key: value for key, (value, _) in job["memory.lighter"].items()} == flags
+    fits = [one["memory.fit"] for one in (job, job.with_values(flags))]
+    assert fits == ["out-of-memory", "fits"]
+    set_both = "set `fp8_param_gather = true` and `grad_reduce_in_bf16 = true`: at most"
+    assert job["memory.advice"].startswith(set_both)
+
+
 def test_fp8_needs_more_than_bf16():
     """Megatron-LM#1236, TE#1429: FP8 copies of all weights, beside those in bf16."""
     copies = "FP8 copies of weights"
