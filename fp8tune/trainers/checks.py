@@ -39,7 +39,7 @@ ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
 
 
 def _told(value: Any) -> str:
-    return shown(value) if type(value) is int else str(value)
+    return shown(value) if type(value) in (int, list) else str(value)
 
 
 class Refusal(NamedTuple):
