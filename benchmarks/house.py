@@ -21,7 +21,7 @@ from benchmarks.lint_speed import ESTIMATED, install
 from benchmarks.machine import table
 from benchmarks.paths import ROOT
 
-DECIDING = {"decide", "with_config", "choose", "compare_fp8", "overlooked"}
+DECIDING = {"decide", "with_config", "choose", "compare_fp8"}
 WORDING = {"message", "describe"}
 """Functions that decide an answer, and those that give its sentences."""
 

@@ -11,14 +11,14 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from fp8tune.runners import cpu
+from fp8tune.search.machine import cpu_name
 
 
 def describe(*packages: str) -> dict[str, str]:
     """Today's date (UTC), CPU, cores, system, and versions of Python and packages."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "cpu": cpu.name(),
+        "cpu": cpu_name(),
         "cores": str(len(os.sched_getaffinity(0))),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

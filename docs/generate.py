@@ -65,6 +65,7 @@ EVIDENCE = {
     "Rules": ("rule_evidence", "trainer_faults", "sharded_shapes"),
     "Memory": (
         "depths",
+        "loss_bytes",
         "torchtitan_activation_bytes",
         "torchtitan_tensor_parallel",
         "hf_memory",

@@ -415,7 +415,6 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert ours <= set(MODULES)
     assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
-    assert "fp8tune.lint.listing" not in ours
     assert not ours & {"fp8tune.atomic", "fp8tune.lint.statistics"}
     assert not ours & OF_COMMAND_LINES
     assert not [name for name in ours if inside(name, "lint.formats")]

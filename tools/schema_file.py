@@ -62,6 +62,34 @@ def update(trainer: str, made: Mapping[str, Iterable[str]], *, check: bool) -> b
     return text != before
 
 
+def lines(
+    about: str,
+    head: Mapping[str, str],
+    *,
+    sections: Mapping[str, str],
+    job: Mapping[str, str],
+    classes: Mapping[str, Mapping[str, Any]],
+    variants: Mapping[str, Any] = {},
+) -> Iterator[str]:
+    """Yield the lines of the schema of one release; ``about`` is the comment above."""
+    yield from (f"# {line}".rstrip() for line in about.splitlines())
+    yield ""
+    yield from (f"{name} = {toml(text)}" for name, text in head.items())
+    tables = {"sections": sections, "job": job, "variants": variants}
+    tables |= {f"classes.{_key(name)}": keys for name, keys in classes.items()}
+    for name, table in tables.items():
+        yield from ("", f"[{name}]")
+        yield from (f"{key} = {toml(value)}" for key, value in table.items())
+
+
+def sections_of(keys: Schemas, classes: Iterable[str]) -> dict[str, str]:
+    """Return the keys that are tables of a class, with their types."""
+    types = {name: str(spec["type"]) for name, spec in keys.items()}
+    return {
+        n: kind for n, kind in types.items() if kind.removesuffix(" | None") in classes
+    }
+
+
 def changes(earlier: dict[str, Any], later: dict[str, Any]) -> str:
     """Return in one line what differs between two schemas: keys and job fields."""
     parts = []

@@ -106,7 +106,7 @@ def command(
         hint = f"; did you mean {near}?" if near else ""
         raise Failure(f"no rule, key, fact or word named {name!r}{hint}")
     if output_format == "json":
-        from fp8tune.lint.explain.data import data
+        from fp8tune.lint.explain.text import data
 
         click.echo(data(page))
         return

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+
 import click
 
 from fp8tune import completion
 from fp8tune.cli import Choice, Failure, Group, named_trainer, text_or_json
-from fp8tune.lint.rules import CATEGORIES
+from fp8tune.lint.rules import CATEGORIES, Rule
+
+WIDTH = 100
 
 
 class _Rules(Group):
@@ -53,7 +59,6 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     from fp8tune.lint.builtin import read_builtin
-    from fp8tune.lint.listing import as_json, as_text
 
     rules = [rule for rule in read_builtin() if category in (None, rule.category)]
     if trainer:
@@ -63,7 +68,7 @@ def command(
             raise Failure(wrong)
         ids = trainers()[trainer.partition("==")[0]].among(trainer)
         rules = [rule for rule in rules if any(map(rule.is_for, ids))]
-    click.echo(as_json(rules) if output_format == "json" else as_text(rules))
+    click.echo(_as_json(rules) if output_format == "json" else _as_text(rules))
 
 
 @command.command("test")
@@ -99,3 +104,40 @@ def test(folder: str) -> int:
     what = f"{count(len(pack), 'rule')}, {count(examples, 'example')}"
     click.echo(f"{what}: {state}")
     return int(bool(failures))
+
+
+def _as_text(rules: list[Rule]) -> str:
+    """Return one rule per line; a long summary continues below its column."""
+    width = max((len(rule.name) for rule in rules), default=0)
+    code = max((len(rule.code) for rule in rules), default=0)
+    return "\n".join(line for rule in rules for line in _lines(rule, code, width))
+
+
+def _lines(rule: Rule, code: int, width: int) -> Iterator[str]:
+    head = f"{rule.code:<{code}}  {rule.name:<{width}}  {rule.severity:<7}  "
+    yield from textwrap.wrap(
+        rule.summary,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
+
+
+def _as_json(rules: Iterable[Rule]) -> str:
+    """Return the heads of the rules as one object."""
+    listed = [
+        {
+            "name": rule.name,
+            "code": rule.code,
+            "category": rule.category,
+            "severity": rule.severity,
+            "confidence": rule.confidence,
+            "since": rule.since,
+            "trainer": rule.data.get("trainer"),
+            "summary": rule.summary,
+            "references": rule.references,
+        }
+        for rule in rules
+    ]
+    return json.dumps({"version": 1, "rules": listed}, indent=2)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from fp8tune.estimate.compare import Side
 from fp8tune.estimate.table import WIDTH
 from fp8tune.estimate.whole import memory_json, speed_json
-from fp8tune.facts.calibration import Band
 from fp8tune.job import Unknown
 from fp8tune.words import plain, wrapped
 
@@ -22,9 +21,6 @@ WORDS = ("GPU", "fit")
 
 SPARE = ("per GPU", "ktok/step", "FP8/bf16")
 """Columns that are left out, in this order, where a table is wider than 80."""
-
-FEW_GIB = 10.0
-"""Memory below this has two decimals [GiB]."""
 
 
 class Line(NamedTuple):
@@ -107,12 +103,6 @@ def _cells(line: Line) -> tuple[str, ...]:
         f"{gain:.2f}" if gain else "-",
         f"{step / 1000:,.0f}" if step else "-",
     )
-
-
-def _range(band: Band) -> str:
-    digits = 0 if band.value >= FEW_GIB else 2
-    low, mean, high = (f"{x:.{digits}f}" for x in (band.low, band.value, band.high))
-    return f"{mean} ({low} to {high})"
 
 
 def _row(cells: tuple[str, ...], widths: dict[str, int]) -> str:

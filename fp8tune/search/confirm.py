@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer.choice import MOST, choose, compare_fp8, overlooked
+from fp8tune.search.answer.choice import MOST, choose, compare_fp8
 from fp8tune.search.history import NEAR, History
 from fp8tune.search.statistics import settled, verdict
 from fp8tune.trials.space import Point
@@ -20,6 +20,10 @@ BEST = 3
 """Settings that are confirmed, not counting the baseline."""
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
+BAD = 0.9
+"""What one bad run may show of a setting's speed: of 40 runs of the rehearsal the worst
+reached 0.906 of their median (benchmarks/results/runs_cpu.jsonl). No published table
+repeats runs on H100 or H200; the same is taken for them."""
 ROUNDS = 2
 PAIRS = 6
 """Pairs of runs of FP8 and of the best bf16 setting, until FP8's gain is clear."""
@@ -50,6 +54,23 @@ def unconfirmed(history: History) -> Point | None:
         or _doubtful(history)
         or _counterpart(history)
     )
+
+
+def overlooked(history: History, points: Sequence[Point]) -> Point | None:
+    """Return the best setting that ran once, if one bad run may explain its speed.
+
+    It is judged by the trials before the confirmation. ``None`` if it is one of
+    ``points``, which are confirmed anyway.
+    """
+    found = history.before_confirmation
+    others = [point for point in found.eligible if point != found.baseline]
+    runs = {point: found.runs(point).succeeded for point in others}
+    ran = {p: own[0].tokens_per_second for p, own in runs.items() if len(own) == 1}
+    best = max(ran, key=lambda p: ran[p], default=None)
+    mine = found.speed(found.baseline)
+    if best is None or mine is None or best in points:
+        return None
+    return best if ran[best] >= BAD * mine.value else None
 
 
 def _in_turn(history: History, points: list[Point], rounds: int) -> Point | None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.search.answer.answer import Estimate, failure_code
-from fp8tune.search.answer.decide import decide
+from fp8tune.search.answer.decide import answer_so_far
 from fp8tune.search.answer.wording import FAILURES, gib, percent
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
@@ -28,7 +28,7 @@ from fp8tune.search.study import Study
 from fp8tune.search.write.output import trial_result
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted
+from fp8tune.trials.trial import Trial
 from fp8tune.words import counted, plain
 
 SPARE = 2
@@ -211,9 +211,7 @@ class Board:
         Their figures are those of the answer, if the search ended now.
         """
         plan = self.plan
-        counted = trials_that_counted(trials)
-        history = History(plan.space, plan.baseline, counted, proven_only=True)
-        answer = decide(history, charged_seconds(trials), self._objective)
+        answer = answer_so_far(plan, trials, self._objective)
         stays = answer.chosen == plan.baseline
         other = answer.runner_up if stays else plan.baseline
         for number, point in (("best", answer.chosen), ("next" * stays, other)):

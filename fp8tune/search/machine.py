@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune import __version__
@@ -230,3 +232,17 @@ def other_gpu_note(job: Job, machine: TrialMachine, *, extrapolates: bool) -> st
         here = f"trials run on this {machine.gpu}, not on {named}"
         return f"{here}: what does not fit here is left out"
     return f"memory limit of {named}, speeds measured on this {machine.gpu}"
+
+
+def cpu_name() -> str:
+    """Return the CPU's name with family and model, as in /proc/cpuinfo."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown"
+    pairs = (line.partition(":") for line in text.splitlines())
+    fields = {key.strip(): value.strip() for key, _, value in reversed(list(pairs))}
+    model = fields.get("model name", "unknown")
+    if "cpu family" not in fields:
+        return model
+    return f"{model} (family {fields['cpu family']}, model {fields['model']})"

@@ -15,7 +15,6 @@ from fp8tune.config.directive import asked as named_gpu
 from fp8tune.config.reader import Config
 from fp8tune.facts.versions import Match
 from fp8tune.lint.run import cores
-from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
@@ -39,6 +38,7 @@ from fp8tune.search.machine import (
     check_ranks,
     check_versions,
     check_watts,
+    cpu_name,
     environment,
     installed_versions,
     larger_target_gib,
@@ -66,7 +66,7 @@ def this_machine(device: str, *, watts: bool = False, ranks: int = 1) -> TrialMa
     A trial runs on ``ranks`` GPUs. For ``cpu`` the driver is not asked.
     """
     if device == "cpu":
-        return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
+        return TrialMachine(device, f"{cpu_name()}, {cores()} cores")
     driver = current(ranks)
     seen = driver.look() if watts else Sample()
     return TrialMachine(

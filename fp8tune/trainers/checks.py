@@ -2,13 +2,14 @@
 
 Each entry ``[[check]]`` is one check: the ``keys`` to blame, the condition ``when`` on
 the values, the ``reason`` with names in braces, maybe a ``hint``, the releases
-``since`` and ``until`` that have it, and the config classes ``in`` which it is. A check
-is looked at where the file writes one of its ``keys``; with ``absent = true`` always.
+``since`` and ``until`` that have it, the config classes ``in`` which it is, and the
+``fault`` of ``trainer.toml`` if it is not ``refused-settings``. A check is looked at
+where the file writes one of its ``keys``; with ``absent = true`` always.
 
 Conditions are in the language of the rules. ``defined(x)`` is false for null; ``text``,
-``whole``, ``number`` and ``switch`` tell kinds of values. Expressions of ``[names]``
-are further names. ``cannot`` is the reason where a value of another kind ends the
-trainer's own check; without it such a check says nothing.
+``whole``, ``number``, ``switch`` and ``table`` tell kinds of values. Expressions of
+``[names]`` are further names. ``cannot`` is the reason where a value of another kind
+ends the trainer's own check; without it such a check says nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ ON_SCOPE: dict[str, Callable[[Any, str], bool]] = {
     "whole": lambda scope, name: isinstance(scope[name], int),
     "number": lambda scope, name: isinstance(scope[name], (int, float)),
     "switch": lambda scope, name: isinstance(scope[name], bool),
+    "table": lambda scope, name: isinstance(scope[name], dict),
 }
 
 
 def _told(value: Any) -> str:
-    return shown(value) if type(value) is int else str(value)
+    return shown(value) if type(value) in (int, list) else str(value)
 
 
 class Refusal(NamedTuple):
-    """Keys to blame, why their values are refused, and maybe what to do."""
+    """Keys to blame, why their values are refused, maybe what to do, and the fault."""
 
     keys: list[str]
     reason: str
     hint: str
+    fault: str = "refused-settings"
 
 
 class Values(dict[str, Any]):
@@ -118,7 +121,7 @@ class Checks:
                 if not self._value_of(check["when"], scope):
                     continue
                 reason = re.sub(
-                    r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check["reason"]
+                    r"{([\w.]+)}", lambda m: _told(scope[m[1]]), check.get("reason", "")
                 )
             except KeyError:
                 continue
@@ -126,13 +129,14 @@ class Checks:
                 if self.cannot:
                     yield Refusal(keys, self.cannot, "")
                 continue
-            yield Refusal(keys, reason, check.get("hint", ""))
+            fault = {"fault": check["fault"]} if "fault" in check else {}
+            yield Refusal(keys, reason, check.get("hint", ""), **fault)
 
     def refusals(
         self, values: Mapping[str, Any], written: Container[str]
     ) -> Iterator[Fault]:
         """Yield a fault for each check that fails, at the first key that is written."""
-        for keys, reason, hint in self.refused(values, written):
+        for keys, reason, hint, kind in self.refused(values, written):
             key = next((key for key in keys if key in written), keys[0])
             facts = {"key": key, "reason": Prose(reason), "hint": Prose(hint)}
-            yield Fault("refused-settings", (*key.split("."),), facts)
+            yield Fault(kind, (*key.split("."),), facts)

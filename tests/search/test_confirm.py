@@ -2,9 +2,8 @@
 
 import pytest
 
-from fp8tune.search.answer.choice import overlooked
 from fp8tune.search.answer.decide import decide
-from fp8tune.search.confirm import again, settings
+from fp8tune.search.confirm import again, overlooked, settings
 from fp8tune.search.history import History
 from fp8tune.trials.space import Space
 from tests.each import each

@@ -1,7 +1,9 @@
-"""Render pages as text of at most 80 columns."""
+"""Pages as text of at most 80 columns, and as JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -321,3 +323,34 @@ def _hanging(words: str, first: str, rest: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+KINDS = {
+    RulePage: "rule",
+    KeyPage: "key",
+    FactPage: "fact",
+    ListPage: "list",
+    MythPage: "myths",
+    Term: "word",
+}
+
+
+def data(page: Page) -> str:
+    """Return a page as one JSON object; ``kind`` says which fields it has."""
+    head = {"version": 1, "kind": KINDS[type(page)]}
+    return json.dumps(head | _as_json(page), indent=2)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON; types that JSON lacks become text."""
+    if hasattr(value, "_asdict"):
+        return {name: _as_json(part) for name, part in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(name): _as_json(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return str(value) if isinstance(value, str) else shown(value)

@@ -16,10 +16,6 @@ PAIRS = 2
 """Fewest pairs of interleaved runs by which two settings are compared."""
 WIDEST = 10.0
 """Ratio of an interval's ends from which nothing is concluded from it."""
-BAD = 0.9
-"""What one bad run may show of a setting's speed: of 40 runs of the rehearsal the worst
-reached 0.906 of their median (benchmarks/results/runs_cpu.jsonl). No published table
-repeats runs on H100 or H200; the same is taken for them."""
 PRECISIONS = ("fp8", "bf16")
 
 
@@ -67,23 +63,6 @@ def choose(history: History) -> Chosen:
 def is_enough(gain: Speed, pairs: int) -> bool:
     """Return whether a comparison has enough pairs of runs for a verdict."""
     return pairs >= PAIRS and gain.high < WIDEST * gain.low
-
-
-def overlooked(history: History, points: Sequence[Point]) -> Point | None:
-    """Return the best setting that ran once, if one bad run may explain its speed.
-
-    It is judged by the trials before the confirmation. ``None`` if it is one of
-    ``points``, which are confirmed anyway.
-    """
-    found = history.before_confirmation
-    others = [point for point in found.eligible if point != found.baseline]
-    runs = {point: found.runs(point).succeeded for point in others}
-    ran = {p: own[0].tokens_per_second for p, own in runs.items() if len(own) == 1}
-    best = max(ran, key=lambda p: ran[p], default=None)
-    mine = found.speed(found.baseline)
-    if best is None or mine is None or best in points:
-        return None
-    return best if ran[best] >= BAD * mine.value else None
 
 
 def left_open(history: History, one: Point | None, other: Point | None) -> float:

@@ -32,7 +32,7 @@ from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import Speed, shown, verdict
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial
+from fp8tune.trials.trial import Trial, charged_seconds, trials_that_counted
 
 
 def decide(
@@ -70,6 +70,22 @@ def decide(
     )
     case = Case(wanted, chosen, answer)
     return answer._replace(findings=tuple(findings(case, history.trials)))
+
+
+def answer_so_far(
+    plan: Plan,
+    trials: Sequence[Trial],
+    objective: str = SPEED,
+    ending: Ending | None = None,
+) -> Answer:
+    """Decide the answer that trials give, without the findings that need the config.
+
+    A search may still compare losses: until then it chooses no changed FP8.
+    """
+    trials_in = trials_that_counted(trials)
+    history = History(plan.space, plan.baseline, trials_in, proven_only=True)
+    answer = decide(history, charged_seconds(trials), objective, ending)
+    return answer._replace(trials=len(trials))
 
 
 def with_config(

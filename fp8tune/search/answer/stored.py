@@ -13,15 +13,13 @@ from fp8tune.search.answer.answer import (
     as_data,
     is_untied,
 )
-from fp8tune.search.answer.decide import decide, with_config
+from fp8tune.search.answer.decide import answer_so_far, with_config
 from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.wording import UNTIED, message
-from fp8tune.search.history import History
 from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import SPEED
 from fp8tune.search.plan import Plan
 from fp8tune.search.saved_study import SavedStudy
-from fp8tune.trials.trial import charged_seconds, trials_that_counted
 
 
 def stored_answer(study: SavedStudy) -> Mapping[str, Any]:
@@ -52,17 +50,12 @@ def to_store(answer: Answer, plan: Plan, data: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_of(study: SavedStudy, ending: Ending) -> Answer:
-    """Return the answer that the trials of a study give.
-
-    Its search may still compare losses: until then it chooses no changed FP8.
-    """
+    """Return the answer that the trials of a study give."""
     plan, trials, about = study.plan, study.trials, study.about
-    counted = trials_that_counted(trials)
-    history = History(plan.space, plan.baseline, counted, proven_only=True)
     objective = str(about.get("objective", SPEED))
-    answer = decide(history, charged_seconds(trials), objective, ending)
+    answer = answer_so_far(plan, trials, objective, ending)
     device = "" if "records" in about else str(about.get("device"))
-    return with_config(answer._replace(trials=len(trials)), plan, trials, device)
+    return with_config(answer, plan, trials, device)
 
 
 def as_json(

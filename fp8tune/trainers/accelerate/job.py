@@ -364,7 +364,7 @@ def saves_whole_model(
     TRL's default is 16.
 
     FSDP2 does not: it writes shards, or gathers them, which unwraps FP8 weights
-    (``tools/accelerate/saving.py``). Unknown with FSDP1, DeepSpeed and
+    (``benchmarks/results/accelerate_verdicts.md``). Unknown with FSDP1, DeepSpeed and
     LLaMA-Factory, whose releases take Accelerate 1.11 at most.
     """
     if training_save_strategy in ("no", False):

@@ -198,7 +198,7 @@ UNTESTED: tuple[str, ...] = (
 """Optimizers of torch that ZeRO refuses unless the file allows them.
 
 Measured with DeepSpeed 0.17.6, 0.18.9 and 0.19.8 by
-``tools/deepspeed/initialize.py``, as is what follows.
+``benchmarks/results/deepspeed_verdicts.md``, as is what follows.
 """
 
 

@@ -189,7 +189,7 @@ def logit_bytes(
     chunks.
 
     The z-loss adds fp32 copies: 20. In fp32 it adds none (training/loss.py,
-    benchmarks/loss_bytes.py).
+    benchmarks/results/loss_bytes.md).
     """
     if train_loss_fn not in ("cross_entropy", "chunked_cross_entropy"):
         raise Unknown("logit_bytes")

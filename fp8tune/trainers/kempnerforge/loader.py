@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.formats.document import Path
+from fp8tune.job import Prose
+from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.kempnerforge import checks, coercion, freeze
+from fp8tune.trainers.kempnerforge import coercion
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
+from fp8tune.trainers.kempnerforge.derived import DERIVED, unknown_modules
 from fp8tune.trainers.schema import Key, Schema
 
 if TYPE_CHECKING:
@@ -32,6 +36,9 @@ MAX_FAULTS = 1000
 _FAULTY = object()
 _NUMBERS = ("int", "float")
 
+READ = ("DatasetSource", "TrainingPhase", "FreezeStage")
+"""Classes whose entries in lists the trainer's checks read."""
+
 
 class Loader:
     """Holds configs of one schema as the trainer would."""
@@ -39,7 +46,8 @@ class Loader:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.defaults = defaults(schema)
-        self._usual: dict[str, dict[str, checks.Usual]] = {}
+        self.checks = Checks(schema, DERIVED)
+        self._usual: dict[str, dict[str, coercion.Usual]] = {}
         self._names: dict[tuple[str, str], dict[str, str]] = {}
 
     def load(self, raw: dict[str, Any]) -> Loaded:
@@ -48,11 +56,11 @@ class Loader:
         config.sections(raw)
         return Loaded(config.values, config.written, config.faults)
 
-    def usual(self, name: str) -> dict[str, checks.Usual]:
+    def usual(self, name: str) -> dict[str, coercion.Usual]:
         """The usual values of the keys of a class."""
         if name not in self._usual:
             keys = self.schema.classes[name]
-            self._usual[name] = {key: checks.usual(keys[key]) for key in keys}
+            self._usual[name] = {key: coercion.usual(keys[key]) for key in keys}
         return self._usual[name]
 
     def names(self, prefix: str, name: str) -> dict[str, str]:
@@ -80,6 +88,22 @@ def defaults(schema: Schema) -> dict[str, Any]:
     return found
 
 
+def headerless(raw: dict[str, Any], schema: Schema) -> tuple[str, list[str]] | None:
+    """The section whose header is missing above two or more of its keys.
+
+    Returns the section and the stray keys, if all unknown top-level keys belong
+    to one section that the file does not have.
+    """
+    stray = [name for name in raw if name not in schema.sections]
+    if len(stray) < 2:
+        return None
+    for section in schema.sections:
+        keys = schema.classes[schema.section_class(section)]
+        if section not in raw and all(name in keys for name in stray):
+            return section, stray
+    return None
+
+
 class Config:
     """A config in the making: values, keys that are written, and faults."""
 
@@ -104,7 +128,7 @@ class Config:
 
     def sections(self, raw: dict[str, Any]) -> None:
         """Load a whole config."""
-        stray = checks.headerless(raw, self.schema)
+        stray = headerless(raw, self.schema)
         if stray:
             section, names = stray
             shown = names if len(names) < 6 else [*names[:4], "..."]
@@ -126,7 +150,7 @@ class Config:
         if "vlm" in raw and "adapter" not in raw:
             self._fill("adapter", self.schema.classes["AdapterConfig"])
         self._not_tables(raw)
-        for path, module, aliases in freeze.unknown(self.values, self.written):
+        for path, module, aliases in unknown_modules(self.values, self.written):
             hint = self.hints.for_name(module, aliases)
             self.not_allowed("unknown-freeze-module", path, module, aliases, hint)
 
@@ -313,13 +337,13 @@ class Config:
             return _FAULTY
 
     def _sequence(self, base: str, raw: Any, path: Path) -> Any:
-        if isinstance(raw, dict) and base.startswith("list["):
-            return [checks.Unbuilt(raw)]
-        if isinstance(raw, tuple) and base.startswith("tuple["):
+        element = base[base.index("[") + 1 : -1].split(",")[0]
+        if element in READ and not self._entries(raw, path):
+            return _FAULTY
+        if isinstance(raw, tuple):  # of an argument
             raw = list(raw)
         if not isinstance(raw, list):
             return [raw] if base.startswith("list[") else raw
-        element = base[base.index("[") + 1 : -1].split(",")[0]
         if element not in self.schema.classes:
             return raw
         return [
@@ -328,6 +352,17 @@ class Config:
             else item
             for index, item in enumerate(raw)
         ]
+
+    def _entries(self, raw: Any, path: Path) -> bool:
+        """Whether all entries of a list are tables, a fault for each that is not."""
+        entries = raw if isinstance(raw, list) else [raw]
+        odd = [n for n, each in enumerate(entries) if not isinstance(each, dict)]
+        if not isinstance(raw, list):
+            odd = [0]
+        for index in odd:
+            facts = {"value": entries[index], "table": dotted(path)}
+            self.fault("entry-not-a-table", (*path, index), **facts)
+        return not odd
 
     def _allowed(self, spec: Key, value: Any, path: Path) -> bool:
         if value in spec.allowed:
@@ -349,12 +384,12 @@ class Config:
             if spec.allowed and not self._allowed(spec, value, here):
                 values[key] = _FAULTY
             return
-        for problem in checks.out_of_range(spec, value):
+        for problem in coercion.out_of_range(spec, value):
             kind = "wrong-type" if problem.bound is None else "value-out-of-range"
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
-                facts |= checks.as_written(problem, raw)
-                facts["hint"] = "" if problem.path else checks.default(spec)
+                facts |= coercion.as_written(problem, raw)
+                facts["hint"] = "" if problem.path else coercion.default(spec)
             self._forget_notes(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -364,8 +399,18 @@ class Config:
         self.faults = [f for f in self.faults if f.path != path or f.kind not in NOTES]
 
     def _cross_check(self, name: str, values: dict[str, Any], path: Path) -> None:
-        for check in checks.BY_CLASS.get(name, ()):
-            for fault in check(values, path, _FAULTY):
-                if len(self.faults) >= MAX_FAULTS:
-                    return
-                self.faults.append(fault)
+        """Note the first check of the class that fails, as the trainer does."""
+        checks = self.loader.checks
+        if name not in checks.by_class:
+            return
+        keys = self.schema.classes[name]
+        table = {key: spec.effective_default for key, spec in keys.items()} | values
+        right = {key: v for key, v in table.items() if v is not _FAULTY}
+        for refusal in islice(checks.refused(right, values, name), 1):
+            facts = {"reason": Prose(refusal.reason)}
+            key = next((key for key in refusal.keys if key in values), "")
+            if not key:
+                self.fault(refusal.fault, path, **facts)
+                return
+            self.fault(refusal.fault, (*path, key), value=values[key], **facts)
+            values[key] = _FAULTY

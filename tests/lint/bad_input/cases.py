@@ -55,39 +55,6 @@ dyn_ckpt_window = { start = 1, stop = 64 }
 async_mode = "disabled"
 """
 CONFIG = HEAD + LLAMA_8B + REST
-VLM_CONFIG = """\
-[model]
-dim = 4096
-max_seq_len = 1024
-
-[train]
-batch_size = 4
-seq_len = 1024
-compile_model = false
-
-[vision_encoder]
-type = "random"
-feature_dim = 1024
-num_tokens = 256
-
-[adapter]
-type = "avgpool"
-
-[vlm]
-arch = "moma"
-freeze_schedule = [{ start_step = 1, specs = [{ module = "adapter" }] }]
-moma_modalities = ["image", "text"]
-
-[vlm.moma_experts_per_modality]
-image = 4
-text = 4
-
-[video]
-max_frames = 8
-
-[data]
-tokenizer_path = "/data/tokenizer"
-"""
 DEEP = 20_000
 MANY = 5_000
 DIGITS = "1" * 6000
@@ -123,6 +90,9 @@ BYTES = {
     "many-words": b"# fp8tune:" + b" gpu" * 250_000 + b"\n[train]\n",
     "modality-of-6000-digits": b'[train]\n[vlm]\narch = "moma"\n'
     b'moma_modalities = ["text", "image", 0x' + b"f" * 6000 + b"]\n",
+    "phases-of-6000-digits": b"[[data.phases]]\nstart_step = 0x"
+    + b"f" * 6000
+    + b"\n[[data.phases]]\nstart_step = 1\n",
     "stray-keys": b"batch_size = 1\nseq_len = 2\n" + b"[x]\n",
     "sections-not-tables": "".join(
         f"{name} = 1\n" for name in trainer("kempnerforge").schema.sections

@@ -4,7 +4,7 @@ import datetime
 import json
 
 from fp8tune.lint.explain import explain
-from fp8tune.lint.explain.data import data
+from fp8tune.lint.explain.text import data
 
 
 def test_a_fact_with_a_config(config):

@@ -18,9 +18,8 @@ from fp8tune.lint.explain import (
     nearest,
     search,
 )
-from fp8tune.lint.explain.data import KINDS, data
 from fp8tune.lint.explain.myths import myths
-from fp8tune.lint.explain.text import WIDTH, text
+from fp8tune.lint.explain.text import KINDS, WIDTH, data, text
 from fp8tune.lint.rules import CONSEQUENCES
 from fp8tune.trainers.trainer import trainer
 from tests.each import each

@@ -118,7 +118,7 @@ def test_a_chunked_loss_is_the_same():
 
 @pytest.mark.parametrize("chunks", [1, 2, 8])
 def test_a_chunked_loss_needs_what_the_trainers_needs(chunks):
-    """4 - 1/chunks times the logits, as ``python -m benchmarks.loss_bytes`` prints."""
+    """4 - 1/chunks times the logits, as ``benchmarks/results/loss_bytes.md`` has it."""
     tokens, entries = 512, 1024
     made = spec()._replace(loss="chunked_cross_entropy", loss_chunk=tokens // chunks)
     head = torch.randn(entries, 8, dtype=torch.bfloat16, requires_grad=True)
