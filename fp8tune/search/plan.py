@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
 
     ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
-    the config, none in a replay and where a study is read.
+    the config, in a replay those that it keeps, and none where a study is read.
     """
 
     config: Config
@@ -303,8 +303,15 @@ def left_out(reasons: Sequence[str]) -> list[str]:
 
 
 def role_of(known: Trainer, key: str) -> str:
-    """Return the job's field that a key sets; ``""`` if none."""
-    fields = {name: field for field, name in known.schema.job.items()}
+    """Return the job's field or FP8 knob that a key sets; ``""`` if none."""
+    fields = {
+        key: role
+        for role, knob in known.knobs.items()
+        if traits_of(role).of_fp8
+        for keys in knob.keys.values()
+        for key in keys
+    }
+    fields |= {name: field for field, name in known.schema.job.items()}
     fields |= {known.key_of(role): role for role in known.knobs}
     return fields.get(key, key * (key in known.about.settings))
 
