@@ -278,6 +278,15 @@ def test_overrides_are_written_into_the_tuned_file(replay, tmp_path):
     assert "\nsequence_len: 512\n" in text
 
 
+def test_values_that_another_file_of_the_job_fixes_are_not_tried(replay, tmp_path):
+    fixed = ZERO.replace('gpu": "auto"', 'gpu": 2')
+    files = {"launch.yaml": LAUNCH, "t.yaml": TRAINING, "ds/zero.json": fixed}
+    done = replay(files, BATCH, "--with", "t.yaml")
+    assert (done.code, tuned(tmp_path)) == (0, {})
+    assert done.out.count("\ntrial ") == 0
+    assert done.err.count("`train_micro_batch_size_per_gpu` is 2, and") == 3
+
+
 FLAG = "deepspeed_config.zero3_init_flag"
 
 
