@@ -305,6 +305,15 @@ FLAG = "deepspeed_config.zero3_init_flag"
             "`--per_device_train_batch_size` is not written so that it can be changed",
         ),
         (
+            {
+                "train.sh": "accelerate launch --config_file launch.yaml train.py\n",
+                "launch.yaml": PLAIN,
+                "t.yaml": TRAINING,
+            },
+            ("--with", "t.yaml"),
+            "train.sh: its command does not name t.yaml, so it would not read",
+        ),
+        (
             {"launch.yaml": LAUNCH},
             (),
             "launch.yaml: a search could not write its result: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config, LaunchScript
@@ -92,7 +93,8 @@ class _Writer:
             path = self.parts[index].path
             if self.of_part[index] or (index == 0 and self._named_in_comment()):
                 self.names[path] = os.path.basename(name(path))
-                self._name_by_keys(self.parts[index])
+                if self.is_renamed(path) and not self._name_by_keys(self.parts[index]):
+                    self._check_named(path)
 
     def is_renamed(self, path: str) -> bool:
         """Return whether a part that changes gets another name."""
@@ -117,16 +119,27 @@ class _Writer:
         else:
             self.of_part[sections.index("")].append(choice)
 
-    def _name_by_keys(self, part: Part) -> None:
-        """Put the new name of a part's file into the keys that name it."""
+    def _check_named(self, path: str) -> None:
+        """Raise ``CannotWrite`` if the launch script could not name the tuned file."""
+        script = self.config.script
+        with suppress(InvalidText, UnicodeDecodeError):
+            if script and not Script(script.data.decode()).names(path):
+                where = f"{script.path}: its command does not name {path}"
+                raise CannotWrite(f"{where}, so it would not read the tuned file")
+
+    def _name_by_keys(self, part: Part) -> bool:
+        """Put the new name of a part's file into the keys that name it, if any do."""
         old, new = os.path.basename(part.path), self.names[part.path]
+        is_named = False
         about = self.config.trainer.about.parts.get(part.section)
-        for key in about.named_by if about and self.is_renamed(part.path) else ():
+        for key in about.named_by if about else ():
             value = _value(self.config.document.values, key)
             if isinstance(value, str) and os.path.basename(value) == old:
                 named = f"{value.removesuffix(old)}{new}"
                 self._take(Choice(key, named, NAMES))
                 self.wanted[key] = named
+                is_named = True
+        return is_named
 
     def _named_in_comment(self) -> dict[str, str]:
         """Return what the header comment says of other files, and will say."""
