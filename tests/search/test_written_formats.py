@@ -118,14 +118,21 @@ def replay(project, fp8tune, without_plots):
 
 
 def tuned(folder):
-    """The files that a search wrote; dots stand for the block on the search."""
+    """The files that a search wrote; dots stand for the block on the search.
+
+    Without the line that names the files of the job.
+    """
     texts = {
         str(path.relative_to(folder)): path.read_text()
         for path in Path(folder).rglob("*.tuned.*")
     }
     own = f"^(?:{re.escape(MARK)}|- )"
     block = rf"(?ms){own}(?:faster|your config).*?{own}from [^\n]*\n"
-    return {name: re.sub(block, "...\n", text) for name, text in texts.items()}
+    job = f"(?m)^ *(?:{re.escape(MARK)}|- )of the job \\(.*\\)\n"
+    return {
+        name: re.sub(job, "", re.sub(block, "...\n", text))
+        for name, text in texts.items()
+    }
 
 
 REASON = "2 -> 4: +50.0 % tokens/s"
@@ -224,6 +231,38 @@ def test_a_file_that_the_header_comment_names(replay, tmp_path):
             f"{MARK}{KEPT}\ngradient_accumulation_steps: 4",
         ),
     }
+
+
+SHARED = {
+    f"{name}.sh": f"accelerate launch --config_file launch.yaml {more}\n"
+    for name, more in {
+        "one": "train.py --config t.yaml",
+        "two": "train.py --config t.yaml --seed 3",
+    }.items()
+}
+
+
+def test_jobs_that_share_a_file_have_a_tuned_file_each(replay, tmp_path, fp8tune):
+    files = {**SHARED, "launch.yaml": PLAIN, "t.yaml": TRAINING, "train.py": ""}
+    options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
+    assert replay(files, BATCH, ac="none").code == 0
+    before = (tmp_path / "t.tuned.yaml").read_bytes()
+    assert f"\n{MARK}of the job (one.sh, launch.yaml, t.yaml)\n".encode() in before
+    for name in ("two", "two", "one"):  # again, it replaces its own
+        assert fp8tune("search", f"{name}.sh", *options).code == 0
+    assert (tmp_path / "t.tuned.yaml").read_bytes() == before
+    written = tuned(tmp_path)
+    assert sorted(written) == [
+        *("one.tuned.sh", "t.tuned.yaml", "t.two.tuned.yaml", "two.tuned.sh"),
+    ]
+    assert written["t.two.tuned.yaml"] == written["t.tuned.yaml"]
+    assert " --config t.two.tuned.yaml --seed 3" in written["two.tuned.sh"]
+    for path, at in (("t.yaml", ()), ("t.yaml", ("--output", "two.tuned.yaml"))):
+        (tmp_path / "two.tuned.yaml").write_text("mine: 1\n")
+        done = fp8tune("search", path, *options, *at)
+        wrote = "no search" if at else "the search of another job"
+        assert done.code == 2
+        assert f"{at[1] if at else 't.tuned.yaml'} exists and {wrote}" in done.err
 
 
 def test_a_job_without_the_file_that_leads_it(replay, tmp_path):

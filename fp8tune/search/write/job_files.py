@@ -34,9 +34,12 @@ from fp8tune.search.write.writeback import (
     without_own,
     write_back,
 )
+from fp8tune.words import plain
 
 NAMES = "names the tuned file"
 """Reason of a value that is the name of another tuned file."""
+OF_JOB = "of the job ("
+"""How the comment begins that names the files of a job of several."""
 _BOM = "\ufeff"
 
 Name = Callable[[str], str]
@@ -53,6 +56,16 @@ class Tuned(NamedTuple):
     before: bytes
     after: bytes
     notes: bytes = b""
+
+
+def name_of_job(config: Config, path: str) -> str:
+    """Return the files of a job as comments in one of them name it.
+
+    ``""`` for a config that is alone.
+    """
+    folder, files = os.path.dirname(path) or ".", config.bytes_by_path
+    names = ", ".join(os.path.relpath(each, folder) for each in files)
+    return f"{OF_JOB}{plain(names)})" if len(files) > 1 else ""
 
 
 def changing(config: Config, keys: Iterable[str], name: Name) -> Iterator[str]:
@@ -158,9 +171,10 @@ class _Writer:
 
     def written(self, summary: Sequence[str]) -> tuple[list[Tuned], Config]:
         """Return the changed files, and the config that they are."""
-        config, block = self.config, summary
+        config = self.config
         files: list[Tuned] = []
         if config.script:
+            block = self._block(summary, config.script.path, leads=True)
             tuned, typed = self._script(config.script, block)
             files += [tuned] if tuned.before != tuned.after else []
             overrides, options, words = map(tuple, typed)
@@ -169,7 +183,8 @@ class _Writer:
             config = config.having(script=script, overrides=overrides)
         every = []
         for index in range(len(self.parts)):
-            every.append(self._part(index, () if files else block))
+            block = self._block(summary, self.parts[index].path, leads=not files)
+            every.append(self._part(index, block))
             files += [every[-1]] if every[-1].before != every[-1].after else []
         texts = (tuned.after.decode().removeprefix(_BOM) for tuned in every)
         pairs = zip(self.parts, texts, strict=True)
@@ -181,6 +196,11 @@ class _Writer:
         )
         self._prove(config)
         return files, config
+
+    def _block(self, summary: Sequence[str], path: str, *, leads: bool) -> list[str]:
+        """Return the block of a file: the summary if it leads its job, and the job."""
+        name = name_of_job(self.config, path) if summary else ""
+        return [*(summary if leads else ()), *filter(None, [name])]
 
     def _part(self, index: int, summary: Sequence[str]) -> Tuned:
         """Return a file that is read, before and after."""
