@@ -179,6 +179,17 @@ def test_flags_of_a_script_and_their_variables(replay, tmp_path):
     assert tuned(tmp_path) == {"a.tuned.sh": changed}
 
 
+@each("use", ["OUT=run-$MBS", "mkdir -p run-${MBS}", "export MBS", "GBS=$((MBS * 64))"])
+def test_a_variable_that_has_another_use_keeps_its_value(replay, tmp_path, use):
+    script = MEGATRON.replace("MBS=2\n", f"MBS=2\n{use}\n")
+    assert replay({"a.sh": script}, "micro_batch_size").code == 0
+    changed = script.replace(
+        "torchrun", f"...\n{MARK}micro_batch_size: {REASON}\ntorchrun"
+    )
+    changed = changed.replace("batch-size $MBS", "batch-size 4")
+    assert tuned(tmp_path) == {"a.tuned.sh": changed}
+
+
 FLAGS = SCRIPT.replace("size 2 ", "size 4 ").replace("steps 8 ", "steps 4 ")
 WHY = f"{MARK}{BATCH}: {REASON}\n{MARK}training.gradient_accumulation_steps: {KEPT}\n"
 
