@@ -17,7 +17,7 @@ from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.launch import CannotLaunch, read_launch
+from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import Offer, offers, own_value, space_of
@@ -392,7 +392,8 @@ def world_size_note(config: Config) -> str:
     target = config.job.target
     note = f"speeds are for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
-        return f"{note}, set by {target.world_size_origin}"
+        by = target.world_size_origin
+        return f"{note}, set by {'the script' if by == ORIGIN else by}"
     return f"{note}, as nothing says how many; --world-size N sets it"
 
 
