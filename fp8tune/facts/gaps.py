@@ -161,8 +161,8 @@ NEEDED = {
     "(float32 or bfloat16) in the training arguments",
     "weights.checkpoint": "only the checkpoint says the dtype of the weights: set "
     "`model.torch_dtype` (float32 or bfloat16)",
-    "ac.unsaid": "the file leaves activation checkpointing open, which is off for "
-    "transformers and on for TRL: set `gradient_checkpointing`",
+    "ac.unsaid": "`gradient_checkpointing` is not set, and its default is false in "
+    "transformers and true in TRL: set it in the training arguments",
     "memory.launch": "the launcher decides what several GPUs share: set `fsdp` in the "
     "file, or add --world-size 1",
     "fp8_backend": "the file names no FP8 backend: name one, or add --installed in the "

@@ -66,7 +66,7 @@ def offers(
     unknown name, or a knob that no trial here runs.
     """
     job = config.job
-    if _is_freed(config.trainer, "precision", allow):
+    if is_freed(config.trainer, "precision", allow):
         job = _in_fp8(job)
     every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
     roles = [role for role in every if _exists(job, role)]
@@ -91,7 +91,7 @@ def _offer(
     builtin: bool,
 ) -> Offer:
     """Return a knob of a config; ``job`` is in FP8 if the search may be."""
-    traits, freed = traits_of(role), _is_freed(config.trainer, role, allow)
+    traits, freed = traits_of(role), is_freed(config.trainer, role, allow)
     values, why = (), ""
     try:
         values = _values(config, job, role, gpu, freed=freed)
@@ -123,7 +123,8 @@ def _names(trainer: Trainer) -> list[str]:
     return [*dict.fromkeys([*filter(None, names), *warmup_names(trainer)])]
 
 
-def _is_freed(trainer: Trainer, role: str, allow: Sequence[str]) -> bool:
+def is_freed(trainer: Trainer, role: str, allow: Sequence[str]) -> bool:
+    """Return whether ``--allow`` names a role, its key or its group."""
     names = {role, trainer.key_of(role), traits_of(role).group} - {""}
     return not names.isdisjoint(allow)
 
@@ -254,7 +255,7 @@ def keys_to_free(config: Config, allow: Sequence[str], device: str) -> set[str]:
     roles = (
         role
         for role, traits in TRAITS.items()
-        if device not in traits.frozen_on or _is_freed(trainer, role, allow)
+        if device not in traits.frozen_on or is_freed(trainer, role, allow)
     )
     names = (*roles, "grad_accum", *allow)
     return {trainer.key_of(name) or name for name in names}

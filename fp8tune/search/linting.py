@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -74,19 +74,27 @@ def runnable(
 ) -> tuple[list[Record], list[str]]:
     """Return the records of settings that the trainer runs, and why not the others.
 
-    Faults of the config itself do not count, nor do knobs that every trial has, because
-    these are known to work together.
+    Faults of the config itself do not count. Knobs that every trial has are checked one
+    by one, because these are known to work together.
     """
     known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
     odd = _why_refused(config)
     key_of = config.trainer.key_of
     usual = {key_of(name) for name, role in TRAITS.items() if role.always_accepted}
-    if all(key in usual or key not in known for r in records for key in r.knobs):
-        return list(records), []
-    wrong = [
-        odd(tuple((k, v) for k, v in r.knobs.items() if k in known)) for r in records
-    ]
-    kept = [record for record, why in zip(records, wrong, strict=True) if not why]
+
+    @cache
+    def alone(key: str, value: Any) -> str:
+        kept = config.job.keep_tokens({key: value}).find("grad_accum")
+        steps = {key_of("grad_accum"): kept} if kept and key_of("grad_accum") else {}
+        return odd(tuple({key: value, **steps}.items()))
+
+    def why(knobs: Mapping[str, Any]) -> str:
+        pairs = tuple((k, v) for k, v in knobs.items() if k in known)
+        first = next(filter(None, (alone(k, v) for k, v in pairs if k in usual)), "")
+        return first or ("" if usual.issuperset(dict(pairs)) else odd(pairs))
+
+    wrong = [why(record.knobs) for record in records]
+    kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
     return kept, left_out(wrong)
 
 

@@ -17,7 +17,7 @@ from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.launch import CannotLaunch, read_launch
+from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import Offer, offers, own_value, space_of
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     """A search before it starts: its config, its space, and the baseline.
 
     ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
-    the config, none in a replay and where a study is read.
+    the config, in a replay those that it keeps, and none where a study is read.
     """
 
     config: Config
@@ -303,8 +303,15 @@ def left_out(reasons: Sequence[str]) -> list[str]:
 
 
 def role_of(known: Trainer, key: str) -> str:
-    """Return the job's field that a key sets; ``""`` if none."""
-    fields = {name: field for field, name in known.schema.job.items()}
+    """Return the job's field or FP8 knob that a key sets; ``""`` if none."""
+    fields = {
+        key: role
+        for role, knob in known.knobs.items()
+        if traits_of(role).of_fp8
+        for keys in knob.keys.values()
+        for key in keys
+    }
+    fields |= {name: field for field, name in known.schema.job.items()}
     fields |= {known.key_of(role): role for role in known.knobs}
     return fields.get(key, key * (key in known.about.settings))
 
@@ -385,7 +392,8 @@ def world_size_note(config: Config) -> str:
     target = config.job.target
     note = f"speeds are for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
-        return f"{note}, set by {target.world_size_origin}"
+        by = target.world_size_origin
+        return f"{note}, set by {'the script' if by == ORIGIN else by}"
     return f"{note}, as nothing says how many; --world-size N sets it"
 
 

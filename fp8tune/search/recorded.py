@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial, reduce
 from itertools import starmap
@@ -14,7 +14,13 @@ from fp8tune.config.reader import Config
 from fp8tune.fields import FIELDS
 from fp8tune.job import Unknown
 from fp8tune.search import CannotSearch
-from fp8tune.search.knobs import check_allowed, warmup_key, warmup_names
+from fp8tune.search.knobs import (
+    check_allowed,
+    is_freed,
+    offers,
+    warmup_key,
+    warmup_names,
+)
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
@@ -28,7 +34,7 @@ from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
-from fp8tune.trials.space import Knob, Space, traits_of
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
@@ -43,6 +49,12 @@ LEARNED = frozenset(
 
 So are the tables and keys of which the trainer says so.
 """
+KEPT = tuple(
+    role
+    for role, traits in TRAITS.items()
+    if "cuda" in traits.frozen_on and role != "grad_accum"
+)
+"""Roles whose values a search keeps by default; accumulation follows the batch."""
 
 
 class RecordedSearch(NamedTuple):
@@ -72,13 +84,15 @@ def plan_replay(
     check_records(objective, speeds)
     plan, speeds = plan_for_records(config, speeds, allow)
     check_writable(plan)
+    planned = plan.notes
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
             raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
-    notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
+    planned = tuple(dict.fromkeys((*planned, *plan.notes)))
+    notes += [*refusals(config, plan.free_keys), *refused, *planned]
     if not learned and warmup_key(config.trainer) not in keys:
         why = "the records have no loss runs, so no warmup is tried"
         names = {*warmup_names(config.trainer)}.intersection(allow)
@@ -134,22 +148,23 @@ def plan_for_records(
     """Return a plan over the knobs and values of the records, and the usable records.
 
     A record without a knob ran with the config's own value, which is filled in. Records
-    with a value that the trainer refuses are left out.
+    with a value that the trainer refuses are left out, and so are those that change
+    what the search keeps: all that a search of real trials would keep, and what changes
+    learning.
     """
     if not records:
         raise CannotSearch("the records have no trial")
-    records, refused = accepted(config.trainer, records)
-    if not records:
-        raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
-    records, other_steps = _same_steps(config, records, allow)
-    if not records:
-        raise CannotSearch(f"the records have no trial to replay: {other_steps[0]}")
+    records, refused = _left(*accepted(config.trainer, records))
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
+    groups = filter(None, (traits.group for traits in TRAITS.values()))
+    names = (*keys, *warmup_names(config.trainer), *FIELDS, *TRAITS, *groups)
+    check_allowed(names, allow)
+    records, other_steps = _left(*_same_steps(config, records, allow))
+    records, other_fields = _left(*_same_fields(config, records, allow))
+    keys = [key for key in keys if any(key in record.knobs for record in records)]
     if not keys:
         raise CannotSearch("the records have no knob")
     roles = {key: role_of(config.trainer, key) for key in keys}
-    groups = filter(None, (traits_of(role).group for role in roles.values()))
-    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS, *groups], allow)
     own = {key: _own(config, key) for key in keys}
     whole = [
         record._replace(knobs=_whole(record.knobs, own, roles)) for record in records
@@ -165,16 +180,31 @@ def plan_for_records(
         )
         for key in keys
     ]
-    knobs = [knob for knob, _, _ in made]
-    points = map(Space(knobs).point, (record.knobs for record in whole))
+    space = Space(knob for knob, _, _ in made)
     baseline = tuple(start for _, start, _ in made)
-    names = dict(config.trainer.schema.dotted_keys())
+    whole, other_values = _left(*_same_values(space, baseline, whole))
+    points = map(space.point, (record.knobs for record in whole))
+    names_of_trainer = dict(config.trainer.schema.dotted_keys())
     unknown = f"; {config.trainer.schema.title} has no such key"
     notes = [
-        f"{note}{unknown * (knob.key not in names)}" for knob, _, note in made if note
+        f"{note}{unknown * (knob.key not in names_of_trainer)}"
+        for knob, _, note in made
+        if note
     ]
-    every_note = (*refused, *other_steps, *notes)
-    return Plan(config, Space(knobs, points), baseline, every_note), whole
+    every_note = (*refused, *other_steps, *other_fields, *other_values, *notes)
+    offered = offers(config, (), "cuda", builtin=False)
+    kept = (o for o in offered if not is_freed(config.trainer, o.knob.role, allow))
+    plan = Plan(config, Space(space.knobs, points), baseline, every_note, tuple(kept))
+    return plan, whole
+
+
+def _left(
+    records: Sequence[Record], notes: Sequence[str]
+) -> tuple[list[Record], Sequence[str]]:
+    """Return both; raises ``CannotSearch`` if no record is left."""
+    if not records:
+        raise CannotSearch(f"the records have no trial to replay: {notes[0]}")
+    return list(records), notes
 
 
 def _whole(
@@ -209,8 +239,8 @@ def recorded_knob(
     if traits_of(role).of_fp8:
         others = (v for v in values if type(v) is not type(own) or v != own)
         values = (own, *others)
-    freed = ({role, key, traits_of(role).group} - {""}) & set(allow)
-    frozen = changes_learning(known, key, role) and not freed
+    freed = key in allow or is_freed(known, role, allow)
+    frozen = is_kept(known, key, role) and not freed
     knob = Knob(key, values, role, frozen)
     start = _place(values, own)
     if start is not None:
@@ -223,16 +253,14 @@ def recorded_knob(
     return knob._replace(values=(*values, own)), len(values), note
 
 
-def changes_learning(known: Trainer, key: str, role: str) -> bool:
-    """Whether a key of a trainer may change what is learned.
+def is_kept(known: Trainer, key: str, role: str) -> bool:
+    """Return whether a search keeps a key's value unless it is allowed to change it.
 
-    All keys of its tables may, but for those of the tables that it calls harmless, and
-    those of the roles of which a search knows better.
+    For roles with traits these say it. Other keys are kept if they may change what is
+    learned: all keys of the trainer's tables may, but for those that it calls harmless.
     """
-    if traits_of(role).of_fp8:
-        return True
-    if traits_of(role).learns_alike:
-        return False
+    if role in TRAITS and role != "grad_accum":
+        return role in KEPT
     section, about = key.partition(".")[0], known.about
     harmless = section in about.harmless or section not in about.tables
     names = {role, key.rpartition(".")[2]}
@@ -277,6 +305,73 @@ def _same_steps(
     why = f"not the {own} sequences per rank and step of the config"
     wrong = [f"{why}; --allow grad_accum includes them"] * (len(records) - len(kept))
     return kept, left_out(wrong)
+
+
+def _same_fields(
+    config: Config, records: Sequence[Record], allow: Sequence[str]
+) -> tuple[Sequence[Record], list[str]]:
+    """Return the records that change no field which a search keeps, and notes.
+
+    It does not matter which keys change it. With those in bf16, FP8 is compared.
+    """
+    kept = [role for role in KEPT if not is_freed(config.trainer, role, allow)]
+    changed = (_changed(config, record.knobs, kept, allow) for record in records)
+    groups = [
+        {role: traits_of(role).group or role for role in each} for each in changed
+    ]
+    return _without(records, groups)
+
+
+def _changed(
+    config: Config, knobs: dict[str, Any], kept: Sequence[str], allow: Sequence[str]
+) -> list[str]:
+    """Return the kept roles that a setting changes; none where that is unknown."""
+    with suppress(Unknown):
+        job = config.job.with_values(knobs)
+        before = config.job.with_values({k: v for k, v in knobs.items() if k in allow})
+        precision, roles = job.find("precision"), list[str]()
+        if precision != before.find("precision"):
+            roles = ["precision"] * ("precision" in kept and precision != "bf16")
+            before = before.with_values({"precision": precision})
+        return roles + [role for role in kept if job.find(role) != before.find(role)]
+    return []
+
+
+def _same_values(
+    space: Space, baseline: Point, records: Sequence[Record]
+) -> tuple[Sequence[Record], list[str]]:
+    """Return the records with the baseline's values of frozen knobs, and notes.
+
+    With those in another precision, FP8 is compared.
+    """
+    changed = [
+        {
+            knob.key: knob.key
+            for knob, index, own in zip(
+                space.knobs, space.point(record.knobs), baseline, strict=True
+            )
+            if knob.frozen and knob.role != "precision" and index != own
+        }
+        for record in records
+    ]
+    return _without(records, changed)
+
+
+def _without(
+    records: Sequence[Record], changed: Sequence[Mapping[str, str]]
+) -> tuple[Sequence[Record], list[str]]:
+    """Return the records that change nothing, and notes on the others.
+
+    ``changed`` has what each of them changes, and the name that ``--allow`` takes.
+    """
+    allow = (dict.fromkeys(each.values()) for each in changed)
+    options = [" ".join(f"--allow {name}" for name in names) for names in allow]
+    why = [
+        f"another value of {', '.join(each)}; {words} includes them" if each else ""
+        for each, words in zip(changed, options, strict=True)
+    ]
+    kept = [record for record, odd in zip(records, why, strict=True) if not odd]
+    return kept, left_out(why)
 
 
 def accepted(

@@ -242,11 +242,11 @@ def test_settings_that_the_trainer_refuses_together_are_left_out(replay):
         for r in RECORDS
         if r.knobs[PRECISION] == "fp8"
     ]
-    done = replay([*RECORDS, *split])
+    done = replay([*RECORDS, *split], "--allow", "parallel")
     assert done.code == 0
     why = "FP8 does not work with tensor parallelism in this trainer"
     assert f"{len(split)} records are left out: {why}" in done.err
     assert "tp" not in done.out
-    done = replay(split)
+    done = replay(split, "--allow", "parallel")
     assert (done.code, done.out) == (2, "")
     assert f"no trial to replay: {len(split)} records are left out: {why}" in done.err

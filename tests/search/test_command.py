@@ -283,7 +283,7 @@ def test_a_step_of_other_tokens_is_said_in_the_file_too(
     replay, tmp_path, records, config, steps
 ):
     """The batch is larger than a step; tensor parallelism accumulates more."""
-    _, said = answered(replay, records, config=config)
+    _, said = answered(replay, records, "--allow", "parallel", config=config)
     known = {each["code"]: each for each in said["findings"]}
     finding = known.get("other-tokens-per-step")
     written = (tmp_path / "a.tuned.toml").read_text()

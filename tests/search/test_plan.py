@@ -97,6 +97,64 @@ def test_records_of_other_steps_are_left_out():
         plan(knobs[2])
 
 
+TITAN = b"""\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["quantize.linear.float8"]
+[training]
+local_batch_size = 2
+[quantize.linear.float8]
+recipe_name = "rowwise"
+"""
+MEGATRON = b"""\
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 \\
+    --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 \\
+    --micro-batch-size 2 --global-batch-size 128 --train-iters 10 --lr 1e-4 --bf16
+"""
+
+
+@each(
+    ("path", "text", "batch", "changed", "role", "freeing"),
+    [
+        (
+            "a.toml",
+            TITAN,
+            "training.local_batch_size",
+            {"quantize.linear.float8.recipe_name": "tensorwise"},
+            "fp8_recipe",
+            "fp8",
+        ),
+        (
+            "a.sh",
+            MEGATRON,
+            "micro_batch_size",
+            {"tensor_model_parallel_size": 2},
+            "tp",
+            "parallel",
+        ),
+        ("a.sh", MEGATRON, "micro_batch_size", {"precision": "fp8"}, "precision", ""),
+        ("a.toml", CONFIG, BATCH, {"optimizer.lr": 0.5}, "optimizer.lr", ""),
+        ("a.toml", CONFIG, BATCH, {PRECISION: "bf16"}, "", ""),
+    ],
+)
+def test_records_that_change_what_is_kept_are_left_out(
+    path, text, batch, changed, role, freeing
+):
+    """Whatever key they name; in bf16 they show what FP8 gains."""
+    config = read_config(path, text, Target("h100", 8, "", "--world-size"))
+    own = {key: config.own(key) for key in changed}
+    records = [Record({batch: 2, **own}, "oom"), Record({batch: 4, **changed}, "oom")]
+    kept, left = plan_for_records(config, records, ())
+    takes = freeing or ("fp8" if role == "precision" else role)
+    why = f"another value of {role}; --allow {takes} includes them"
+    notes = (f"1 record is left out: {why}",) if role else ()
+    assert (kept.notes, len(left)) == (notes, 2 - len(notes))
+    for name in (takes, *changed):
+        allow = (name,) if role else ()
+        assert len(plan_for_records(config, records, allow)[1]) == 2
+
+
 def test_an_unknown_key_starts_nowhere_and_is_said():
     made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
     assert made.space.values(made.baseline) == {}

@@ -107,18 +107,27 @@ def test_a_config_that_was_there_before_is_left(
 
 
 @pytest.mark.parametrize(
-    ("options", "written"),
-    [([], ""), (["--output", "a.tuned.toml"], "a.tuned.toml"), (["--diff"], "")],
+    ("options", "name", "text", "wrote"),
+    [
+        ([], "a.tuned.toml", "[train]  # mine\n", "no search"),
+        (["--output", "b.toml"], "b.toml", "[train]  # mine\n", "no search"),
+        (
+            ["--output", "b.toml"],
+            "b.toml",
+            f"{MARK}from trial 3 of study b-0123abcd, for 8 GPUs\n",
+            "the search of another job",
+        ),
+        (["--diff"], "a.tuned.toml", "[train]  # mine\n", ""),
+    ],
 )
-def test_a_file_that_no_search_wrote_is_replaced_only_where_it_is_named(
-    replay, tmp_path, options, written
+def test_a_file_that_no_search_of_this_config_wrote_is_kept(
+    replay, tmp_path, options, name, text, wrote
 ):
-    path = tmp_path / "a.tuned.toml"
-    path.write_text("[train]  # mine\n")
+    path = tmp_path / name
+    path.write_text(text)
     done = replay(RECORDS, *options)
-    assert (done.code == 2) == (not options)
-    assert ("no search wrote it" in done.err) == (not options)
-    assert (path.read_text() == "[train]  # mine\n") == (not written)
+    assert (done.code, path.read_text()) == (2 if wrote else 0, text)
+    assert (f"{name} exists and {wrote} wrote it" in done.err) == bool(wrote)
 
 
 def test_no_word_of_an_earlier_config_where_there_is_none(replay):

@@ -118,14 +118,21 @@ def replay(project, fp8tune, without_plots):
 
 
 def tuned(folder):
-    """The files that a search wrote; dots stand for the block on the search."""
+    """The files that a search wrote; dots stand for the block on the search.
+
+    Without the line that names the files of the job.
+    """
     texts = {
         str(path.relative_to(folder)): path.read_text()
         for path in Path(folder).rglob("*.tuned.*")
     }
     own = f"^(?:{re.escape(MARK)}|- )"
     block = rf"(?ms){own}(?:faster|your config).*?{own}from [^\n]*\n"
-    return {name: re.sub(block, "...\n", text) for name, text in texts.items()}
+    job = f"(?m)^ *(?:{re.escape(MARK)}|- )of the job \\(.*\\)\n"
+    return {
+        name: re.sub(job, "", re.sub(block, "...\n", text))
+        for name, text in texts.items()
+    }
 
 
 REASON = "2 -> 4: +50.0 % tokens/s"
@@ -169,6 +176,17 @@ def test_flags_of_a_script_and_their_variables(replay, tmp_path):
         "torchrun", f"...\n{MARK}micro_batch_size: {REASON}\ntorchrun"
     )
     changed = changed.replace("batch-size 2", "batch-size 4")
+    assert tuned(tmp_path) == {"a.tuned.sh": changed}
+
+
+@each("use", ["OUT=run-$MBS", "mkdir -p run-${MBS}", "export MBS", "GBS=$((MBS * 64))"])
+def test_a_variable_that_has_another_use_keeps_its_value(replay, tmp_path, use):
+    script = MEGATRON.replace("MBS=2\n", f"MBS=2\n{use}\n")
+    assert replay({"a.sh": script}, "micro_batch_size").code == 0
+    changed = script.replace(
+        "torchrun", f"...\n{MARK}micro_batch_size: {REASON}\ntorchrun"
+    )
+    changed = changed.replace("batch-size $MBS", "batch-size 4")
     assert tuned(tmp_path) == {"a.tuned.sh": changed}
 
 
@@ -226,6 +244,38 @@ def test_a_file_that_the_header_comment_names(replay, tmp_path):
     }
 
 
+SHARED = {
+    f"{name}.sh": f"accelerate launch --config_file launch.yaml {more}\n"
+    for name, more in {
+        "one": "train.py --config t.yaml",
+        "two": "train.py --config t.yaml --seed 3",
+    }.items()
+}
+
+
+def test_jobs_that_share_a_file_have_a_tuned_file_each(replay, tmp_path, fp8tune):
+    files = {**SHARED, "launch.yaml": PLAIN, "t.yaml": TRAINING, "train.py": ""}
+    options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
+    assert replay(files, BATCH, ac="none").code == 0
+    before = (tmp_path / "t.tuned.yaml").read_bytes()
+    assert f"\n{MARK}of the job (one.sh, launch.yaml, t.yaml)\n".encode() in before
+    for name in ("two", "two", "one"):  # again, it replaces its own
+        assert fp8tune("search", f"{name}.sh", *options).code == 0
+    assert (tmp_path / "t.tuned.yaml").read_bytes() == before
+    written = tuned(tmp_path)
+    assert sorted(written) == [
+        *("one.tuned.sh", "t.tuned.yaml", "t.two.tuned.yaml", "two.tuned.sh"),
+    ]
+    assert written["t.two.tuned.yaml"] == written["t.tuned.yaml"]
+    assert " --config t.two.tuned.yaml --seed 3" in written["two.tuned.sh"]
+    for path, at in (("t.yaml", ()), ("t.yaml", ("--output", "two.tuned.yaml"))):
+        (tmp_path / "two.tuned.yaml").write_text("mine: 1\n")
+        done = fp8tune("search", path, *options, *at)
+        wrote = "no search" if at else "the search of another job"
+        assert done.code == 2
+        assert f"{at[1] if at else 't.tuned.yaml'} exists and {wrote}" in done.err
+
+
 def test_a_job_without_the_file_that_leads_it(replay, tmp_path):
     assert replay({"t.yaml": TRAINING}, BATCH, ac="none").code == 0
     changed = TRAINING.replace(
@@ -278,6 +328,15 @@ def test_overrides_are_written_into_the_tuned_file(replay, tmp_path):
     assert "\nsequence_len: 512\n" in text
 
 
+def test_values_that_another_file_of_the_job_fixes_are_not_tried(replay, tmp_path):
+    fixed = ZERO.replace('gpu": "auto"', 'gpu": 2')
+    files = {"launch.yaml": LAUNCH, "t.yaml": TRAINING, "ds/zero.json": fixed}
+    done = replay(files, BATCH, "--with", "t.yaml")
+    assert (done.code, tuned(tmp_path)) == (0, {})
+    assert done.out.count("\ntrial ") == 0
+    assert done.err.count("`train_micro_batch_size_per_gpu` is 2, and") == 3
+
+
 FLAG = "deepspeed_config.zero3_init_flag"
 
 
@@ -294,6 +353,15 @@ FLAG = "deepspeed_config.zero3_init_flag"
             (),
             "train.sbatch: a search could not write its result: "
             "`--per_device_train_batch_size` is not written so that it can be changed",
+        ),
+        (
+            {
+                "train.sh": "accelerate launch --config_file launch.yaml train.py\n",
+                "launch.yaml": PLAIN,
+                "t.yaml": TRAINING,
+            },
+            ("--with", "t.yaml"),
+            "train.sh: its command does not name t.yaml, so it would not read",
         ),
         (
             {"launch.yaml": LAUNCH},

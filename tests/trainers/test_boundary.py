@@ -16,7 +16,7 @@ from fp8tune.lint.packs import read_pack
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.search.recorded import changes_learning
+from fp8tune.search.recorded import is_kept
 from fp8tune.search.write.writeback import Choice, write_back
 from fp8tune.trainers.about import misnamed, named, release_of, trainers
 from fp8tune.trainers.faults import kinds
@@ -314,14 +314,14 @@ def test_a_trainer_may_replace_a_fact():
 def test_a_search_freezes_what_the_trainer_calls_learned():
     new = trainer("toy")
     names = ("schedule.lr", "model.dim", "run.batch", "precision.converters", "x.y")
-    assert [changes_learning(new, name, "") for name in names] == [
+    assert [is_kept(new, name, "") for name in names] == [
         True,
         True,
         False,
         False,
         False,
     ]
-    assert changes_learning(new, "precision", "precision")
+    assert is_kept(new, "precision", "precision")
 
 
 @pytest.mark.usefixtures("toy")

@@ -38,23 +38,28 @@ def value_edits(
     """Yield ways to give a flag another value, the best first.
 
     ``flag`` is as written, ``old`` says whether a word is its value. Where a variable
-    stands behind it, its assignment changes, else the variable is replaced.
+    stands behind it that nothing else uses, its assignment changes, else the variable
+    is replaced.
     """
     code, word = code_of(text), shlex.quote(str(new))
     places = list(re.finditer(f"{_written(flag)}{_GAP}{_VALUE}{_END}", code))
     literal = [Edit(*span, word) for m in places for span in _literal(m, old)]
-    names = dict.fromkeys(m["name"] for m in places if m["name"] and not m["default"])
-    assigned = [
-        Edit(*span, word)
-        for name in names
-        for m in re.finditer(_ASSIGNED % name, code)
-        for span in _literal(m, old)
-    ]
     whole = [Edit(m.start("quote"), m.end(), word) for m in places if m["name"]]
+    names = dict.fromkeys(m["name"] for m in places if m["name"] and not m["default"])
+    best = literal
+    for name in names:
+        assigned = list(re.finditer(_ASSIGNED % name, code))
+        mine = [m.span() for m in (*places, *assigned)]
+        uses = (m.start() for m in re.finditer(rf"\b{name}\b", code))
+        if all(any(start <= use < end for start, end in mine) for use in uses):
+            best += [Edit(*span, word) for m in assigned for span in _literal(m, old)]
+        else:
+            of_name = (m for m in places if m["name"] == name)
+            best += [Edit(m.start("quote"), m.end(), word) for m in of_name]
     words = [
         Edit(*m.span("word"), word) for m in places if m["word"] and old(m["word"])
     ]
-    for edits in (literal + assigned, words + whole):
+    for edits in (best, words + whole):
         if edits:
             yield edits
 

@@ -121,14 +121,14 @@ class UserConfig(NamedTuple):
         if not self.program.words:
             return self.program
         placed = {
-            part.path: values[part.section or ROOT]
+            os.path.normpath(part.path): values[part.section or ROOT]
             for part in self.parts
             if part.path and (part.section or ROOT) in values
         }
         words = []
         for word in self.program.words:
             option, equals, name = word.rpartition("=")
-            words.append(f"{option}{equals}{placed.get(name, name)}")
+            words.append(f"{option}{equals}{placed.get(os.path.normpath(name), name)}")
         program = self.program._replace(words=tuple(words))
         made: Program = self.trainer.program.with_values(program, typed)
         return made

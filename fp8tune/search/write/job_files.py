@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config, LaunchScript
@@ -33,9 +34,12 @@ from fp8tune.search.write.writeback import (
     without_own,
     write_back,
 )
+from fp8tune.words import plain
 
 NAMES = "names the tuned file"
 """Reason of a value that is the name of another tuned file."""
+OF_JOB = "of the job ("
+"""How the comment begins that names the files of a job of several."""
 _BOM = "\ufeff"
 
 Name = Callable[[str], str]
@@ -52,6 +56,16 @@ class Tuned(NamedTuple):
     before: bytes
     after: bytes
     notes: bytes = b""
+
+
+def name_of_job(config: Config, path: str) -> str:
+    """Return the files of a job as comments in one of them name it.
+
+    ``""`` for a config that is alone.
+    """
+    folder, files = os.path.dirname(path) or ".", config.bytes_by_path
+    names = ", ".join(os.path.relpath(each, folder) for each in files)
+    return f"{OF_JOB}{plain(names)})" if len(files) > 1 else ""
 
 
 def changing(config: Config, keys: Iterable[str], name: Name) -> Iterator[str]:
@@ -92,7 +106,8 @@ class _Writer:
             path = self.parts[index].path
             if self.of_part[index] or (index == 0 and self._named_in_comment()):
                 self.names[path] = os.path.basename(name(path))
-                self._name_by_keys(self.parts[index])
+                if self.is_renamed(path) and not self._name_by_keys(self.parts[index]):
+                    self._check_named(path)
 
     def is_renamed(self, path: str) -> bool:
         """Return whether a part that changes gets another name."""
@@ -117,16 +132,27 @@ class _Writer:
         else:
             self.of_part[sections.index("")].append(choice)
 
-    def _name_by_keys(self, part: Part) -> None:
-        """Put the new name of a part's file into the keys that name it."""
+    def _check_named(self, path: str) -> None:
+        """Raise ``CannotWrite`` if the launch script could not name the tuned file."""
+        script = self.config.script
+        with suppress(InvalidText, UnicodeDecodeError):
+            if script and not Script(script.data.decode()).names(path):
+                where = f"{script.path}: its command does not name {path}"
+                raise CannotWrite(f"{where}, so it would not read the tuned file")
+
+    def _name_by_keys(self, part: Part) -> bool:
+        """Put the new name of a part's file into the keys that name it, if any do."""
         old, new = os.path.basename(part.path), self.names[part.path]
+        is_named = False
         about = self.config.trainer.about.parts.get(part.section)
-        for key in about.named_by if about and self.is_renamed(part.path) else ():
+        for key in about.named_by if about else ():
             value = _value(self.config.document.values, key)
             if isinstance(value, str) and os.path.basename(value) == old:
                 named = f"{value.removesuffix(old)}{new}"
                 self._take(Choice(key, named, NAMES))
                 self.wanted[key] = named
+                is_named = True
+        return is_named
 
     def _named_in_comment(self) -> dict[str, str]:
         """Return what the header comment says of other files, and will say."""
@@ -145,9 +171,10 @@ class _Writer:
 
     def written(self, summary: Sequence[str]) -> tuple[list[Tuned], Config]:
         """Return the changed files, and the config that they are."""
-        config, block = self.config, summary
+        config = self.config
         files: list[Tuned] = []
         if config.script:
+            block = self._block(summary, config.script.path, leads=True)
             tuned, typed = self._script(config.script, block)
             files += [tuned] if tuned.before != tuned.after else []
             overrides, options, words = map(tuple, typed)
@@ -156,7 +183,8 @@ class _Writer:
             config = config.having(script=script, overrides=overrides)
         every = []
         for index in range(len(self.parts)):
-            every.append(self._part(index, () if files else block))
+            block = self._block(summary, self.parts[index].path, leads=not files)
+            every.append(self._part(index, block))
             files += [every[-1]] if every[-1].before != every[-1].after else []
         texts = (tuned.after.decode().removeprefix(_BOM) for tuned in every)
         pairs = zip(self.parts, texts, strict=True)
@@ -168,6 +196,11 @@ class _Writer:
         )
         self._prove(config)
         return files, config
+
+    def _block(self, summary: Sequence[str], path: str, *, leads: bool) -> list[str]:
+        """Return the block of a file: the summary if it leads its job, and the job."""
+        name = name_of_job(self.config, path) if summary else ""
+        return [*(summary if leads else ()), *filter(None, [name])]
 
     def _part(self, index: int, summary: Sequence[str]) -> Tuned:
         """Return a file that is read, before and after."""

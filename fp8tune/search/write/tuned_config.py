@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune import atomic
@@ -21,17 +23,26 @@ from fp8tune.search.linting import (
     check_tuned,
     with_measured,
 )
-from fp8tune.search.options import SearchOptions, is_same, notes_path, tuned
-from fp8tune.search.plan import Plan
+from fp8tune.search.options import TUNED, SearchOptions, is_same, notes_path, tuned
+from fp8tune.search.plan import Plan, study_name
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.write.comments import choices, summary
-from fp8tune.search.write.job_files import Name, Tuned, changing, write_job
+from fp8tune.search.write.job_files import (
+    OF_JOB,
+    Name,
+    Tuned,
+    changing,
+    name_of_job,
+    write_job,
+)
 from fp8tune.search.write.writeback import MARK
 from fp8tune.studies import JOURNAL
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
 """Files of a study's folder that no output may replace."""
+_STUDY = re.compile(r"of (?:study|replay) (\S+)-[0-9a-f]{8}\b")
+"""The beginning of a study's name in the comments of a tuned file."""
 MOST = 1 << 20
 """What is read of a file that may be replaced [bytes]."""
 
@@ -52,9 +63,6 @@ def check_outputs(options: SearchOptions) -> None:
     read = {options.records: "the records"} if options.records else {}
     if not options.diff:
         check_place(path)
-        if not (options.in_place or options.output):
-            _check_own(path)
-        _check_notes(path)
         check_apart(path, read, tuned(other) if is_same(path, other) else other)
     if options.export:
         read |= {options.config: "the config", path: "the tuned config"}
@@ -64,19 +72,21 @@ def check_outputs(options: SearchOptions) -> None:
 
 
 def check_files(options: SearchOptions, plan: Plan) -> None:
-    """Raise ``CannotSearch`` if another file of the job could not be written.
+    """Raise ``CannotSearch`` if a file of the job could not be written.
 
-    These are the files that some value of a knob would change.
+    These are the one that is typed, and those that some value of a knob would change.
+    Files that no search of this job wrote are kept.
     """
     if options.diff:
         return
-    names = _names(options.tuned_path, plan.config)
-    for path in changing(plan.config, _written_keys(plan), names):
-        if not is_same(path, options.config):
-            check_place(names(path))
-            if names(path) != path:
-                _check_own(names(path))
-            _check_notes(names(path))
+    path, config = options.tuned_path, plan.config
+    names = _names(path, plan)
+    others = [*changing(config, _written_keys(plan), names)]
+    for each in dict.fromkeys((config.typed_path, *others)):
+        check_place(names(each))
+        if not is_same(names(each), each):
+            _check_own(names(each), each, plan)
+        _check_notes(names(each))
 
 
 def _written_keys(plan: Plan) -> Iterator[str]:
@@ -103,27 +113,53 @@ def check_place(path: str) -> None:
         raise CannotSearch(f"{path}: no permission to write in {folder}")
 
 
-def _check_own(path: str) -> None:
-    """Raise ``CannotSearch`` if the default path has a file that no search wrote."""
-    with suppress(OSError), open(path, "rb") as file:
-        if MARK.encode() not in file.read(MOST) and not _has_own_notes(path):
-            raise CannotSearch(
-                f"{path} exists and no search wrote it: move it, or name another "
-                "path with --output"
-            )
+def _check_own(path: str, source: str, plan: Plan) -> None:
+    """Raise ``CannotSearch`` if a tuned file would replace one of another origin.
+
+    ``source`` is the file of the job of which it is a version.
+    """
+    text = _comments(path)
+    if text is None or (text and _is_of_job(text, source, plan)):
+        return
+    wrote = "the search of another job" if text else "no search"
+    raise CannotSearch(
+        f"{path} exists and {wrote} wrote it: move it, or name another path with "
+        "--output"
+    )
+
+
+def _comments(path: str) -> str | None:
+    """Return what a search wrote into a file, or beside one without comments.
+
+    ``""`` if it is not of a search; ``None`` if there is no file.
+    """
+    if atomic.is_stream(path) or not os.path.isfile(path):
+        return None
+    found = []
+    for each in (path, *[notes_path(path)] * (format_of(path) == "json")):
+        with suppress(OSError), open(each, "rb") as file:
+            text = file.read(MOST).decode(errors="replace")
+            if MARK in text:
+                lines = (line.strip().removeprefix(MARK) for line in text.split("\n"))
+                found += [line.removeprefix("- ") for line in lines]
+    return " ".join(found)
+
+
+def _is_of_job(text: str, source: str, plan: Plan) -> bool:
+    """Return whether comments of a search are of this job, as far as they say it."""
+    if OF_JOB in text:
+        name = name_of_job(plan.config, source)
+        return bool(name) and name in text
+    stem = study_name(plan, {}).rpartition("-")[0]
+    return {stem}.issuperset(_STUDY.findall(text))
 
 
 def _check_notes(path: str) -> None:
     """Raise ``CannotSearch`` if notes would replace a file that no search wrote."""
     if format_of(path) == "json" and not atomic.is_stream(path):
-        _check_own(notes_path(path))
-
-
-def _has_own_notes(path: str) -> bool:
-    """Return whether a search wrote the notes beside a file without comments."""
-    with suppress(OSError), open(notes_path(path), "rb") as file:
-        return format_of(path) == "json" and MARK.encode() in file.read(MOST)
-    return False
+        notes = notes_path(path)
+        if _comments(notes) == "":
+            raise CannotSearch(f"{notes} exists and no search wrote it: move it")
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
@@ -190,7 +226,7 @@ def write_tuned(
         left = f"{edited} was changed during the search, so it was not overwritten"
         messages.append(f"{left}: see {path}")
     source = f"{'replay' if 'records' in about else 'study'} {name}"
-    names = _names(path, config)
+    names = _names(path, plan)
     renamed = (lambda each: each) if diff_to else names
     files, _ = write_job(config, chosen, (), renamed)
     output = "" if diff_to or not files else names(files[0].path)
@@ -218,14 +254,25 @@ def write_tuned(
     return Written(written[0], tuple(messages), texts, tuple(written[1:]))
 
 
-def _names(path: str, config: Config) -> Name:
-    """Return where each file is written if the one that is typed goes to ``path``."""
-    in_place = is_same(path, config.typed_path)
+def _names(path: str, plan: Plan) -> Name:
+    """Return where each file is written if the one that is typed goes to ``path``.
 
+    Where the usual place of another one has a file of another job, which shares it, the
+    name of this job is added.
+    """
+    typed = plan.config.typed_path
+    in_place = is_same(path, typed)
+    job = os.path.splitext(os.path.basename(path))[0].removesuffix(TUNED)
+
+    @cache
     def name(other: str) -> str:
-        if is_same(other, config.typed_path):
+        if is_same(other, typed):
             return path
-        return other if in_place else tuned(other)
+        if in_place:
+            return other
+        text, (stem, ending) = _comments(tuned(other)), os.path.splitext(other)
+        is_taken = text and not _is_of_job(text, other, plan)
+        return tuned(f"{stem}.{job}{ending}") if is_taken else tuned(other)
 
     return name
 

@@ -9,6 +9,8 @@ Source: TRL 0.15 to 1.16, cli; accelerate 1.8.1 to 1.15.0, commands/launch.py.
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -59,14 +61,26 @@ def program_of(given: Program, parts: Collection[Part]) -> Program:
         )
     command, *typed = words or (_command_of(training),)
     if command not in commands():
+        if training and not _is_named(training.path, words):
+            script = shlex.join(words[: 2 if command in ("-m", "--module") else 1])
+            raise Unreadable(
+                f"{script} is not given {training.path}, so trials would not read it: "
+                f"name it there, such as `{script} --config {training.path}`"
+            )
         return given
     names = [name for name, *_ in _options(typed)]
     names += training.document.values if training else ()
     _check_launcher(command, names, is_led="" in by_section)
     typed = [*_without(typed, (LAUNCH_FILE,))]
-    if training and training.path not in typed:
+    if training and not _is_named(training.path, typed):
         typed = ["--config", training.path, *typed]
     return given._replace(words=("-m", f"{SCRIPTS}.{command}", *typed))
+
+
+def _is_named(path: str, words: Sequence[str]) -> bool:
+    """Return whether a word, or the value of one with ``=``, is the path of a file."""
+    values = (word.rpartition("=")[2] for word in words)
+    return any(os.path.normpath(value) == os.path.normpath(path) for value in values)
 
 
 def _split(words: tuple[str, ...]) -> Program:

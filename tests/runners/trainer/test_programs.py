@@ -177,9 +177,9 @@ def test_a_launch_script_says_what_is_started(trial, script, options, words):
         (["dpo.yaml"], (), OF_RANKS, TRL.format("dpo")),
         (
             ["launch.yaml", "sft.yaml"],
-            ("--debug", "train.py", "--rows", "3"),
+            ("--debug", "train.py", "--rows", "3", "./sft.yaml"),
             "--debug",
-            "train.py --rows 3",
+            "train.py --rows 3 /s/training.yaml",
         ),
     ],
 )
@@ -194,6 +194,12 @@ def test_without_a_script_its_keys_or_the_command_line_say_it(
 @each(
     ("files", "sft", "said"),
     [
+        (
+            ["rows.sbatch", "sft.yaml"],
+            SFT,
+            "train.py is not given sft.yaml, so trials would not read it: name it "
+            "there, such as `train.py --config sft.yaml`",
+        ),
         (["launch.yaml"], SFT, "a launch file does not say what it starts: name its t"),
         (["sft.yaml"], f"{SFT}rows: 3\n", "which script reads sft.yaml? Search the la"),
         (["sft.yaml"], SFT.replace("dataset_name: c/d\n", ""), "which script reads"),
@@ -220,6 +226,7 @@ def test_a_job_that_does_not_say_what_it_starts_is_refused(trial, files, sft, sa
     more = {
         "sft.yaml": sft,
         "train.sbatch": f"{ACCELERATE} train.py --config sft.yaml --data $DATA\n",
+        "rows.sbatch": f"{ACCELERATE} train.py --rows 3\n",
         "cd.sbatch": f"cd there\n{ACCELERATE} train.py --config sft.yaml\n",
         "there/launch.yaml": LAUNCH,
         "there/sft.yaml": SFT,
