@@ -3,6 +3,7 @@
 `.ci/run` builds the site, where a link that leads nowhere is an error.
 """
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -99,6 +100,8 @@ def test_rules_and_the_version_name_releases_of_the_changelog():
     text = (ROOT / "CHANGELOG.md").read_text()
     releases = re.findall(r"^## (\S+) \(", text, re.MULTILINE)
     assert releases[0] == __version__
+    extension = json.loads((ROOT / "editors/vscode/package.json").read_text())
+    assert extension["version"] == __version__
     assert {rule.since for rule in builtin()} <= set(releases)
 
 

@@ -22,37 +22,79 @@ FORMS = ("sarif", "json")
 MOST = 100
 """Findings that the table has at most."""
 
+UNCHECKED = 2
+"""Lint's exit code where it could not check all that was asked."""
+
+FAILED = "### fp8tune could not check everything: the log of the step says why"
+
+ALL = (
+    "fp8tune: this checkout is not the merge commit of a pull request, so all files "
+    "are checked: for `changed`, run on `pull_request` and leave `ref` of "
+    "actions/checkout out"
+)
+"""What is said where it cannot be told what a pull request changes."""
+
 
 def main() -> int:
     """Lint as the inputs say, and return lint's exit code."""
     given = os.environ
     folder = tempfile.mkdtemp(dir=given["RUNNER_TEMP"])
-    paths = given["FP8TUNE_PATHS"].splitlines()
-    options = given["FP8TUNE_ARGS"].splitlines()
-    if given["FP8TUNE_CHANGED"] == "true" and given.get("GITHUB_BASE_REF"):
-        # an empty folder, else lint would check this one
-        paths = changed(paths) or [tempfile.mkdtemp(dir=folder)]
-        options.append("--force-exclude")
-    sarif, report = (os.path.join(folder, f"fp8tune.{form}") for form in FORMS)
+    paths = lines(given["FP8TUNE_PATHS"])
+    options = [word for line in lines(given["FP8TUNE_ARGS"]) for word in words(line)]
+    if given["FP8TUNE_CHANGED"].lower() == "true" and given.get("GITHUB_BASE_REF"):
+        files = changed(paths)
+        if files is None:
+            print(f"::warning::{ALL}")
+        else:
+            # an empty folder, else lint would check this one
+            paths = files or [tempfile.mkdtemp(dir=folder)]
+            options.append("--force-exclude")
     code = lint([*options, *paths], "github")
+    if code == UNCHECKED:
+        append(given["GITHUB_STEP_SUMMARY"], [FAILED])
+        return code
+    sarif, report = (os.path.join(folder, f"fp8tune.{form}") for form in FORMS)
     for form, path in zip(FORMS, (sarif, report), strict=True):
         lint([*options, *paths, "--quiet", f"--output-file={path}"], form)
-    if os.path.exists(report):  # else the options were wrong, and lint said so
-        with open(report, encoding="utf-8") as file:
-            findings = json.load(file)["diagnostics"]
-        append(given["GITHUB_OUTPUT"], [f"sarif={sarif}", f"findings={len(findings)}"])
-        append(given["GITHUB_STEP_SUMMARY"], summary(findings))
+    with open(report, encoding="utf-8") as file:
+        findings = json.load(file)["diagnostics"]
+    append(given["GITHUB_OUTPUT"], [f"sarif={sarif}", f"findings={len(findings)}"])
+    append(given["GITHUB_STEP_SUMMARY"], summary(findings))
     return code
 
 
-def changed(paths: list[str]) -> list[str]:
-    """The files below the paths that the merge commit of a pull request changes."""
-    git = ["git", "-c", "core.quotePath=off"]
-    fetch = ["fetch", "--quiet", "--no-tags", "--depth=2", "origin"]
-    run([*git, *fetch, os.environ["GITHUB_SHA"]], check=True)
+def lines(text: str) -> list[str]:
+    """The lines of an input, without blanks around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def words(line: str) -> list[str]:
+    """The arguments in a line: ``--gpu h100`` has two, ``--gpu=h100`` one."""
+    option, _, value = line.partition(" ")
+    return [option, value.strip()] if value and option.startswith("--") else [line]
+
+
+def changed(paths: list[str]) -> list[str] | None:
+    """The files below the paths that a pull request changes.
+
+    ``None`` where the checkout is not the merge commit that GitHub makes of it, so that
+    its first parent is not what the pull request is compared with.
+    """
+    sha, event = os.environ["GITHUB_SHA"], os.environ["GITHUB_EVENT_NAME"]
+    if event != "pull_request" or git("rev-parse", "HEAD").strip() != sha.encode():
+        return None
+    git("fetch", "--quiet", "--no-tags", "--depth=2", "origin", sha)
+    if not git("rev-parse", "--quiet", "--verify", "HEAD^2"):
+        return None
     diff = ["diff", "-z", "--name-only", "--diff-filter=d", "HEAD^1", "HEAD", "--"]
-    names = run([*git, *diff, *paths], check=True, stdout=subprocess.PIPE).stdout
-    return [os.path.join(".", os.fsdecode(name)) for name in names.split(b"\0") if name]
+    names = git(*diff, *paths).split(b"\0")
+    return [os.path.join(".", os.fsdecode(name)) for name in names if name]
+
+
+def git(*arguments: str) -> bytes:
+    """What git prints; nothing where it fails."""
+    command = ["git", "-c", "core.quotePath=off", *arguments]
+    return run(command, stdout=subprocess.PIPE).stdout
 
 
 def lint(arguments: list[str], form: str) -> int:
@@ -62,10 +104,10 @@ def lint(arguments: list[str], form: str) -> int:
 
 
 def run(
-    command: list[str], *, check: bool = False, stdout: int | None = None
+    command: list[str], *, stdout: int | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command without a shell."""
-    return subprocess.run(command, check=check, stdout=stdout)  # noqa: S603
+    return subprocess.run(command, check=False, stdout=stdout)  # noqa: S603
 
 
 def append(path: str, lines: list[str]) -> None:

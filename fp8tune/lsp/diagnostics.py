@@ -37,6 +37,13 @@ def diagnostic(found: Diagnostic, text: Text, uri: str) -> types.Diagnostic:
     )
 
 
+def unchecked(problem: str) -> types.Diagnostic:
+    """Return what a file without findings shows that could not be checked."""
+    start = types.Position(0, 0)
+    message, severity = f"not checked: {problem}", types.DiagnosticSeverity.Warning
+    return types.Diagnostic(types.Range(start, start), message, severity, source=SOURCE)
+
+
 def _related(
     found: Diagnostic, text: Text, uri: str
 ) -> Iterator[types.DiagnosticRelatedInformation]:

@@ -23,7 +23,7 @@ from fp8tune.lint.split import by_file
 from fp8tune.lsp import actions
 from fp8tune.lsp.checks import Checked, Linter, Texts
 from fp8tune.lsp.completion import Offer
-from fp8tune.lsp.diagnostics import diagnostic
+from fp8tune.lsp.diagnostics import diagnostic, unchecked
 from fp8tune.lsp.text import Text
 
 T = TypeVar("T")
@@ -68,8 +68,10 @@ class Server(LanguageServer):
     def open(self) -> dict[str, OpenFile]:
         """The open files by their paths."""
         files = (
-            OpenFile(uri, path_of(uri, each.language_id), each.version, each.source)
-            for uri, each in self.workspace.text_documents.items()
+            OpenFile(
+                each.uri, path_of(each.uri, each.language_id), each.version, each.source
+            )
+            for each in self.workspace.text_documents.values()
         )
         return {file.path: file for file in files}
 
@@ -153,6 +155,9 @@ class Server(LanguageServer):
         there, new = self.open, dict[str, list[types.Diagnostic]]()
         for path, report in self.reports().items():
             new[path] = self._diagnostics(path, report, there)
+        for path, each in self.checked.items():
+            if each.problem and path not in new:
+                new[path] = [unchecked(each.problem)]
         if checked:
             new.setdefault(checked, [])
         for path in {**self._published, **new}:

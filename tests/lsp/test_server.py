@@ -67,6 +67,27 @@ def test_a_file_is_checked_from_opening_to_closing(config, tmp_path):
     assert finding.code_description.href.startswith("https://")
 
 
+def test_a_file_whose_name_is_encoded_in_its_address(tmp_path):
+    config = tmp_path / "a b+\N{LATIN SMALL LETTER E WITH ACUTE}" / "lr=1e-4%20.toml"
+    config.parent.mkdir()
+    config.write_text(CONFIG)
+
+    async def talk(client):
+        seen = [await client.open(config), await client.edit(config, "tp = 4", "tp = ")]
+        seen.append(await client.edit(config, "tp = ", "tp = 4"))
+        fix = (await client.actions(config, "4\n"))[0]
+        seen.append(await client.act(config, fix))
+        assert (await client.hover(config, "tp =")).contents.value
+        assert "pp" in await client.complete(config, "tp =")
+        client.close(config)
+        await client.until(lambda: not client.diagnostics[config.as_uri()])
+        return seen, [*client.diagnostics]
+
+    fixed = CONFIG.replace("tp = 4", "tp = 1")
+    seen = [[TP], ["invalid-toml"], [TP], fixed], [config.as_uri()]
+    assert in_session(tmp_path, talk) == seen
+
+
 def test_fixes_and_ignore_comments_are_offered(config, tmp_path):
     text = CONFIG.replace('"none"', '"None"')
 
@@ -265,14 +286,13 @@ def test_settings_are_read_again_when_they_are_saved(config, tmp_path):
             count = len(client.published)
             client.save(project)
             await client.until(lambda count=count: again in client.published[count:])
-            seen.append(client.rules(config))
+            seen.append([each.message for each in client.diagnostics[config.as_uri()]])
         return seen, client.shown, client.registered
 
     seen, shown, registered = in_session(tmp_path, talk)
-    assert seen == [[TP], [], [], []]
-    assert shown == [
-        f"fp8tune: {project}: [tool.fp8tune] has no setting `gpus`; did you mean `gpu`?"
-    ]
+    problem = f"{project}: [tool.fp8tune] has no setting `gpus`; did you mean `gpu`?"
+    assert seen == [[TP], [], [f"not checked: {problem}"], []]
+    assert shown == [f"fp8tune: {problem}"]
     assert registered == ["workspace/didChangeWatchedFiles"]
 
 

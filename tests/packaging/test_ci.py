@@ -86,16 +86,14 @@ def test_action_takes_paths_and_options_as_they_are(run_action, configs):
 
 
 def test_action_says_what_lint_cannot_do(run_action, configs):
-    ended, outputs, summary = run_action(configs, args="--select\nno-such-rule")
-    assert (ended.code, outputs, summary) == (2, {}, "")
-    assert "no-such-rule" in ended.out
+    ended, outputs, summary = run_action(configs, args=" --select  no-such-rule \n")
+    assert (ended.code, outputs) == (2, {})
+    assert summary.startswith("### fp8tune could not check everything: the log")
+    assert ended.out.count("no-such-rule") == 1
 
 
-@pytest.mark.parametrize(("name", "findings"), [("more.toml", "2"), ("more.md", "0")])
-def test_action_checks_what_a_pull_request_changes(
-    run_action, configs, tmp_path, name, findings
-):
-    text = (configs / "bad.toml").read_text() if findings != "0" else "words"
+def pull_request(configs, clone, name, text, branch="merged"):
+    """Clone a branch at depth 1, after a pull request that adds a file to `configs`."""
     commit(configs)
     git(configs, "checkout", "-q", "-b", "change")
     (configs / name).write_text(text)
@@ -103,13 +101,46 @@ def test_action_checks_what_a_pull_request_changes(
     git(configs, "commit", "--quiet", "--message", "change")
     git(configs, "checkout", "-q", "-b", "merged", "HEAD^")
     git(configs, "merge", "--quiet", "--no-ff", "--message", "merge", "change")
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", "--depth=1", "-b", "merged", configs.as_uri(), clone)
-    sha = git(clone, "rev-parse", "HEAD").strip()
-    env = {"GITHUB_SHA": sha, "GITHUB_BASE_REF": "main"}
-    ended, outputs, summary = run_action(clone, env, changed="true")
+    git(
+        configs.parent,
+        "clone",
+        "-q",
+        "--depth=1",
+        "-b",
+        branch,
+        configs.as_uri(),
+        clone,
+    )
+    return {
+        "GITHUB_SHA": git(configs, "rev-parse", "HEAD").strip(),
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_EVENT_NAME": "pull_request",
+    }
+
+
+@pytest.mark.parametrize(("name", "findings"), [("more.toml", "2"), ("more.md", "0")])
+def test_action_checks_what_a_pull_request_changes(
+    run_action, configs, tmp_path, name, findings
+):
+    text = (configs / "bad.toml").read_text() if findings != "0" else "words"
+    env = pull_request(configs, tmp_path / "clone", name, text)
+    ended, outputs, summary = run_action(tmp_path / "clone", env, changed="True")
     assert (ended.code, outputs["findings"]) == (int(findings != "0"), findings)
     assert (LINE.format(path=f"./{name}") in summary) == (findings != "0")
+    assert "::warning::" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("branch", "event"), [("change", "pull_request"), ("merged", "pull_request_target")]
+)
+def test_action_checks_all_files_of_another_checkout(
+    run_action, configs, tmp_path, branch, event
+):
+    env = pull_request(configs, tmp_path / "clone", "more.md", "words", branch)
+    env["GITHUB_EVENT_NAME"] = event
+    ended, outputs, _ = run_action(tmp_path / "clone", env, changed="true")
+    assert (ended.code, outputs["findings"]) == (1, "2")
+    assert "::warning::fp8tune: this checkout is not the merge commit" in ended.out
 
 
 def fences(repository):
@@ -141,4 +172,4 @@ def test_workflow_of_the_guide_uses_the_outputs_of_the_action(repository, action
     upload = workflow["steps"][-1]
     names = re.findall(r"steps\.fp8tune\.outputs\.(\w+)", upload["with"]["sarif_file"])
     assert set(names) <= set(action["outputs"])
-    assert upload["if"] == "always()"
+    assert upload["if"] == "always() && steps.fp8tune.outputs.sarif"

@@ -110,8 +110,10 @@ class Scanner:
     ) -> tuple[dict[str, Any], int]:
         """Return an object, whose brace is before ``at``, and where it ends."""
         found: dict[str, Any] = {}
-        at = self.skip(at)
+        opening, at = at - 1, self.skip(at)
         while not (braces and self.text.startswith("}", at)):
+            if braces and at == len(self.text):
+                raise Refused("this { is never closed", opening)
             name, end = self.key(at)
             here = (*path, name)
             if name in found:
@@ -131,8 +133,10 @@ class Scanner:
     def array(self, path: Path, at: int) -> tuple[list[Any], int]:
         """Return an array, whose bracket is before ``at``, and where it ends."""
         found: list[Any] = []
-        at = self.skip(at)
+        opening, at = at - 1, self.skip(at)
         while not self.text.startswith("]", at):
+            if at == len(self.text):
+                raise Refused("this [ is never closed", opening)
             item, at = self.value((*path, len(found)), at)
             found.append(item)
             at = self.after(at)

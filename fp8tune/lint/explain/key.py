@@ -73,7 +73,7 @@ _KINDS = {
 
 def kind(key: Key) -> str:
     """Return the type of a key in words."""
-    if key.allowed or key.base == "str":
+    if key.base == "str" or any(isinstance(each, str) for each in key.allowed or ()):
         return "text"
     return _KINDS.get(key.base, _sequence(key.base))
 

@@ -62,7 +62,7 @@ def test_values_are_those_of_the_loader(text, hjson, plain):
 @each(
     ("text", "place"),
     [
-        ('{"a": 1', (1, 8)),
+        ('{"a": 1', (1, 1)),
         ('{"a": "x\n"}', (1, 9)),
         ('{"a": 1 /* ', (1, 9)),
         ('{"a": ,}', (1, 7)),
