@@ -43,6 +43,16 @@ def precision(
     return Words("fp16" if known("fp16", fp16) else "fp32")
 
 
+def padded_vocab(
+    job: Job, padded_vocab_size: Any, make_vocab_size_divisible_by: int, tp: int
+) -> int:
+    """Entries of the vocabulary, padded as the tokenizer does it for its TP ranks."""
+    if isinstance(padded_vocab_size, int):
+        return padded_vocab_size
+    unit, entries = make_vocab_size_divisible_by * tp, job.given.get("vocab_size")
+    return -(-known("vocab_size", entries) // unit) * unit
+
+
 def te_format(fp8_format: Any) -> str:
     """FP8 format of Transformer Engine; empty without FP8."""
     return Words(fp8_format or "")
