@@ -38,6 +38,7 @@ from fp8tune.search.plan import (
     world_size_note,
 )
 from fp8tune.search.real_trials import config_of_trials
+from fp8tune.search.writable import without_unwritable
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -95,7 +96,7 @@ def look_ahead(options: SearchOptions) -> DryRun:
     if options.runner == "auto":
         builtin = is_covered(config)
     plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
-    plan = without_refused(plan)
+    plan = without_refused(without_unwritable(plan))
     free = keys_to_free(config, options.allow, options.device)
     command, notes = _command(options, config, builtin=builtin)
     refused = [f"the search will not start: {each}" for each in refusals(config, free)]
@@ -188,7 +189,7 @@ def _of_size(plan: Plan, size: int) -> Iterator[Point]:
         return
     for mode in range(len(space.knobs[ac].values)):
         setting = (*point[:ac], mode, *point[ac + 1 :])
-        if space.has(setting):
+        if space.has(setting) and space.allows(setting, plan.baseline):
             yield setting
 
 

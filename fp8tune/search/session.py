@@ -49,7 +49,6 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import (
     Plan,
-    check_writable,
     plan_for_trials,
     study_name,
     world_size_note,
@@ -86,6 +85,7 @@ from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
+from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.output import display
 from fp8tune.search.write.tuned_config import (
     Written,
@@ -321,8 +321,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     plan = plan_for_trials(
         config, options.allow, options.device, machine.gpu, builtin=builtin
     )
-    plan = without_refused(plan)
-    check_writable(plan)
+    plan = without_refused(without_unwritable(plan))
+    check_varied(plan)
     check_files(options, plan)
     study, calibration, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
@@ -461,6 +461,8 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         )
         yield from filter(None, notes)
         yield from prepared.plan.notes
+    for name, why in prepared.plan.kept.items():
+        yield f"{name} is kept: {why}"
     if prepared.calibration.note:
         yield prepared.calibration.note
     if count := len(study.trials):

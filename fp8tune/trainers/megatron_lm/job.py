@@ -44,13 +44,16 @@ def precision(
 
 
 def padded_vocab(
-    job: Job, padded_vocab_size: Any, make_vocab_size_divisible_by: int, tp: int
+    padded_vocab_size: Any,
+    make_vocab_size_divisible_by: int,
+    tp: int,
+    vocab_entries: Any = None,
 ) -> int:
     """Entries of the vocabulary, padded as the tokenizer does it for its TP ranks."""
     if isinstance(padded_vocab_size, int):
         return padded_vocab_size
-    unit, entries = make_vocab_size_divisible_by * tp, job.given.get("vocab_size")
-    return -(-known("vocab_size", entries) // unit) * unit
+    unit = make_vocab_size_divisible_by * tp
+    return -(-int(known("vocab_size", vocab_entries)) // unit) * unit
 
 
 def te_format(fp8_format: Any) -> str:

@@ -105,6 +105,7 @@ class Loader:
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
         faults += self.checks.refusals(values, written)
+        values["vocab_entries"] = values.pop("vocab_size", None)  # not padded yet
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 
     def _unknown(self, name: str, raw: dict[str, Any]) -> Iterator[Fault]:
