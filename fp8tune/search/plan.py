@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
@@ -223,20 +223,22 @@ def plan_for_trials(
     ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
     fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    if reason := next(why_not_planned(config, builtin=builtin), ""):
-        raise CannotSearch(f"{config.path}: {reason}")
+    check_planned(config, builtin=builtin)
     return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
 
 
-def why_not_planned(config: Config, *, builtin: bool) -> Iterator[str]:
-    """Yield why no search can plan trials of a config, one line for each reason."""
+def check_planned(config: Config, *, builtin: bool) -> None:
+    """Raise ``CannotSearch`` if no trial of a config can be planned.
+
+    ``builtin`` says that fp8tune's own trial runs them.
+    """
     by_reason: dict[str, list[str]] = {}
     for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
         if config.job.find(name) is None:
             by_reason.setdefault(why_unknown(name, config), []).append(name)
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"
-        yield f"{', '.join(names)} {are} not known: {why}"
+        raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")
 
 
 def plan_of_knobs(
