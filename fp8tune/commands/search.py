@@ -53,7 +53,7 @@ DRY_BUDGET = "2h"
     show_default=True,
     help="What runs trials here: fp8tune's own model (builtin), the trainer itself, or "
     "the command of your --trainer file. auto: builtin if it covers the config, else "
-    "the trainer if it is installed. replay reads them from --records.",
+    "the trainer. replay reads them from --records.",
 )
 @click.option(
     "--trainer-dir",
@@ -122,7 +122,8 @@ DRY_BUDGET = "2h"
     "--dry-run",
     is_flag=True,
     help="Print what would be varied, what is kept and why, a trial's command, and "
-    "what to expect; run nothing. Needs no GPU and no torch.",
+    "what to expect; run nothing. Needs no GPU and no torch. Exit code 2 if the search "
+    "would not start.",
 )
 @studies_option
 @click.option(

@@ -12,32 +12,30 @@ from fp8tune.config.reader import Config
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.calibration import Band
-from fp8tune.formats.document import Unreadable
 from fp8tune.formats.joined import Joined
 from fp8tune.job import Unknown
 from fp8tune.runners.sampling import Sampling
 from fp8tune.runners.trainer import inside
 from fp8tune.runners.trainer.config import CannotWrite, not_known
-from fp8tune.runners.trainer.launch import CannotLaunch, check_paths
-from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, instead, recipe_of
+from fp8tune.runners.trainer.recipe import Recipe
 from fp8tune.runners.trainer.record import tokens_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import show_duration
-from fp8tune.search.knobs import Offer, keys_to_free, warmup_key, why_single
-from fp8tune.search.linting import refusals, without_refused
+from fp8tune.search.knobs import Offer, warmup_key, why_single
 from fp8tune.search.options import SearchOptions
-from fp8tune.search.overrides import (
-    config_asked,
-    one_line_errors,
+from fp8tune.search.overrides import config_asked, one_line_errors
+from fp8tune.search.plan import Plan, world_size_note
+from fp8tune.search.real_trials import (
+    check_installed,
+    check_start,
+    config_of_trials,
+    plan_search,
+    read_as_installed,
+    with_runner,
 )
-from fp8tune.search.plan import (
-    Plan,
-    is_covered,
-    plan_of_knobs,
-    why_not_planned,
-    world_size_note,
-)
-from fp8tune.search.real_trials import config_of_trials
+from fp8tune.search.recorded import plan_replay
+from fp8tune.search.writable import check_varied
+from fp8tune.trials.record import BadRecord
 from fp8tune.trials.space import Knob, Point, shown
 from fp8tune.words import counted, wrapped
 
@@ -63,11 +61,13 @@ class Corner(NamedTuple):
 class DryRun(NamedTuple):
     """What a search would do.
 
-    ``command`` is a trial's, with placeholders where the search fills in its files.
-    ``trials`` is how many can fit the budget by their steps alone, 0 if unknown.
+    ``refused`` says why it would not start, ``""`` if it would. ``command`` is a
+    trial's, with placeholders where the search fills in its files. ``trials`` is how
+    many can fit the budget by their steps alone, 0 if unknown.
     """
 
     plan: Plan
+    refused: str
     command: tuple[str, ...]
     budget_s: float
     trials: int
@@ -76,90 +76,108 @@ class DryRun(NamedTuple):
 
 
 def dry_run(options: SearchOptions) -> int:
-    """Print what a search would do; raises ``CannotSearch``."""
-    with one_line_errors(options.config):
-        found = look_ahead(options)
+    """Print what a search would do, and return the exit code that it would begin with.
+
+    Raises ``CannotSearch``.
+    """
+    try:
+        with one_line_errors(options.config):
+            found = look_ahead(options)
+    except BadRecord as error:
+        raise CannotSearch(str(error)) from None
     if options.as_json:
         print(json.dumps(as_json(found), indent=2))
     else:
         for line in text(found):
             print(line)
-    return 0
+    return 2 if found.refused else 0
 
 
 def look_ahead(options: SearchOptions) -> DryRun:
     """Return what a search with these options would do; raises ``CannotSearch``."""
+    if options.runner == "replay":
+        return _replay(options)
+    options = with_runner(options)
+    with read_as_installed(options):
+        gpu = named_gpu(options.gpu, None).gpu
+        config = config_asked(options, gpu, "--gpu" * bool(gpu), options.ranks)
+        plan = plan_search(options, config)
+        command: Sequence[str] = ()
+        refused, notes = "", [*plan.notes]
+        try:
+            recipe = check_start(options, config)
+            check_varied(plan)
+            command = _words(options, config, recipe) if recipe else BUILTIN
+            notes += [world_size_note(config)] * bool(config.job.target.world_size)
+        except CannotSearch as error:
+            refused = str(error)
+        if command and recipe:
+            try:
+                check_installed(options, config)
+            except CannotSearch as error:
+                notes.append(f"not on this machine yet: {error}")
+        return _found(options, plan, refused, command, notes)
+
+
+def _replay(options: SearchOptions) -> DryRun:
+    """Return what a replay would do, which runs no trial."""
     gpu = named_gpu(options.gpu, None).gpu
-    config = config_asked(options, gpu, "--gpu" if gpu else "", options.ranks)
-    builtin = options.runner == "builtin"
-    if options.runner == "auto":
-        builtin = is_covered(config)
-    plan = plan_of_knobs(config, options.allow, options.device, builtin=builtin)
-    plan = without_refused(plan)
-    free = keys_to_free(config, options.allow, options.device)
-    command, notes = _command(options, config, builtin=builtin)
-    refused = [f"the search will not start: {each}" for each in refusals(config, free)]
+    config = config_asked(options, gpu, "--gpu" * bool(gpu), 0)
+    replay = plan_replay(config, options.records, options.allow, options.objective)
+    plan = replay.plan
+    varied = {knob.key for knob in plan.space.knobs}
+    offers = [Offer(knob, _why_kept(plan, knob)) for knob in plan.space.knobs]
+    offers += [offer for offer in plan.offers if offer.knob.key not in varied]
+    notes = [f"a replay of {counted(len(replay.speeds), 'record')} runs no trial"]
+    plan = plan._replace(offers=tuple(offers))
+    return _found(options, plan, "", (), [*notes, *replay.notes])
+
+
+def _why_kept(plan: Plan, knob: Knob) -> str:
+    """Return why a replay keeps a knob, ``""`` if it varies it."""
+    name = knob.role or knob.key
+    why = f"it may change what is learned; --allow {name}"
+    return plan.kept.get(name, why) if knob.frozen else ""
+
+
+def _found(
+    options: SearchOptions,
+    plan: Plan,
+    refused: str,
+    command: Sequence[str],
+    notes: Sequence[str],
+) -> DryRun:
+    """Return what a plan comes to, with what the estimate expects of it."""
     corners = tuple(_corners(plan))
-    trials = _trials(options, corners[0].expected.speed, config)
-    if command and config.job.target.world_size:
-        notes = [*notes, world_size_note(config)]
-    notes = [*refused, *plan.notes, *notes, *_unknown(config)]
-    notes += [START] * bool(command)
+    speed = corners[0].expected.speed if command else None
     return DryRun(
         plan,
+        refused,
         tuple(command),
-        options.budget_s,
-        trials,
-        corners,
-        tuple(notes),
+        budget_s=options.budget_s,
+        trials=_trials(options, speed, plan.config),
+        corners=corners,
+        notes=(*notes, *_unknown(plan.config), *[START] * bool(command)),
     )
-
-
-def _command(
-    options: SearchOptions, config: Config, *, builtin: bool
-) -> tuple[Sequence[str], list[str]]:
-    """Return the command of a trial, and why there is none."""
-    about, recipe = config.trainer.about, None
-    if builtin and not is_covered(config):
-        refusal = config.job.find("trial_refusal")
-        why = f": it cannot represent {refusal}" if refusal else ""
-        return (), [f"fp8tune's own trial does not run this config{why}"]
-    if not builtin:
-        try:
-            recipe = recipe_of(about)
-        except BadRecipe as error:
-            return (), [str(error)]
-        if recipe.refused:
-            why = f"{recipe.refused}; {instead(about)}"
-            return (), [f"no trial runs {about.title}: {why}"]
-    if unknown := [*why_not_planned(config, builtin=builtin)]:
-        return (), [f"the search will not start: {each}" for each in unknown]
-    if recipe is None:
-        return BUILTIN, []
-    try:
-        check_paths(about, recipe, options.trainer_dir, options.python)
-        return _words(options, config, recipe), []
-    except CannotLaunch as error:
-        raise CannotSearch(str(error)) from None
-    except (CannotWrite, Unreadable) as error:
-        why = str(error)
-    except Unknown as missing:
-        why = not_known(config.trainer, missing)
-    return (), [f"the search will not start: {config.path}: {why}"]
 
 
 def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
     """Return the command of a trial, as the search would be able to start it.
 
-    Raises ``CannotWrite``, ``Unreadable`` and ``Unknown``.
+    Raises ``CannotSearch``.
     """
     ours = config_of_trials(config, recipe)
     ranks = ours.target.world_size or 1
     names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
     values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
     cpu = [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
-    made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
-    tokens_of(ours.job({}))
+    try:
+        made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
+        tokens_of(ours.job({}))
+    except CannotWrite as error:
+        raise CannotSearch(f"a trial {error}") from None
+    except Unknown as missing:
+        raise CannotSearch(not_known(config.trainer, missing)) from None
     values |= {"python": options.python or "python", "inside": inside.__file__}
     if options.trainer_dir:
         values["dir"] = options.trainer_dir
@@ -183,12 +201,12 @@ def _of_size(plan: Plan, size: int) -> Iterator[Point]:
     batch, ac = space.place("micro_batch"), space.place("ac")
     if batch is not None:
         point[batch] = size % len(space.knobs[batch].values)
-    if ac is None:
-        yield tuple(point)
-        return
-    for mode in range(len(space.knobs[ac].values)):
-        setting = (*point[:ac], mode, *point[ac + 1 :])
-        if space.has(setting):
+    settings = [tuple(point)]
+    if ac is not None:
+        modes = range(len(space.knobs[ac].values))
+        settings = [(*point[:ac], mode, *point[ac + 1 :]) for mode in modes]
+    for setting in settings:
+        if space.has(setting) and space.allows(setting, plan.baseline):
             yield setting
 
 
@@ -236,6 +254,7 @@ def as_json(found: DryRun) -> dict[str, Any]:
     """Return it as JSON."""
     return {
         "version": 1,
+        "refused": found.refused or None,
         "knobs": [_knob(found.plan.config, offer) for offer in found.plan.offers],
         "trial": {"command": list(found.command)},
         "budget_s": found.budget_s,
@@ -276,6 +295,8 @@ def _band(band: Band | None, unit: str) -> dict[str, float] | None:
 def text(found: DryRun) -> Iterator[str]:
     """Yield the lines for people, of at most 80 columns."""
     plan = found.plan
+    if found.refused:
+        yield from _folded(f"the search will not start: {found.refused}", "")
     count = sum(1 for _ in plan.space.points(plan.baseline))
     free = [o for o in plan.offers if not o.why and len(o.knob.values) > 1]
     yield f"varied: {counted(len(free), 'knob')}, {counted(count, 'setting')}"

@@ -106,10 +106,10 @@ def _offer(
         needs, why = "", f"its condition `{needs}` cannot be checked: {error}"
     if not why and builtin and not traits.spec:
         why = OF_TRAINERS
-    elif not why and not freed and device in traits.frozen_on:
-        why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     elif not why and len(values) < 2 and not _is_usual(role):
         why = why_single(config, role, gpu)
+    elif not why and not freed and device in traits.frozen_on:
+        why = f"it changes {traits.changes}" if traits.changes else "not asked for"
     knob = Knob(config.trainer.key_of(role), values, role, frozen=bool(why))
     if not why and freed and len(values) < 2:
         why = why_single(config, role, gpu)
@@ -181,9 +181,19 @@ def _values(
         return tuple(dict.fromkeys([value, "bf16", *["fp8"] * may_be]))
     every = listed or ([False, True] if isinstance(value, bool) else [])
     if traits_of(role).of_fp8:
-        return value, *(each for each in every if not _same(each, value))
+        others = (each for each in every if not _same(each, value))
+        return value, *(each for each in others if _can_be(job, role, each))
     present = any(_same(each, value) for each in every)
     return tuple(every) if present else (value, *every)
+
+
+def _can_be(job: Job, role: str, value: Any) -> bool:
+    """Return whether some keys give a job another value of a knob."""
+    try:
+        job.with_values({role: value})
+    except Unknown:
+        return False
+    return True
 
 
 def _degrees(job: Job, role: str) -> tuple[int, ...]:

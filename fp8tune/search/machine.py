@@ -51,16 +51,15 @@ class TrialMachine(NamedTuple):
 
 
 def target_gpu(
-    machine: TrialMachine, asked: str, rehearsal: str = "--device cpu"
+    machine: TrialMachine, asked: str, otherwise: str = "rehearse with --device cpu"
 ) -> str:
     """Return the name of the GPU asked for, else of the machine's, as in the GPU table.
 
     ``""`` if the table does not have it. Raises ``CannotSearch`` without a GPU; then
-    ``rehearsal`` is what to type to do without one.
+    ``otherwise`` is what to do without one.
     """
-    rehearse = f"or rehearse with {rehearsal}"
     if not machine.name and machine.failure:
-        raise CannotSearch(f"{machine.failure}; fix the driver, {rehearse}")
+        raise CannotSearch(f"{machine.failure}; fix the driver, or {otherwise}")
     if not machine.name:
         node = "run on a GPU node"
         if job := os.environ.get("SLURM_JOB_ID"):
@@ -69,7 +68,7 @@ def target_gpu(
                 node = f"--gpus all uses those of Slurm job {job}"
         elif shutil.which("sbatch"):
             node = "run in a job: srun --gpus=1 --pty fp8tune search ..."
-        raise CannotSearch(f"no NVIDIA GPU found; {node}, {rehearse}")
+        raise CannotSearch(f"no NVIDIA GPU found; {node}, or {otherwise}")
     try:
         return resolve(asked or machine.name)
     except UnknownGpu:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.config.discover import CannotRead, read
@@ -21,12 +21,10 @@ from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
 from fp8tune.lint.title import gpus_of
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import Offer, offers, own_value, space_of
-from fp8tune.search.write.job_files import write_job
-from fp8tune.search.write.writeback import CannotWrite, Choice
 from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.call import Program
 from fp8tune.trainers.trainer import DEGREES, Trainer
-from fp8tune.trials.space import TRAITS, Point, Space, shown, traits_of
+from fp8tune.trials.space import TRAITS, Point, Space, traits_of
 from fp8tune.words import counted
 
 NEEDED = ("micro_batch", "grad_accum", "precision")
@@ -39,6 +37,8 @@ class Plan(NamedTuple):
 
     ``notes`` are lines for the user. ``offers`` are all knobs that the trainer has for
     the config, in a replay those that it keeps, and none where a study is read.
+    ``kept`` are those that would be varied if they could be written, by role or key,
+    and why they cannot.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class Plan(NamedTuple):
     baseline: Point
     notes: tuple[str, ...] = ()
     offers: tuple[Offer, ...] = ()
+    kept: Mapping[str, str] = {}
 
     @property
     def free_keys(self) -> set[str]:
@@ -223,20 +224,22 @@ def plan_for_trials(
     ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
     fp8tune's own trial runs them. Raises ``CannotSearch``.
     """
-    if reason := next(why_not_planned(config, builtin=builtin), ""):
-        raise CannotSearch(f"{config.path}: {reason}")
+    check_planned(config, builtin=builtin)
     return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
 
 
-def why_not_planned(config: Config, *, builtin: bool) -> Iterator[str]:
-    """Yield why no search can plan trials of a config, one line for each reason."""
+def check_planned(config: Config, *, builtin: bool) -> None:
+    """Raise ``CannotSearch`` if no trial of a config can be planned.
+
+    ``builtin`` says that fp8tune's own trial runs them.
+    """
     by_reason: dict[str, list[str]] = {}
     for name in NEEDED if builtin else (*NEEDED, "step.tokens"):
         if config.job.find(name) is None:
             by_reason.setdefault(why_unknown(name, config), []).append(name)
     for why, names in by_reason.items():
         are = "is" if len(names) == 1 else "are"
-        yield f"{', '.join(names)} {are} not known: {why}"
+        raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")
 
 
 def plan_of_knobs(
@@ -269,28 +272,6 @@ def _why_not_varied(config: Config, role: str) -> str:
     return (
         f"{role} is not varied: no single key says it{words}; it follows from {names}"
     )
-
-
-def check_writable(plan: Plan) -> None:
-    """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
-    for knob, own in zip(plan.space.knobs, plan.baseline, strict=True):
-        if knob.frozen:
-            continue
-        values = (*knob.values[:own], *knob.values[own + 1 :], knob.values[own])
-        value = next((value for value in values if value is not None), None)
-        given = {} if value is None else {knob.key: value}
-        path, name = plan.config.typed_path, knob.role or knob.key
-        try:
-            keys = plan.config.job.keys_for(given)
-            _, after = write_job(plan.config, [Choice(*each) for each in keys.items()])
-        except CannotWrite as error:
-            odd = f"{path}: a search could not write its result"
-            raise CannotSearch(f"{odd}: {error}") from None
-        read = None if knob.traits.of_fp8 else after.job.find(name)
-        if given and read is not None and read != value:
-            with_keys = ", ".join(f"`{key}` = {shown(v)}" for key, v in keys.items())
-            stays = f"{name} stays {shown(read)} even with {with_keys}"
-            raise CannotSearch(f"{path}: {stays}: another key of the job sets it")
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:

@@ -7,8 +7,7 @@ session import the runners.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fp8tune.config.directive import asked as named_gpu
@@ -31,6 +30,8 @@ from fp8tune.runners.trainer.recipe import BadRecipe, Recipe, recipe_of
 from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
+from fp8tune.search.knobs import keys_to_free
+from fp8tune.search.linting import check_config, without_refused
 from fp8tune.search.losses.loss_runs import Conditions, conditions_for_trials
 from fp8tune.search.machine import (
     TrialMachine,
@@ -47,7 +48,15 @@ from fp8tune.search.machine import (
 from fp8tune.search.objective import ENERGY
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, started, without_script
-from fp8tune.search.plan import is_covered, ranks_of_trial, why_synthetic_data
+from fp8tune.search.plan import (
+    Plan,
+    check_planned,
+    is_covered,
+    plan_of_knobs,
+    ranks_of_trial,
+    why_synthetic_data,
+)
+from fp8tune.search.writable import without_unwritable
 from fp8tune.trainers.packages import assuming, wanted
 
 RealRunner = Builtin | TrainerRunner
@@ -192,6 +201,8 @@ def ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
             raise error from None
         if recipe.refused:
             raise
+        if options.device == "cpu" and recipe.cpu is None:
+            raise CannotSearch(f"{error}; {gpus_only(config, recipe)}") from None
         where = " --python PYTHON" * ("{python}" in recipe.command)
         where = " --trainer-dir CHECKOUT" if recipe.needs else where
         typed = f"--runner trainer{where}"
@@ -201,21 +212,87 @@ def ranks_of_own_trial(options: SearchOptions, config: Config) -> int:
 def with_runner(options: SearchOptions, config: Config | None = None) -> SearchOptions:
     """Return the options with the runner that ``auto`` means for their config.
 
-    fp8tune's own trial where it covers the config, else the config's trainer if it is
-    installed. Raises ``CannotSearch`` and as ``config_asked``.
+    fp8tune's own trial where it covers the config, else the config's trainer. Raises
+    ``CannotSearch`` and as ``config_asked``.
     """
     if options.runner != "auto":
         return options
     if config is None:
         gpu = named_gpu(options.gpu, None).gpu
         config = config_asked(options, gpu, "--gpu" * bool(gpu), options.ranks)
-    if not is_covered(config):
-        about = config.trainer.about
-        with suppress(CannotLaunch):
-            recipe = checked(about, options.trainer_dir, options.device, own=False)
-            if recipe.package and find_spec(recipe.package):
-                return options._replace(runner="trainer")
-    return options._replace(runner="builtin")
+    builtin = is_covered(config) or options.ranks > 1
+    return options._replace(runner="builtin" if builtin else "trainer")
+
+
+def check_start(options: SearchOptions, config: Config) -> Recipe | None:
+    """Raise ``CannotSearch`` if no search of a config can start, on any machine.
+
+    Returns how the config's own trainer is run, ``None`` for fp8tune's own trial.
+    """
+    check_config(config, keys_to_free(config, options.allow, options.device))
+    recipe = None
+    if options.runner == "builtin":
+        ranks_of_own_trial(options, config)
+    else:
+        recipe = recipe_of_trials(options, config)
+    check_planned(config, builtin=recipe is None)
+    return recipe
+
+
+def plan_search(options: SearchOptions, config: Config, gpu: str = "") -> Plan:
+    """Return the plan of a search by trials, without what cannot be tried or written.
+
+    ``gpu`` is the driver's name of the GPU that runs them. Raises ``CannotSearch``.
+    """
+    builtin = options.runner == "builtin"
+    plan = plan_of_knobs(config, options.allow, options.device, gpu, builtin=builtin)
+    return without_refused(without_unwritable(plan))
+
+
+def recipe_of_trials(options: SearchOptions, config: Config) -> Recipe:
+    """Return how trials run the config's own trainer; raises ``CannotSearch``."""
+    about, own = config.trainer.about, options.runner == "command"
+    try:
+        recipe = checked(about, options.trainer_dir, own=own)
+    except CannotLaunch as error:
+        raise CannotSearch(_with_refusal(error, config)) from None
+    if options.device == "cpu" and recipe.cpu is None:
+        raise CannotSearch(gpus_only(config, recipe))
+    return recipe
+
+
+def check_installed(options: SearchOptions, config: Config) -> None:
+    """Raise ``CannotSearch`` if this machine lacks the config's own trainer."""
+    about, ranks = config.trainer.about, config.job.target.world_size
+    own = options.runner == "command"
+    folder, python = options.trainer_dir, options.python
+    try:
+        find_launch(about, folder, ranks, options.device, own=own, python=python)
+    except CannotLaunch as error:
+        raise CannotSearch(_with_refusal(error, config)) from None
+
+
+def _with_refusal(error: CannotLaunch, config: Config) -> str:
+    """Return why a trainer cannot run, and why fp8tune's own trial does not either."""
+    refusal = config.job.find("trial_refusal")
+    own = f"; fp8tune's own trial cannot represent {refusal}" if refusal else ""
+    return f"{error}{own}"
+
+
+def gpus_only(config: Config, recipe: Recipe) -> str:
+    """Return that a trainer needs GPUs, and what can be done without one."""
+    title = config.trainer.about.title
+    return f"{title} trains on GPUs only: {without_gpu(config, recipe)}"
+
+
+def without_gpu(config: Config, recipe: Recipe | None) -> str:
+    """Return what to type on a machine without a GPU."""
+    if recipe is None or recipe.cpu is not None:
+        return "rehearse with --device cpu"
+    if is_covered(config):
+        return "rehearse with --runner builtin --device cpu"
+    replays = "search recorded trials with --runner replay --records FILE"
+    return f"plan with --dry-run, or {replays}"
 
 
 def versions_of_trials(
@@ -242,19 +319,6 @@ def _sampling(options: SearchOptions) -> Sampling:
     return few if options.device == "cpu" else sampling
 
 
-def runs_on_cpu(options: SearchOptions, config: Config) -> bool:
-    """Return whether the config's own trainer can be rehearsed on a CPU.
-
-    Raises ``CannotSearch`` if there is no such trainer at ``--trainer-dir``.
-    """
-    about, directory = config.trainer.about, options.trainer_dir
-    own = options.runner == "command"
-    try:
-        return checked(about, directory, options.device, own=own).cpu is not None
-    except CannotLaunch as error:
-        raise CannotSearch(str(error)) from None
-
-
 def config_of_trials(config: Config, recipe: Recipe) -> UserConfig:
     """Return the config of a search as its trainer's trials start from it.
 
@@ -271,6 +335,7 @@ def _trainer_runner(
     options: SearchOptions, config: Config, machine: TrialMachine
 ) -> TrainerRunner:
     """Return the runner that launches the config's own trainer."""
+    recipe_of_trials(options, config)
     try:
         launch = find_launch(
             config.trainer.about,
@@ -288,4 +353,4 @@ def _trainer_runner(
             data_missing=config.job.find("data_missing") or "",
         )
     except CannotLaunch as error:
-        raise CannotSearch(str(error)) from None
+        raise CannotSearch(_with_refusal(error, config)) from None

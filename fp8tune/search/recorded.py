@@ -25,11 +25,11 @@ from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     Plan,
-    check_writable,
     left_out,
     role_of,
     rows_per_step,
 )
+from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
@@ -83,13 +83,15 @@ def plan_replay(
     learned = [record for record in records if record.loss_run]
     check_records(objective, speeds)
     plan, speeds = plan_for_records(config, speeds, allow)
-    check_writable(plan)
+    plan = without_unwritable(plan)
+    check_varied(plan)
     planned = plan.notes
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
             raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
+        plan = without_unwritable(plan)
     keys = {knob.key for knob in plan.space.knobs}
     planned = tuple(dict.fromkeys((*planned, *plan.notes)))
     notes += [*refusals(config, plan.free_keys), *refused, *planned]

@@ -33,7 +33,7 @@ from fp8tune.search.calibrate import (
 from fp8tune.search.coordinator import Event, Search
 from fp8tune.search.database import without_password
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import check_config, without_refused
+from fp8tune.search.linting import check_config
 from fp8tune.search.losses.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -49,8 +49,6 @@ from fp8tune.search.options import SearchOptions
 from fp8tune.search.overrides import config_asked, one_line_errors
 from fp8tune.search.plan import (
     Plan,
-    check_writable,
-    plan_for_trials,
     study_name,
     world_size_note,
     world_size_warning,
@@ -60,13 +58,15 @@ from fp8tune.search.prior import card_gib
 from fp8tune.search.real_trials import (
     RealRunner,
     RealTrials,
-    ranks_of_own_trial,
+    check_installed,
+    check_start,
+    plan_search,
     read_as_installed,
     real_trials,
-    runs_on_cpu,
     this_machine,
     versions_of_trials,
     with_runner,
+    without_gpu,
 )
 from fp8tune.search.recorded import plan_replay
 from fp8tune.search.saved_study import SEARCHED_IN, delete_study, load_study
@@ -86,6 +86,7 @@ from fp8tune.search.stop import STOPPED, Stop
 from fp8tune.search.storage import BadStudy, check_locks, errors_of
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
+from fp8tune.search.writable import check_varied
 from fp8tune.search.write.output import display
 from fp8tune.search.write.tuned_config import (
     Written,
@@ -317,12 +318,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     trials = real_trials(options, config, machine)
     if text := more_gpus_note(options, machine.gpus, trials.gpus):
         note(text)
-    builtin = options.runner == "builtin"
-    plan = plan_for_trials(
-        config, options.allow, options.device, machine.gpu, builtin=builtin
-    )
-    plan = without_refused(plan)
-    check_writable(plan)
+    plan = plan_search(options, config, machine.gpu)
+    check_varied(plan)
     check_files(options, plan)
     study, calibration, strategy = _open_study(options, plan, trials.environment, held)
     held.push(_deletes_if_empty(study, options.storage))
@@ -370,18 +367,15 @@ def _deletes_if_empty(study: Study, url: str) -> Callable[..., None]:
 def _config_for_trials(options: SearchOptions, machine: TrialMachine) -> Config:
     """Return the config that trials start from; raises ``CannotSearch``."""
     gpu = named_gpu(options.gpu, None).gpu
-    if options.device == "cuda" and not is_remote(options):
-        rehearsal = "--device cpu"
-        if not machine.name:  # what can be fixed without a GPU is said first
-            config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
-            if options.runner == "builtin":
-                ranks_of_own_trial(options, config)
-                versions_of_trials(options, config)
-            elif not runs_on_cpu(options, config):
-                rehearsal = "--runner builtin --device cpu"
-        gpu = target_gpu(machine, gpu, rehearsal)
     config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
-    check_config(config, keys_to_free(config, options.allow, options.device))
+    recipe = check_start(options, config)
+    if options.device == "cuda" and not is_remote(options):
+        if not machine.name:  # what can be fixed without a GPU is said first
+            check_here = check_installed if recipe else versions_of_trials
+            check_here(options, config)
+        gpu = target_gpu(machine, gpu, without_gpu(config, recipe))
+        config = config_asked(options, gpu, "--gpu", world_size=options.ranks)
+        check_config(config, keys_to_free(config, options.allow, options.device))
     return config
 
 
@@ -461,6 +455,8 @@ def _opening_lines(prepared: Prepared, options: SearchOptions) -> Iterator[str]:
         )
         yield from filter(None, notes)
         yield from prepared.plan.notes
+    for name, why in prepared.plan.kept.items():
+        yield f"{name} is kept: {why}"
     if prepared.calibration.note:
         yield prepared.calibration.note
     if count := len(study.trials):

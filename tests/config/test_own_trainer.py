@@ -581,7 +581,7 @@ config = "# fp8tune: trainer=ours\\n[data]\\npath = 'x'\\n"
         (
             ("search", "fixed.toml", "--budget", "1m", "--device", "cpu"),
             2,
-            "a trial cannot represent a trainer that only a file describes",
+            "own trial cannot represent a trainer that only a file describes",
         ),
         (
             ("init", "--model", "llama3-8b", "--gpu", "h100", "--world-size", "8"),

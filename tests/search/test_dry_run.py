@@ -22,6 +22,7 @@ bf16: true
 SCRIPT = (
     "accelerate launch --config_file launch.yaml train.py --config sft.yaml --rows 3"
 )
+FITS = FORGE.replace("32", "32\nmax_seq_len = 4096")
 TARGET = ("--gpu", "h100", "--world-size", "8")
 
 
@@ -86,7 +87,7 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
 
     def said(*asked):
         found = json.loads(fp8tune("search", *asked, *words).out)
-        return found["trial"]["command"], " ".join(found["notes"])
+        return found["trial"]["command"], found["refused"]
 
     start = ["python", "-m", "accelerate.commands.launch", "--config_file", "{config}"]
     trl = ["-m", "trl.scripts.sft", "--config", "{training}"]
@@ -95,17 +96,43 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     assert command == [*start, inside.__file__, *trl]
     command, _ = said("train.sh")
     assert command == [*start, inside.__file__, *own]
-    command, notes = said("launch.yaml")
+    command, refused = said("launch.yaml")
     assert command == []
-    assert "name the training arguments: add --with" in notes
+    assert "name the training arguments: add --with" in refused
 
 
-@pytest.mark.parametrize("option", ["--python", "--trainer-dir"])
-def test_what_is_named_and_not_there_is_refused(titan, fp8tune, option):
-    asked = ("--dry-run", *TARGET, "--runner", "trainer", option, "nowhere")
-    ran = fp8tune("search", titan, *asked)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"fp8tune: {option} nowhere: no such ")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ("--runner", "trainer", "--python", "nowhere"),
+            "--python nowhere: no such program",
+        ),
+        (
+            ("--runner", "trainer", "--trainer-dir", "nowhere"),
+            "--trainer-dir nowhere: no such folder",
+        ),
+        (
+            ("--runner", "command"),
+            "--runner command runs the command of a file of your own, --trainer "
+            "ours.toml; for torchtitan it is --runner trainer",
+        ),
+        (
+            ("--ranks", "3"),
+            "--ranks 3: train.toml is for 8 GPUs; type --ranks 8, or --world-size 3 if "
+            "it is to run on 3",
+        ),
+        (("--runner", "replay"), "--runner replay needs --records FILE"),
+    ],
+)
+def test_it_is_refused_as_the_search_would_be(titan, fp8tune, options, said):
+    words = ("search", titan, *TARGET, *options)
+    real = fp8tune(*words, "--budget", "1m")
+    assert (real.code, real.out, real.err) == (2, "", f"fp8tune: {said}\n")
+    dry = fp8tune(*words, "--dry-run")
+    told = f"the search will not start: {said}" if dry.out else f"fp8tune: {said}"
+    assert dry.code == 2
+    assert " ".join((dry.out or dry.err).split()).startswith(told)
 
 
 def test_a_config_that_cannot_be_searched_is_refused(titan, fp8tune):
@@ -116,11 +143,12 @@ def test_a_config_that_cannot_be_searched_is_refused(titan, fp8tune):
 
 def test_a_config_that_the_trainer_refuses_is_told(tmp_path, monkeypatch, fp8tune):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.toml").write_text(f"{FORGE}[distributed]\ntp = 2\n")
+    (tmp_path / "a.toml").write_text(f"{FITS}[distributed]\ntp = 2\n")
     ran = fp8tune("search", "a.toml", "--dry-run", *TARGET)
-    assert ran.code == 0
+    assert ran.code == 2
     said = " ".join(ran.out.split())
-    assert "note: the search will not start: a.toml:10: FP8 does not work with" in said
+    assert said.startswith("the search will not start: a.toml:11: FP8 does not work ")
+    assert "fix that first, see: fp8tune lint a.toml" in said
 
 
 def test_edges_need_less_and_more_than_the_config(tmp_path, monkeypatch, fp8tune):
@@ -134,7 +162,7 @@ def test_edges_need_less_and_more_than_the_config(tmp_path, monkeypatch, fp8tune
 
 
 def test_it_needs_neither_torch_nor_optuna(tmp_path):
-    (tmp_path / "a.toml").write_text(FORGE)
+    (tmp_path / "a.toml").write_text(FITS)
     program = (
         "import sys\n"
         "for name in ('torch', 'torchao', 'optuna', 'numpy'):\n"
@@ -148,6 +176,18 @@ def test_it_needs_neither_torch_nor_optuna(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("varied: ")
+
+
+def test_a_replay_runs_no_trial(titan, project, fp8tune):
+    knobs = {"training.local_batch_size": 1, "training.seq_len": 8192}
+    record = {"knobs": knobs, "outcome": "ok", "tokens_per_second": 9.0, "cost_s": 1.0}
+    project({"r.jsonl": f"{json.dumps(record)}\n"})
+    words = ("--runner", "replay", "--records", "r.jsonl", "--output-format", "json")
+    said = json.loads(fp8tune("search", titan, "--dry-run", *TARGET, *words).out)
+    varied = {knob["role"]: knob["frozen"] for knob in said["knobs"]}
+    assert varied == {"micro_batch": False, "seq_len": True}
+    assert (said["refused"], said["trial"]["command"]) == (None, [])
+    assert "a replay of 1 record runs no trial" in said["notes"]
 
 
 @each(
@@ -171,9 +211,9 @@ def test_it_needs_neither_torch_nor_optuna(tmp_path):
         ),
         (
             "rl.toml",
-            '[orchestrator]\nbatch_size = 64\n[trainer.model]\nname = "Qwen/Qwen3"\n',
-            "the search will not start: grad_accum, step.tokens are not known: no "
-            "estimate covers the micro-batches of an RL step, whose number depends on "
+            "[orchestrator]\nbatch_size = 64\n[trainer]\n",
+            "rl.toml: grad_accum, step.tokens are not known: no estimate "
+            "covers the micro-batches of an RL step, whose number depends on "
             "its rollouts",
         ),
     ],
@@ -182,6 +222,4 @@ def test_what_no_trial_runs_is_told(tmp_path, monkeypatch, fp8tune, name, text, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(text)
     ran = fp8tune("search", name, "--dry-run", *TARGET, "--output-format", "json")
-    assert ran.code == 0
-    notes = json.loads(ran.out)["notes"]
-    assert any(note.startswith(said) for note in notes), notes
+    assert (ran.code, json.loads(ran.out)["refused"]) == (2, said)

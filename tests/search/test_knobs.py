@@ -91,6 +91,29 @@ def test_knobs_are_kept_until_they_are_allowed(allow, more):
 
 
 @each(
+    ("filters", "values", "why"),
+    [
+        ('["wk"]', (True, False), ""),
+        ('["output", "wk"]', (False, True), ""),
+        ('["out"]', (False,), "it has no other value here"),
+    ],
+)
+def test_the_head_is_a_knob_where_its_own_filter_decides(filters, values, why):
+    config = titan(f"{TITAN}[quantize.linear.float8]\nfilter_fqns = {filters}\n")
+    for allow in ((), ("fp8",)):
+        offered = {o.knob.role: o for o in offers(config, allow, "cuda")}
+        head = offered["fp8_converts_head"]
+        assert head.knob.values == values
+        assert not why or head.why == why
+    for value in values:
+        job = config.job.with_values({"fp8_converts_head": value})
+        assert (job["fp8_converts_head"], "wk" in job["fp8_filters"]) == (
+            value,
+            "wk" in filters,
+        )
+
+
+@each(
     ("read", "allow"), [(titan, ("fp8", "kernels", "sharding")), (forge, ("kernels",))]
 )
 def test_what_the_built_in_trial_varies_is_in_its_spec(read, allow):

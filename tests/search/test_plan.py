@@ -257,8 +257,8 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, state, why):
     monkeypatch.setattr("shutil.which", lambda n: which(n) if n != "sbatch" else None)
     with pytest.raises(CannotSearch, match=f"^{why}"):
         target_gpu(this_machine("cuda"), "h100")
-    with pytest.raises(CannotSearch, match="or rehearse with --runner builtin --dev"):
-        target_gpu(this_machine("cuda"), "", "--runner builtin --device cpu")
+    with pytest.raises(CannotSearch, match="or plan with --dry-run"):
+        target_gpu(this_machine("cuda"), "", "plan with --dry-run")
 
 
 @each(

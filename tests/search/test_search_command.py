@@ -19,6 +19,7 @@ activation_checkpointing = "full"
 [scheduler]
 warmup_steps = 10
 """
+RUNS = f"{SMALL_MODEL}[train]\nseq_len = 32\n"
 KEYS = ("batch_size", "activation_checkpointing", "compile_model", "mixed_precision")
 
 
@@ -72,7 +73,7 @@ def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(
     fp8tune, project, tmp_path, monkeypatch
 ):
     fake_nvml.install(tmp_path, monkeypatch, count=0)
-    text = SMALL_MODEL + "[optimizer]\nname = 'muon'\n"
+    text = RUNS + "[optimizer]\nname = 'muon'\n"
     project({"a.toml": text})
     said = fp8tune("search", "a.toml", "--budget", "3m")
     assert (said.code, "the optimizer muon" in said.err) == (2, True)
@@ -104,8 +105,7 @@ def test_versions_with_which_fp8_fails_are_refused_before_the_first_trial(
     names = dict(zip(("torch", "torchao"), versions, strict=True))
     write_metadata(tmp_path / "site", names)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    train = f'[train]\nmixed_precision = "{precision}"\n'
-    project({"a.toml": SMALL_MODEL + train})
+    project({"a.toml": f'{RUNS}mixed_precision = "{precision}"\n'})
     said = fp8tune("search", "a.toml", "--budget", "3m", *options)
     assert said.code == 2
     if refused:
@@ -120,7 +120,7 @@ def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
 ):
     fake_nvml.install(tmp_path, monkeypatch, count=0)
     files = ("scripts/train.py", "kempnerforge/__init__.py")
-    project({"a.toml": SMALL_MODEL, **{f"there/{name}": "" for name in files}})
+    project({"a.toml": RUNS, **{f"there/{name}": "" for name in files}})
 
     def said(*options):
         done = fp8tune("search", "a.toml", "--budget", "3m", "--runner", *options)
@@ -133,3 +133,30 @@ def test_what_can_be_fixed_is_said_before_the_gpu_that_is_missing(
     no_gpu = said("trainer", "--trainer-dir", "there")
     assert "no NVIDIA GPU found; run " in no_gpu
     assert "or rehearse with --runner builtin --device cpu" in no_gpu
+
+
+MEGATRON = """\
+torchrun --nproc_per_node 1 pretrain_gpt.py --num-layers 2 --hidden-size 64 \\
+  --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --lr 1e-4 \\
+  --micro-batch-size 2 --global-batch-size 4 --train-iters 10 --bf16
+"""
+
+
+def test_without_a_gpu_no_runner_sends_to_another_that_cannot_run(
+    fp8tune, project, tmp_path, monkeypatch
+):
+    fake_nvml.install(tmp_path, monkeypatch, count=0)
+    project({"a.sh": MEGATRON})
+
+    def said(*options):
+        done = fp8tune("search", "a.sh", "--budget", "3m", *options)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    can = "plan with --dry-run, or search recorded trials with --runner replay "
+    for runner in ("auto", "trainer", "builtin"):
+        told = said("--runner", runner, "--device", "cpu")
+        assert f"Megatron-LM trains on GPUs only: {can}" in told
+        assert "--runner builtin" not in told
+        assert "--runner trainer" not in told
+    assert f", or {can}" in said()

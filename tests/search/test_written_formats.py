@@ -351,8 +351,9 @@ FLAG = "deepspeed_config.zero3_init_flag"
         (
             {**JOB, "train.sbatch": SCRIPT.replace("size 2", "size $((1 + 1))")},
             (),
-            "train.sbatch: a search could not write its result: "
-            "`--per_device_train_batch_size` is not written so that it can be changed",
+            "train.sbatch: micro_batch cannot be varied: other values cannot be "
+            "written: `--per_device_train_batch_size` is not written so that it can "
+            "be changed",
         ),
         (
             {
@@ -366,13 +367,14 @@ FLAG = "deepspeed_config.zero3_init_flag"
         (
             {"launch.yaml": LAUNCH},
             (),
-            "launch.yaml: a search could not write its result: "
-            f"{BATCH}: no file of the job has the training arguments",
+            "launch.yaml: micro_batch cannot be varied: other values cannot be "
+            f"written: {BATCH}: no file of the job has the training arguments",
         ),
         (
             {"a.yaml": f"# fp8tune: with=t.yaml\n{PLAIN}", "t.yaml": TRAINING},
             ("--allow", "precision"),
-            "a.yaml: precision stays bf16 even with `mixed_precision` = fp8",
+            "a.yaml: precision cannot be varied: it stays bf16 even with "
+            "`mixed_precision` = fp8",
         ),
         (
             JOB,
@@ -382,7 +384,8 @@ FLAG = "deepspeed_config.zero3_init_flag"
         (
             {"a.sh": MEGATRON.replace("\n", "\r\n")},
             (),
-            "a.sh: a search could not write its result: its lines end as on Windows",
+            "a.sh: micro_batch cannot be varied: other values cannot be written: its "
+            "lines end as on Windows",
         ),
     ],
 )
@@ -390,8 +393,9 @@ def test_what_cannot_be_written_is_told_before_the_search(
     replay, tmp_path, files, options, said
 ):
     key = BATCH if "a.sh" not in files else "micro_batch_size"
-    more = {"a.sh": {}, "a.yaml": {"precision": "fp8"}}
-    done = replay(files, key, *options, **more.get(next(iter(files)), {FLAG: False}))
+    more = {FLAG: False} if FLAG in options else {}
+    more |= {"precision": "fp8"} if "precision" in options else {}
+    done = replay(files, key, *options, **more)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not (tmp_path / ".fp8tune").exists()

@@ -159,7 +159,7 @@ def find_launch(
     ``gpus`` is how many this machine has, 0 if that is not to be checked. ``python``
     runs it: that of the checkout's ``.venv``, else the one that runs this.
     """
-    recipe = checked(about, directory, device, own=own)
+    recipe = checked(about, directory, own=own)
     _check_ranks(recipe, ranks, gpus)
     folder = os.path.abspath(directory) if directory else ""
     python = python_of(python, directory)
@@ -179,7 +179,7 @@ def find_launch(
     )
 
 
-def checked(about: About, directory: str, device: str, *, own: bool) -> Recipe:
+def checked(about: About, directory: str, *, own: bool) -> Recipe:
     """Return how a trainer is run, if its checkout is there; needs no GPU.
 
     The arguments are those of ``find_launch``. Raises ``CannotLaunch``.
@@ -188,7 +188,6 @@ def checked(about: About, directory: str, device: str, *, own: bool) -> Recipe:
         recipe = _recipe(about, own=own)
     except BadRecipe as error:
         raise CannotLaunch(str(error)) from None
-    _check_device(about, recipe, device)
     _check_folder(about, recipe, directory)
     return recipe
 
@@ -207,15 +206,9 @@ def _recipe(about: About, *, own: bool) -> Recipe:
     recipe = recipe_of(about)
     if recipe.refused:
         why = f"{recipe.refused}; {instead(about)}"
-        raise CannotLaunch(f"--runner trainer: {about.title}: {why}")
+        raise CannotLaunch(f"no trial runs {about.title}: {why}")
     with_lines(about.name, about, recipe)
     return recipe
-
-
-def _check_device(about: About, recipe: Recipe, device: str) -> None:
-    if device == "cpu" and recipe.cpu is None:
-        other = "rehearse with the built-in trial: --runner builtin --device cpu"
-        raise CannotLaunch(f"{about.title} trains on GPUs only; {other}")
 
 
 def _check_ranks(recipe: Recipe, ranks: int, gpus: int) -> None:
@@ -252,16 +245,13 @@ def _check_folder(about: About, recipe: Recipe, directory: str) -> None:
         )
 
 
-def check_paths(about: About, recipe: Recipe, directory: str, python: str) -> None:
-    """Raise ``CannotLaunch`` for a folder or a Python that is named and not there."""
-    if directory:
-        _check_folder(about, recipe, directory)
+def python_of(python: str, directory: str) -> str:
+    """Return the Python that runs a trainer: as asked, its checkout's, or this.
+
+    Raises ``CannotLaunch`` if the one that is asked for is not there.
+    """
     if python and not shutil.which(python):
         raise CannotLaunch(f"--python {python}: no such program")
-
-
-def python_of(python: str, directory: str) -> str:
-    """Return the Python that runs a trainer: as asked, its checkout's, or this."""
     own = os.path.join(os.path.abspath(directory), ".venv", "bin", "python")
     there = own if directory and os.access(own, os.X_OK) else sys.executable
     return python or there
@@ -274,14 +264,22 @@ def _versions(about: About, recipe: Recipe, folder: str, python: str) -> dict[st
     asked = dict.fromkeys(("torch", "torchao", *about.packages))
     found, versions = _ask(python, folder, recipe.package, asked)
     if not found:
-        hint = "--trainer-dir PATH names its checkout, or --python PATH one that has it"
-        hint = "" if folder else f"; {hint}"
-        raise CannotLaunch(f"{python} finds no package {recipe.package}{hint}")
+        raise CannotLaunch(_not_installed(about, recipe, folder, python))
     if "torch" not in versions:
         raise CannotLaunch(f"{python} has no torch: install what {about.title} needs")
     own = versions.pop(recipe.package, "")
     versions[about.name] = _revision(folder) if folder else own
     return {name: version for name, version in versions.items() if version}
+
+
+def _not_installed(about: About, recipe: Recipe, folder: str, python: str) -> str:
+    """Return that a Python has no package of a trainer, and what to type."""
+    missing = f"{about.title} is not installed: {python} finds no {recipe.package}"
+    if folder:
+        return missing
+    install = f"{python} -m pip install {recipe.install}; or " * bool(recipe.install)
+    named = "--python PATH names a Python that has it, --trainer-dir PATH its checkout"
+    return f"{missing}; {install}{named}"
 
 
 def releases_in(python: str, directory: str, names: Iterable[str]) -> dict[str, str]:

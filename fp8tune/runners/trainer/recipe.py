@@ -85,7 +85,8 @@ class Recipe(NamedTuple):
     """How a trainer is run.
 
     ``command`` is for one rank, ``ranks`` for several. ``needs`` are files of its
-    folder, ``package`` is what it imports as. The keys of ``trial`` are for every
+    folder, ``package`` is what it imports as, ``install`` what pip installs it by, if
+    it is published. The keys of ``trial`` are for every
     trial, those of ``speed`` for trials that measure speed, those of ``cpu`` for trials
     on a CPU, if it trains there too.
     ``log`` names the program whose lines it prints, where that is not the trainer's
@@ -97,6 +98,7 @@ class Recipe(NamedTuple):
     ranks: Command = ()
     needs: tuple[str, ...] = ()
     package: str = ""
+    install: str = ""
     cpu: Keys | None = None
     peak: str = ""
     environment: Mapping[str, str] = {}
@@ -330,6 +332,7 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "ranks": _words,
     "needs": _texts,
     "package": _text,
+    "install": _text,
     "cpu": _cpu,
     "peak": _peak,
     "environment": _environment,

@@ -346,6 +346,8 @@ def _of_record(record: Record) -> Iterator[Finding]:
 def config_findings(outcome: Answer, plan: Plan) -> Iterator[Finding]:
     """Yield findings that need the config, and the comparison of losses."""
     chosen, space = outcome.chosen, plan.space
+    for knob, why in plan.kept.items():
+        yield Finding("knob-kept", {"knob": knob, "why": why})
     if chosen is not None:
         same = space.value(chosen, "precision") == space.value(
             plan.baseline, "precision"

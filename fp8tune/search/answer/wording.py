@@ -411,6 +411,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"not tried: {'; '.join(map(_expected, facts['expected']))}; --allow fp8 tries "
         "them"
     ),
+    "knob-kept": lambda facts: f"{facts['knob']} was not varied: {facts['why']}",
     # how it was measured
     "several-workers": lambda facts: (
         f"up to {facts['trials']} trials ran at the same time"

@@ -277,9 +277,8 @@ class _Writer:
             changed = any(each.startswith(f"{key}.") for each in self.wanted)
             if changed or key in refused or key not in known:
                 continue
-            gone = value is None and key in self.wanted
-            right = key not in after.written if gone else after.values.get(key) == value
-            if not right:
+            gone = value is None and key not in after.written
+            if not gone and after.values.get(key) != value:
                 raise CannotWrite(f"`{key}` cannot be set in this layout")
 
 

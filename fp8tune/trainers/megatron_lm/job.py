@@ -44,6 +44,19 @@ def precision(
     return Words("fp16" if known("fp16", fp16) else "fp32")
 
 
+def padded_vocab(
+    padded_vocab_size: Any,
+    make_vocab_size_divisible_by: int,
+    tp: int,
+    vocab_entries: Any = None,
+) -> int:
+    """Entries of the vocabulary, padded as the tokenizer does it for its TP ranks."""
+    if isinstance(padded_vocab_size, int):
+        return padded_vocab_size
+    unit = make_vocab_size_divisible_by * tp
+    return -(-int(known("vocab_size", vocab_entries)) // unit) * unit
+
+
 def te_format(fp8_format: Any) -> str:
     """FP8 format of Transformer Engine; empty without FP8."""
     return Words(fp8_format or "")

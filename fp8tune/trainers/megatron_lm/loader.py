@@ -105,7 +105,7 @@ class Loader:
         open_ = [n for n in maybe if n in keys or [*self._unknown(n, raw)]]
         values |= {"unresolved": unresolved, "maybe": open_}
         faults += self.checks.refusals(values, written)
-        _pad(values)
+        values["vocab_entries"] = values.pop("vocab_size", None)  # not padded yet
         return Loaded(values, set(written), faults[:MAX_FAULTS])
 
     def _unknown(self, name: str, raw: dict[str, Any]) -> Iterator[Fault]:
@@ -180,17 +180,6 @@ def _several(words: list[Any], *, whole: bool) -> None:
     if whole and None not in words:
         more = " ".join(map(str, words[1:]))
         raise Wrong("wrong-type", type=f"one word, without `{more[:40]}`")
-
-
-def _pad(values: dict[str, Any]) -> None:
-    """Pad the vocabulary, as the tokenizer does; unknown if only that says its size."""
-    whole, words = values.get("padded_vocab_size"), values.pop("vocab_size", None)
-    parts = ("make_vocab_size_divisible_by", "tensor_model_parallel_size")
-    if isinstance(whole, int):
-        values["vocab_size"] = whole
-    elif isinstance(words, int) and all(values.get(part) for part in parts):
-        unit = values[parts[0]] * values[parts[1]]
-        values["vocab_size"] = -(-words // unit) * unit
 
 
 def _missing(raw: dict[str, Any]) -> Iterator[Fault]:

@@ -12,6 +12,8 @@ from fp8tune.trainers.torchtitan.gemms import NAMES
 from fp8tune.trainers.torchtitan.precision import AUTO, LINEAR
 from fp8tune.trainers.torchtitan.releases import LENIENT
 
+HEAD = "output"
+"""torchtitan's name of the output head."""
 HUGGING_FACE = NAMES | {"lm_head": NAMES["head"]}
 """torchtitan's names of linears by those of Hugging Face models."""
 
@@ -86,9 +88,11 @@ def auto_filter(job: Job, value: bool) -> dict[str, Any]:
 
 def fp8_converts_head(job: Job, value: bool) -> dict[str, Any]:
     """A filter that is in the head's name, and no other linear's."""
-    if value or not job["fp8_converts_head"]:
+    filters = [name for name in job["fp8_filters"] if name != HEAD]
+    keys = {f"{_float8(job)}.filter_fqns": filters if value else [*filters, HEAD]}
+    if job.with_values(keys)["fp8_converts_head"] is not value:
         raise Unknown("fp8_converts_head")
-    return {f"{_float8(job)}.filter_fqns": [*job["fp8_filters"], "output"]}
+    return keys
 
 
 def mx_odd_linear(job: Job, _: str) -> dict[str, Any]:

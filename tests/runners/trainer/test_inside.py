@@ -203,11 +203,16 @@ def test_how_a_program_ended_is_told(runner, monkeypatch, kind, outcome, stage, 
 
 
 def test_a_trainer_that_is_not_installed_is_named():
-    for name in ("axolotl", "llamafactory"):
+    python = sys.executable
+    named = "--python PATH names a Python that has it, --trainer-dir PATH its checkout"
+    for name, install in (
+        ("automodel", f"{python} -m pip install nemo-automodel; or "),
+        ("prime_rl", ""),
+    ):
         about = trainer(name).about
         with pytest.raises(CannotLaunch) as error:
-            find_launch(about, "", 1, "cpu", own=False, python=sys.executable)
+            find_launch(about, "", 1, "cuda", own=False, python=python)
         assert str(error.value) == (
-            f"{sys.executable} finds no package {name}; --trainer-dir PATH names its "
-            "checkout, or --python PATH one that has it"
+            f"{about.title} is not installed: {python} finds no {about.distribution}; "
+            f"{install}{named}"
         )

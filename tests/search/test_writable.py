@@ -1,0 +1,159 @@
+"""Knobs that could not be written at the end are kept, and the others are varied."""
+
+import json
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search import CannotSearch
+from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.writable import check_varied, without_unwritable
+from fp8tune.search.write.job_files import write_job
+from fp8tune.search.write.writeback import Choice
+from tests.each import each
+
+AXOLOTL = """\
+base_model: meta-llama/Llama-3.2-1B
+micro_batch_size: 2
+gradient_accumulation_steps: 2
+sequence_len: 4096
+datasets: [{path: x, type: alpaca}]
+bf16: true
+fsdp_version: 2
+fsdp_config:
+  activation_checkpointing: true
+"""
+LAUNCH = """\
+distributed_type: FSDP
+mixed_precision: bf16
+num_processes: 8
+fsdp_config: {fsdp_version: 2, fsdp_activation_checkpointing: true}
+"""
+TRAINING = """\
+model_name_or_path: a/b
+max_length: 64
+bf16: true
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+gradient_checkpointing: true
+"""
+MEGATRON = """\
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 \\
+  --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 \\
+  --micro-batch-size 2 --global-batch-size 32 --vocab-size 50257 --train-iters 10 \\
+  --lr 1e-4 --bf16 --fp8-format hybrid --transformer-impl transformer_engine \\
+  --recompute-activations
+"""
+BRIDGE = """\
+train: {micro_batch_size: 2, global_batch_size: 32}
+model:
+  seq_length: 64
+  tensor_model_parallel_size: 1
+  pipeline_model_parallel_size: 1
+  context_parallel_size: 1
+  expert_model_parallel_size: 1
+  recompute_granularity: null
+  recompute_method: null
+  recompute_num_layers: null
+mixed_precision: bf16_with_fp8_current_scaling_mixed
+ddp: {use_distributed_optimizer: true}
+"""
+
+
+def config_of(path, text, *beside):
+    return read_config(path, text.encode(), Target("h100", 8), beside=beside)
+
+
+def planned(config, *allow):
+    plan = plan_for_trials(config, allow, "cuda", builtin=False)
+    return without_unwritable(plan)
+
+
+def told(key):
+    return f"`{key}` sets it too; take that key out to have it varied"
+
+
+TABLE = "`mixed_precision` is one value: write it as a table to have it varied"
+
+
+@each(
+    ("path", "text", "varied", "kept"),
+    [
+        (
+            "a.yaml",
+            AXOLOTL,
+            ["micro_batch", "compile"],
+            {"ac": told("fsdp_config.activation_checkpointing")},
+        ),
+        (
+            "launch.yaml",
+            LAUNCH,
+            ["micro_batch", "compile"],
+            {"ac": told("fsdp_config.fsdp_activation_checkpointing")},
+        ),
+        ("a.sh", MEGATRON, ["micro_batch"], {"ac": told("recompute_activations")}),
+        ("b.yaml", BRIDGE, ["micro_batch", "ac"], {}),
+    ],
+)
+def test_a_knob_that_another_key_sets_is_kept(
+    tmp_path, monkeypatch, path, text, varied, kept
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.yaml").write_text(TRAINING)
+    plan = planned(config_of(path, text, *["sft.yaml"] * (path == "launch.yaml")))
+    check_varied(plan)
+    free = [knob.role for knob in plan.space.knobs if not knob.frozen]
+    said = {offer.knob.role: offer.why for offer in plan.offers}
+    assert (free, plan.kept) == (varied, kept)
+    assert said.items() >= kept.items()
+    if path == "b.yaml":
+        assert {
+            said[role] for role in ("precision", "te_recipe", "fp8_parameters")
+        } == {TABLE}
+
+
+def test_nothing_left_to_vary_is_refused():
+    text = MEGATRON.replace("batch-size 2 ", "batch-size 1 ")
+    config = config_of("a.sh", text.replace("batch-size 32", "batch-size 8"))
+    plan = planned(config)
+    with pytest.raises(CannotSearch) as error:
+        check_varied(plan)
+    assert str(error.value) == (
+        f"a.sh: ac cannot be varied: {told('recompute_activations')}"
+    )
+
+
+def test_the_padding_of_a_vocabulary_follows_from_its_tensor_parallelism():
+    config = config_of("a.sh", MEGATRON)
+    plan = planned(config, "tp")
+    key = "tensor_model_parallel_size"
+    _, after = write_job(config, [Choice(key, 4)])
+    assert plan.space.knob("tp").values == (1, 2, 4, 8)
+    assert not plan.space.knob("tp").frozen
+    sizes = [job["vocab_size"] for job in (config.job, after.job)]
+    assert sizes == [50304, 50688]
+    assert config.job.with_values({"tp": 4})["vocab_size"] == 50688
+
+
+def test_the_answer_of_a_search_says_what_was_kept(project, fp8tune, without_plots):
+    records = [
+        {
+            "knobs": {"micro_batch_size": size, "ac": ac},
+            "outcome": "ok",
+            "tokens_per_second": 100.0 * size + 50 * (ac == "none"),
+            "peak_gib": 10.0,
+            "cost_s": 60.0,
+        }
+        for size in (1, 2, 4)
+        for ac in ("none", "full")
+    ]
+    lines = "".join(f"{json.dumps(each)}\n" for each in records)
+    project({"a.yaml": f"# fp8tune: world-size=8\n{AXOLOTL}", "r.jsonl": lines})
+    options = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
+    done = fp8tune("search", "a.yaml", *options, "--output-format", "json")
+    answer = json.loads(done.out)
+    (kept,) = (f for f in answer["findings"] if f["code"] == "knob-kept")
+    why = told("fsdp_config.activation_checkpointing")
+    assert (kept["knob"], kept["why"]) == ("ac", why)
+    assert answer["knobs"]["micro_batch_size"] == 4
+    assert f"ac is kept: {why}" in done.err
