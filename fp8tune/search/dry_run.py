@@ -127,7 +127,11 @@ def _replay(options: SearchOptions) -> DryRun:
     plan = replay.plan
     varied = {knob.key for knob in plan.space.knobs}
     offers = [Offer(knob, _why_kept(plan, knob)) for knob in plan.space.knobs]
-    offers += [offer for offer in plan.offers if offer.knob.key not in varied]
+    offers += [
+        offer._replace(why=offer.why or "no record has another value")
+        for offer in plan.offers
+        if offer.knob.key not in varied
+    ]
     notes = [f"a replay of {counted(len(replay.speeds), 'record')} runs no trial"]
     plan = plan._replace(offers=tuple(offers))
     return _found(options, plan, "", (), [*notes, *replay.notes])
