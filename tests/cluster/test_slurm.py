@@ -76,10 +76,16 @@ def test_what_slurm_refuses_is_said_in_its_words(jobs, monkeypatch):
 
 
 WORKER = """
-    trap 'echo left; exit 3' USR2
-    echo $SLURMD_NODENAME $FP8TUNE_STORAGE
-    [ $SLURM_PROCID = 1 ] && exit 1
-    sleep 60 & wait
+    import os, signal, sys, time
+
+    def leave(*_):
+        print("left", flush=True)
+        os._exit(3)
+
+    signal.signal(signal.SIGUSR2, leave)
+    print(os.environ["SLURMD_NODENAME"], os.environ["FP8TUNE_STORAGE"], flush=True)
+    time.sleep(0 if os.environ["SLURM_PROCID"] == "1" else 60)
+    sys.exit(1)
 """
 INSIDE = """
     import os, sys, time
@@ -91,7 +97,8 @@ INSIDE = """
 
     allocation = this_allocation(os.environ)
     print(allocation[1:], round(default_budget(allocation), -1))
-    command = [*allocation.srun(allocation.workers(1), 1), "sh", "-c", sys.argv[2]]
+    program = [sys.executable, "-c", sys.argv[2]]
+    command = [*allocation.srun(allocation.workers(1), 1), *program]
     more = outside_this_job(), THROUGH_SRUN
     workers = LocalWorkers(command, "URL", sys.argv[1], [None], print, *more)
     workers.start()
