@@ -10,7 +10,7 @@ from fp8tune.facts import calibration
 from fp8tune.facts.calibration import Band, Gain
 from fp8tune.facts.gaps import TOO_MUCH as DOES_NOT_FIT
 from fp8tune.facts.memory.peak import EXACT
-from fp8tune.facts.memory.verdict import PLAIN, TOO_MUCH
+from fp8tune.facts.memory.verdict import OUT, PLAIN, TOO_MUCH
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
 
@@ -66,6 +66,11 @@ class Prediction(NamedTuple):
         return self.fit in TOO_MUCH
 
     @property
+    def does_not_fit(self) -> bool:
+        """Whether the run certainly does not fit the GPU."""
+        return self.fit == OUT
+
+    @property
     def needs_segments(self) -> bool:
         """Whether the run fits only with the allocator's expandable segments."""
         if self.memory is None or self.gpu_gib is None or self.too_much:
@@ -76,7 +81,7 @@ class Prediction(NamedTuple):
     def without_fp8(self) -> Prediction:
         """The prediction of a run in which nothing computes in FP8."""
         return self._replace(
-            pays="unknown" if self.impossible or self.too_much else "no",
+            pays="unknown" if self.impossible or self.does_not_fit else "no",
             reasons=[],
             suspicious=False,
             fp8_gain=None,
@@ -157,18 +162,20 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
 
 
 def _without_speed(found: Prediction) -> Prediction:
-    """Drop speed and gain, which a run that does not fit does not have."""
+    """Drop the speed that a run probably does not have, and the gain if it cannot."""
     facts = ("speed.tokens_per_second", "speed.fp8_gain", "fp8.pays")
-    missing = found.missing | dict.fromkeys(facts, DOES_NOT_FIT)
+    dropped = facts if found.does_not_fit else facts[:1]
+    missing = found.missing | dict.fromkeys(dropped, DOES_NOT_FIT)
+    found = found._replace(speed=None, missing=missing)
+    if not found.does_not_fit:
+        return found
     return found._replace(
-        speed=None,
         fp8_gain=None,
         fp8_gain_low=None,
         fp8_gain_high=None,
         suspicious=False,
         pays="unknown",
         reasons=[],
-        missing=missing,
     )
 
 

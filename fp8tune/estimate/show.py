@@ -54,7 +54,7 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     yield from _elsewhere(found)
     if not said.impossible and not said.too_much:
         yield from _speed(found)
-    if not said.too_much:
+    if not said.does_not_fit:
         yield from _pays(found)
         yield from _gemms(found)
     yield from grid_lines(found.cells, found.micro_batch)
@@ -232,7 +232,8 @@ def _pays(found: Estimate) -> Iterator[str]:
         gain = _reason(found, "speed.fp8_gain", "speed.tokens_per_second")
     if said.impossible and said.pays == "unknown":
         return
-    yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
+    here = "here, if it fits" if said.too_much else "here"
+    yield from wrapped(f"does FP8 pay {here}? {said.pays}{gain}")
     for clause in found.gain_words:
         yield from wrapped(clause, "  - ", "    ")
     refused = [refusal.message for refusal in said.refused]

@@ -90,7 +90,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     cells = grid(variants)
     runs = not all(cell.prediction.impossible for cell in cells)
     best = start(cells, precision)
-    unknown = said.pays == "unknown" and not said.too_much and not said.impossible
+    unknown = said.pays == "unknown" and not said.does_not_fit and not said.impossible
     possible = gain_range(job) if unknown else None
     return Estimate(
         variants.target,
@@ -308,7 +308,7 @@ def _bound(job: Job) -> list[str]:
 def _judged(variants: Variants) -> Prediction:
     """Return the config's own prediction; FP8 does not pay if it cannot run."""
     said = variants.predict({})
-    if said.too_much or variants.fp8_off:
+    if said.does_not_fit or variants.fp8_off:
         return said
     if said.pays == "unknown" and not said.reasons:
         said = said._replace(reasons=_bound(variants.job))

@@ -70,6 +70,16 @@ def test_a_run_that_does_not_fit_has_neither_speed_nor_gain(fp8tune, project):
     assert "full activation checkpointing" in outcome.out
 
 
+def test_a_run_that_may_be_too_large_has_a_gain_if_it_fits(fp8tune, project):
+    text = SEVEN_B.replace('"full"', '"none"').replace("size = 8", "size = 2")
+    project({"a.toml": text})
+    words = ("estimate", "a.toml", "--gpu", "h100", "--world-size", "8")
+    said = fp8tune(*words, *JSON).json
+    assert (said["fit"], said["fp8_pays"]) == ("probably-out-of-memory", "yes")
+    assert said["speed"]["tokens_per_second"] is None
+    assert "does FP8 pay here, if it fits? yes: " in fp8tune(*words).out
+
+
 def test_a_change_that_frees_too_little_is_marked(fp8tune, project):
     large = SEVEN_B.replace("batch_size = 8", "batch_size = 32")
     project({"a.toml": large.replace('"full"', '"none"')})
