@@ -2,6 +2,9 @@
 // words. Without JavaScript the whole table is there. The address keeps the filters.
 "use strict";
 
+const NARROW = matchMedia("(max-width: 46em)");
+const FIRST = 100; // rows of a table on a narrow screen, until all are asked for
+
 const CHOICES = ["Severity", "Category", "Trainer", "Group"];
 
 function filter(box) {
@@ -35,8 +38,13 @@ function filter(box) {
     if (select.selectedIndex < 0) select.value = "";
   }
   const count = document.createElement("output");
-  form.append(count);
+  const every = document.createElement("button");
+  every.type = "button";
+  every.textContent = "Show all";
+  every.hidden = true;
+  form.append(count, every);
 
+  let most = NARROW.matches ? FIRST : rows.length;
   const apply = () => {
     const parts = words.value.toLowerCase().split(/\s+/);
     let shown = 0;
@@ -45,9 +53,11 @@ function filter(box) {
         const values = each.cells[column].split(", ");
         return !select.value || values.includes("all") || values.includes(select.value);
       });
-      each.row.hidden = !fits || !parts.every((part) => each.words.includes(part));
-      shown += !each.row.hidden;
+      const found = fits && parts.every((part) => each.words.includes(part));
+      each.row.hidden = !found || shown >= most;
+      shown += found;
     }
+    every.hidden = shown <= most;
     count.value = `${shown} of ${rows.length}`;
   };
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -56,6 +66,12 @@ function filter(box) {
     const set = [...new FormData(form)].filter(([, value]) => value);
     history.replaceState(null, "", `#${new URLSearchParams(set)}`);
   });
+  const limit = (rowsShown) => {
+    most = rowsShown;
+    apply();
+  };
+  every.addEventListener("click", () => limit(rows.length));
+  NARROW.addEventListener("change", () => limit(NARROW.matches ? FIRST : rows.length));
   box.prepend(form);
   apply();
 }

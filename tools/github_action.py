@@ -28,9 +28,9 @@ UNCHECKED = 2
 FAILED = "### fp8tune could not check everything: the log of the step says why"
 
 ALL = (
-    "fp8tune: this checkout is not the merge commit of a pull request, so all files "
-    "are checked: for `changed`, run on `pull_request` and leave `ref` of "
-    "actions/checkout out"
+    "fp8tune: all files are checked, because this checkout does not tell what a pull "
+    "request changes: for `changed`, run on `pull_request`, and use actions/checkout "
+    "with `fetch-depth: 2` and without `ref`"
 )
 """What is said where it cannot be told what a pull request changes."""
 
@@ -40,14 +40,19 @@ def main() -> int:
     given = os.environ
     folder = tempfile.mkdtemp(dir=given["RUNNER_TEMP"])
     paths = lines(given["FP8TUNE_PATHS"])
+    absent = [path for path in paths if not os.path.lexists(path)]
     options = [word for line in lines(given["FP8TUNE_ARGS"]) for word in words(line)]
-    if given["FP8TUNE_CHANGED"].lower() == "true" and given.get("GITHUB_BASE_REF"):
+    only = given["FP8TUNE_CHANGED"].lower() == "true" and given.get("GITHUB_BASE_REF")
+    if only and not absent:  # lint says which path is not there
         files = changed(paths)
         if files is None:
-            print(f"::warning::{ALL}")
+            print(f"::warning::{ALL}", flush=True)
+        elif not files:
+            print("fp8tune: this pull request changes no file to check")
+            options.append("--quiet")
+            paths = [tempfile.mkdtemp(dir=folder)]
         else:
-            # an empty folder, else lint would check this one
-            paths = files or [tempfile.mkdtemp(dir=folder)]
+            paths = files
             options.append("--force-exclude")
     code = lint([*options, *paths], "github")
     if code == UNCHECKED:
@@ -78,16 +83,18 @@ def changed(paths: list[str]) -> list[str] | None:
     """The files below the paths that a pull request changes.
 
     ``None`` where the checkout is not the merge commit that GitHub makes of it, so that
-    its first parent is not what the pull request is compared with.
+    its first parent is not what the pull request is compared with, or has no parents.
     """
     sha, event = os.environ["GITHUB_SHA"], os.environ["GITHUB_EVENT_NAME"]
     if event != "pull_request" or git("rev-parse", "HEAD").strip() != sha.encode():
         return None
-    git("fetch", "--quiet", "--no-tags", "--depth=2", "origin", sha)
-    if not git("rev-parse", "--quiet", "--verify", "HEAD^2"):
+    parent = ("rev-parse", "--quiet", "--verify", "HEAD^2")
+    if not git(*parent):  # a checkout of one commit
+        git("fetch", "--quiet", "--no-tags", "--depth=2", "origin", sha)
+    if not git(*parent):
         return None
-    diff = ["diff", "-z", "--name-only", "--diff-filter=d", "HEAD^1", "HEAD", "--"]
-    names = git(*diff, *paths).split(b"\0")
+    diff = ["diff", "-z", "--name-only", "--diff-filter=d", "--ignore-submodules"]
+    names = git(*diff, "HEAD^1", "HEAD", "--", *paths).split(b"\0")
     return [os.path.join(".", os.fsdecode(name)) for name in names if name]
 
 

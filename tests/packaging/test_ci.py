@@ -140,7 +140,15 @@ def test_action_checks_all_files_of_another_checkout(
     env["GITHUB_EVENT_NAME"] = event
     ended, outputs, _ = run_action(tmp_path / "clone", env, changed="true")
     assert (ended.code, outputs["findings"]) == (1, "2")
-    assert "::warning::fp8tune: this checkout is not the merge commit" in ended.out
+    assert "::warning::fp8tune: all files are checked, because this" in ended.out
+
+
+def test_action_says_which_path_is_not_there(run_action, configs, tmp_path):
+    env = pull_request(configs, tmp_path / "clone", "more.md", "words")
+    inputs = {"changed": "true", "paths": "confgs"}
+    ended, outputs, _ = run_action(tmp_path / "clone", env, **inputs)
+    assert (ended.code, outputs) == (2, {})
+    assert "confgs: No such file or directory" in ended.out
 
 
 def fences(repository):

@@ -43,8 +43,8 @@ async function start(): Promise<void> {
   try {
     await client.start();
   } catch (error) {
-    const how = "Install it with its extra lsp, and name it in the setting fp8tune.path.";
-    void window.showErrorMessage(`fp8tune: cannot start ${command} lsp (${error}). ${how}`);
+    const how = "Install it with its extra lsp, and name it in the setting fp8tune.path";
+    void window.showErrorMessage(`fp8tune lsp does not start. ${how} (now ${command}: ${error})`);
   }
 }
 
