@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import (
@@ -97,7 +97,6 @@ class Document(OneFile):
         return parse(text.encode())
 
 
-@lru_cache(32)  # each fix is proven by reading the text with it, most of them again
 def parse(data: bytes) -> Document:
     """Parse the bytes of a file.
 
