@@ -512,8 +512,8 @@ TE_COPIES = (
 """What is published of Transformer Engine without FP8 parameters."""
 
 FP8_REDUCES = (
-    "at the upper end tensor parallelism also reduces in FP8, which the file of its "
-    "overlap may ask for (`fp8_buf`)"
+    "the upper end holds if tensor parallelism also reduces in FP8: only the settings "
+    "of its overlap say so (`fp8_buf`), which are not read"
 )
 
 

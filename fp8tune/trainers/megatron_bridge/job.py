@@ -14,7 +14,6 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
 from fp8tune.trainers.megatron_lm.job import RECIPES
-from fp8tune.trainers.megatron_lm.weights import LIGHTER_GRADIENTS, LIGHTER_WEIGHTS
 
 MOST_IN_BF16 = 4
 """Layers that Bridge's FP8 recipes keep in bf16 at both ends, at most."""
@@ -149,19 +148,12 @@ def half_gradients(
     return half_precision and not mixed_precision_grad_reduce_in_fp32
 
 
-def memory_lighter(
-    fp8_weight_bytes: int,
-    optimizer_sharded: bool,
-    half_precision: bool,
-    half_gradients: bool,
-) -> dict[str, tuple[bool, str]]:
-    """Settings that free memory at the same speed: their values, and what they do."""
-    found = {}
-    if fp8_weight_bytes and optimizer_sharded:
-        found["mixed_precision.fp8_param_gather"] = True, LIGHTER_WEIGHTS
-    if half_precision and not half_gradients:
-        found["mixed_precision.grad_reduce_in_fp32"] = False, LIGHTER_GRADIENTS
-    return found
+def lighter_keys() -> tuple[tuple[str, bool], tuple[str, bool]]:
+    """Keys and values that drop bf16 weights beside FP8 ones, and sum in bf16."""
+    return (
+        ("mixed_precision.fp8_param_gather", True),
+        ("mixed_precision.grad_reduce_in_fp32", False),
+    )
 
 
 SCORES = ("unfused", "local", 3, 4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words, known
-from fp8tune.trainers.megatron_lm.weights import LIGHTER_GRADIENTS, LIGHTER_WEIGHTS
 
 HISTORY = ("fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_margin")
 """Flags of delayed scaling alone."""
@@ -224,19 +223,9 @@ def half_gradients(
     return half_precision and lower
 
 
-def memory_lighter(
-    fp8_weight_bytes: int,
-    optimizer_sharded: bool,
-    half_precision: bool,
-    half_gradients: bool,
-) -> dict[str, tuple[bool, str]]:
-    """Flags that free memory at the same speed: their values, and what they do."""
-    found = {}
-    if fp8_weight_bytes and optimizer_sharded:
-        found["fp8_param_gather"] = True, LIGHTER_WEIGHTS
-    if half_precision and not half_gradients:
-        found["grad_reduce_in_bf16"] = True, LIGHTER_GRADIENTS
-    return found
+def lighter_keys() -> tuple[tuple[str, bool], tuple[str, bool]]:
+    """Keys and values that drop bf16 weights beside FP8 ones, and sum in bf16."""
+    return ("fp8_param_gather", True), ("grad_reduce_in_bf16", True)
 
 
 def keeps_scores(attention_backend: str, local_layers: bool) -> bool:

@@ -24,9 +24,21 @@ Transformer Engine keeps both for all micro-batches of a step (module/base.py,
 """
 
 
-LIGHTER_WEIGHTS = "FP8 weights without those in bf16"
-LIGHTER_GRADIENTS = "gradients summed in bf16"
-"""What frees memory at the same speed, in words."""
+def memory_lighter(
+    fp8_weight_bytes: int,
+    optimizer_sharded: bool,
+    half_precision: bool,
+    half_gradients: bool,
+    lighter_keys: tuple[tuple[str, bool], tuple[str, bool]],
+) -> dict[str, tuple[bool, str]]:
+    """Settings that free memory at the same speed: their values, and what they do."""
+    (weights, fp8_alone), (gradients, reduced) = lighter_keys
+    found = {}
+    if fp8_weight_bytes and optimizer_sharded:
+        found[weights] = fp8_alone, "FP8 weights without those in bf16"
+    if half_precision and not half_gradients:
+        found[gradients] = reduced, "gradients summed in bf16"
+    return found
 
 
 class Weights(NamedTuple):
