@@ -137,8 +137,8 @@ Dashed lines are 0.10 above and below. What limits it:
   gain; so tokens/s are not predicted for experts narrower than 8192.
 - 3B with sequences of 32,768 tokens and full AC gains nothing (0.997) where 1.07 is
   predicted without that model. What its FP8 run recomputes is not published.
-- No published gain is above what its step gains if FP8 linears take half the time and
-  casts none. The bands that `fp8tune estimate` prints end there.
+- The bands that `fp8tune estimate` prints end at the gain of a step whose FP8 linears
+  take half their bf16 time and whose casts take none. No published gain is above that.
 - `fp8tune estimate` reads settings from a file. Of launch scripts of the 58 dense pairs
   of Megatron with one setting for both precisions, 57 get a band that holds the
   published gain (`benchmarks/estimates/test_gains.py`). The other is GPT-3 175B on 1024
