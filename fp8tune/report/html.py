@@ -21,7 +21,7 @@ from fp8tune.report.plots import NARROW, Plot, to_svg
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
-from fp8tune.search.answer.next_step import options_of, password_lines, quoted
+from fp8tune.search.answer.stored import options_of, password_lines, quoted
 from fp8tune.search.options import is_same
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
