@@ -7,7 +7,6 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 from fp8tune.verify.events import Events
@@ -61,8 +60,8 @@ def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
     """
     collector = _Collector()
     cut = ""
-    with closing(Text(path, limit)) as text:
-        events = Events(text, collector.wanted)
+    with open(path, "rb") as file:
+        events = Events(Text(file, limit), collector.wanted)
         try:
             for event in events:
                 collector.add(event)
