@@ -57,13 +57,6 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def is_event_file(path: str) -> bool:
-    """Return whether a file is an event file by its first record's checksum."""
-    with open(path, "rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and masked_crc(head[:8]) == _number(head[8:])
-
-
 def read(path: str, into: Scalars) -> None:
     """Read an event file; ``into.cut`` says why it was not read to its end."""
     with open(path, "rb") as file:

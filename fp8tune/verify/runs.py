@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fp8tune.verify import (
-    csv_files,
     event_files,
-    json_files,
     log,
     scales,
+    tables,
     tags,
 )
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
@@ -126,16 +125,14 @@ def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
         return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].endswith(".wandb"):
         raise CannotRead(f"{path}: wandb's own file is not read; export the run as CSV")
-    if os.path.isfile(files[0]) and event_files.is_event_file(files[0]):
-        return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].lower().endswith((".csv", ".tsv")):
-        return _logged(path, files, csv_files.read, "CSV", loss_tag)
-    if os.path.basename(files[0]) == json_files.STATE:
-        return _logged(path, files[-1:], json_files.read, "state", loss_tag)
+        return _logged(path, files, tables.read_csv, "CSV", loss_tag)
+    if os.path.basename(files[0]) == tables.STATE:
+        return _logged(path, files[-1:], tables.read_json, "state", loss_tag)
     if files[0].lower().endswith(".jsonl"):
         with contextlib.suppress(CannotRead):
             return _log(path, files)
-        return _logged(path, files, json_files.read, "JSON lines", loss_tag)
+        return _logged(path, files, tables.read_json, "JSON lines", loss_tag)
     return _log(path, files)
 
 
@@ -157,7 +154,7 @@ def _logged(
         try:
             read_file(name, scalars)
             named = tags.named(scalars, loss_tag)
-        except (csv_files.NoTable, json_files.NoRows, tags.NoLoss) as error:
+        except (tables.NoRows, tags.NoLoss) as error:
             problem = problem or error
             continue
         finally:
@@ -292,7 +289,7 @@ def _by_kind(folder: str) -> Iterator[list[str]]:
         raise CannotRead(str(error)) from None
     for wanted in (
         lambda name: event_files.MARK in name,
-        lambda name: name == json_files.STATE,
+        lambda name: name == tables.STATE,
         lambda name: name.lower().endswith((".csv", ".tsv")),
         lambda name: name.endswith(".jsonl"),
         lambda name: bool(LOGS.search(name)),
