@@ -33,13 +33,8 @@ CATEGORIES: dict[str, Source] = {
     "user_annotation": "operator",
     "cuda_runtime": "call",
     "cuda_driver": "call",
-    "Kernel": "kernel",
-    "Memcpy": "kernel",
-    "Memset": "kernel",
-    "Operator": "operator",
-    "Runtime": "call",
 }
-"""Categories of events; those with capitals are from torch before 1.13."""
+"""Categories of events."""
 RECOMPILED = re.compile(r"^Torch-Compiled Region: \d+/(\d{1,9})$")
 NODE = "autograd::engine::evaluate_function: "
 MOST_ROWS = 3_000_000
