@@ -21,7 +21,6 @@ _TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
 _PACKAGES = re.compile(r"(?:^|[/\\])files[/\\]requirements\.txt$")
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
-_TABLE = re.compile(rb"# Profiling Summary|(-[- ]*\n\s*)?Name\s+Self (CPU|CUDA) %")
 
 
 class NoRun(Exception):
@@ -114,8 +113,5 @@ def kind_of(path: str) -> Literal["log", "trace"]:
         raise NoRun(f"{path}: {error.strerror}") from None
     if not head:
         raise NoRun(f"{path}: {blocks.cut or 'empty'}")
-    if _TABLE.match(head):
-        how = 'give the trace: profile.export_chrome_trace("trace.json")'
-        raise NoRun(f"{path}: a profiler's table, which has no order of events; {how}")
     is_events = head.startswith((b"{", b"[")) and _EVENTS.search(head)
     return "trace" if is_events else "log"

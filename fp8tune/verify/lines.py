@@ -14,13 +14,6 @@ from collections.abc import Iterator
 LONGEST = 1 << 16
 """Bytes of a line that are read; the rest of a longer one is skipped."""
 
-REFUSED = {
-    b"\x28\xb5\x2f\xfd": "compressed with zstd: `zstd -dc FILE > FILE.log` unpacks it",
-    b"BZh": "compressed with bzip2: `bzip2 -dk FILE` unpacks it",
-    b"\xfd7zXZ\x00": "compressed with xz: `xz -dk FILE` unpacks it",
-}
-"""What a file begins with that holds no lines, and what to do about it."""
-
 ANSI = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
@@ -79,9 +72,6 @@ class Head:
         if not (last or len(self._head) >= 4096 or b"\n" in self._head):
             return b""
         head, self._head, self._is_judged = self._head, b"", True
-        for magic, reason in REFUSED.items():
-            if head.startswith(magic):
-                raise Unreadable(reason)
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             self._utf16 = codecs.getincrementaldecoder("utf-16")("replace")
             return self._utf16.decode(head).encode()

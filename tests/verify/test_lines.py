@@ -4,6 +4,7 @@ import codecs
 import gzip
 import io
 import math
+from random import Random
 
 import pytest
 
@@ -55,19 +56,17 @@ def test_gzip_that_ends_early_says_so(data):
 
 
 @each(
-    ("data", "message"),
+    "data",
     [
-        (b"\x28\xb5\x2f\xfdrest", "compressed with zstd"),
-        (b"BZh91AY", "compressed with bzip2"),
-        (b"\xfd7zXZ\x00", "compressed with xz"),
-        (bytes(range(256)) * 20, "binary data, not a log"),
-        (b"\x7fELF" + bytes(3000) + b"\x80\x04\x95" * 900, "binary data, not a log"),
-        (gzip.compress(bytes(range(256)) * 20), "binary data, not a log"),
+        bytes(range(256)) * 20,
+        b"\x7fELF" + bytes(3000) + b"\x80\x04\x95" * 900,
+        gzip.compress(bytes(range(256)) * 20),
+        b"\xfd7zXZ\x00" + Random(1).randbytes(4096),
     ],
-    ids=("zstd", "bzip2", "xz", "bytes", "ELF", "packed bytes"),
+    ids=("bytes", "ELF", "packed bytes", "xz"),
 )
-def test_what_is_no_log_is_refused(data, message):
-    with pytest.raises(lines.Unreadable, match=message):
+def test_what_is_no_log_is_refused(data):
+    with pytest.raises(lines.Unreadable, match="binary data, not a log"):
         read(data)
 
 

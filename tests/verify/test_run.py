@@ -234,20 +234,3 @@ def test_a_file_is_a_trace_by_its_beginning(head, kind, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(head)
     assert kind_of(str(path)) == kind
-
-
-@each(
-    "head",
-    [
-        "# Profiling Summary\n\n**Date**: 2026-11-23\n",
-        "-----  -----\n   Name    Self CPU %   Self CPU\n-----  -----\n",
-    ],
-)
-def test_a_table_of_a_profiler_is_refused(call, head, tmp_path):
-    (tmp_path / "table").write_text(head)
-    code, _, error = call("table")
-    assert code == 2
-    assert error == (
-        "fp8tune: table: a profiler's table, which has no order of events; give the "
-        'trace: profile.export_chrome_trace("trace.json")\n'
-    )
