@@ -17,7 +17,7 @@ from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import StudyReport, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.memory_plot import memory_plot
-from fp8tune.report.plots import NARROW, Plot, to_svg
+from fp8tune.report.plots import Plot, to_svg
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
 from fp8tune.search import CannotSearch
@@ -108,7 +108,6 @@ def render(report: StudyReport, plots: Sequence[Plot]) -> str:
         drawn=[plot for plot in plots if plot.draw],
         undrawn=[plot for plot in plots if not plot.draw],
         svg=to_svg,
-        narrow=NARROW,
         figures=figures_table(report),
         commands=commands(report),
         trials=trial_table(report),
