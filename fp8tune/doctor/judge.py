@@ -89,7 +89,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
         yield Check("gpu", "ok", value)
     if machine.unwatched:
         why = f"trials cannot be monitored: {machine.unwatched}"
-        yield Check("driver", "warning", gpu.driver, why, WATCH)
+        yield Check("driver", "warning", gpu.driver or "unknown", why, WATCH)
     else:
         yield Check("driver", "ok", gpu.driver)
     if machine.processes:

@@ -172,9 +172,8 @@ class NvmlGpus:
     def _used(self, gpu: Any) -> float | None:
         """Return the memory of processes [GiB], without the driver's own."""
         nvml = self._nvml
-        newer = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
-        memory = self._or(None, *newer)
-        memory = memory or self._or(None, nvml.nvmlDeviceGetMemoryInfo, gpu)
+        asked = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
+        memory = self._or(None, *asked)
         return None if memory is None else memory.used / GIB
 
     def _processes(self, gpu: Any) -> tuple[Process, ...] | None:

@@ -126,7 +126,7 @@ def test_a_torch_that_hangs():
 TORCH = """
 import json
 said = {"torch": "2.13.0", "torch_cuda": "13.0", "device": "NVIDIA H200",
-        "capability": "9.0", "memory_gib": 139.8, "driver_cuda": "13.0", "fp8": True}
+        "capability": "9.0", "memory_gib": 139.8, "fp8": True}
 print(json.dumps(said))
 """
 
@@ -144,11 +144,6 @@ def test_the_command_without_a_gpu(fp8tune, tmp_path, monkeypatch):
     done = fp8tune("doctor")
     assert done.code == 1
     assert "gpu           none" in done.out
-    assert done.out.endswith(
-        "\n\nno GPU here: a search on one cannot run\n"
-        "  works here   lint, estimate, explain, verify, compare, phases\n"
-        "  on the CPU   a rehearsal of the search: fp8tune doctor --device cpu\n"
-    )
     able, checks = checked(fp8tune)
     assert not able
     assert checks["gpu"]["state"] == "missing"
@@ -162,7 +157,7 @@ def test_the_command_where_torch_alone_knows_the_gpu(fp8tune, tmp_path, monkeypa
     assert checks["gpu"] == {"state": "ok", "value": "NVIDIA H200, 139.8 GiB"}
     assert (checks["driver"]["state"], checks["driver"]["value"]) == (
         "warning",
-        "CUDA 13.0",
+        "unknown",
     )
     assert checks["fp8"]["value"] == "yes, compute capability 9.0"
 

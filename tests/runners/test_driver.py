@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from fp8tune.runners import driver, nvml, probe
-from fp8tune.runners.driver import Driver, current, watched
+from fp8tune.runners.driver import current, watched
 from fp8tune.runners.gpu import Gpu, Process, Sample
 from tests.each import each
 from tests.runners import fake_nvml
@@ -162,8 +162,8 @@ def test_a_slice_is_asked_of_torch_alone(tmp_path, monkeypatch):
     [
         (f"print({SAID})", Gpu()),  # no JSON: it said nothing
         (
-            f"import json; print(json.dumps({SAID | {'driver_cuda': '13.0'}}))",
-            Gpu("NVIDIA H200", "CUDA 13.0", 139.8, "9.0", "torch"),
+            f"import json; print(json.dumps({SAID}))",
+            Gpu("NVIDIA H200", "", 139.8, "9.0", "torch"),
         ),
     ],
 )
@@ -173,12 +173,6 @@ def test_torch_where_no_driver_can_be_asked(tmp_path, monkeypatch, said, gpu):
     found = current()
     assert (found.gpu, found.failed, found.answered) == (gpu, "", False)
     assert (found.look(), found.unwatched) == (Sample(), driver.UNWATCHED)
-
-
-def test_nothing_is_asked_of_a_gpu_that_is_not_watched():
-    found = Driver(H100)
-    found.close()
-    assert (found.look(), found.samples(0.0, time.time())) == (Sample(), [])
 
 
 @each(
