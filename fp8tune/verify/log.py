@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
 from fp8tune.verify.evidence import Event, Log, Mention, Sign
-from fp8tune.verify.shapes import Cause, Shapes, Wanted, shapes_of
+from fp8tune.verify.shapes import Shapes, Text, Wanted, shapes_of
 from fp8tune.verify.steps import Steps, fill, quantities
 from fp8tune.verify.unpack import Blocks
 
@@ -37,7 +37,7 @@ SHOWN = 400
 def read(
     path: str,
     trainer: str = "",
-    causes: Sequence[Cause] = (),
+    causes: Sequence[Text] = (),
     *,
     growing: bool = False,
 ) -> Log:
@@ -53,7 +53,7 @@ def read_file(
     file: BinaryIO,
     path: str = "",
     trainer: str = "",
-    causes: Sequence[Cause] = (),
+    causes: Sequence[Text] = (),
     *,
     growing: bool = False,
 ) -> Log:
@@ -66,7 +66,7 @@ def read_file(
 
 
 @lru_cache(maxsize=2)
-def _shapes(causes: tuple[Cause, ...], trainers: tuple[int, ...]) -> Shapes:  # noqa: ARG001
+def _shapes(causes: tuple[Text, ...], trainers: tuple[int, ...]) -> Shapes:  # noqa: ARG001
     """Return the shapes of logs, which all logs share: a folder may hold thousands.
 
     ``trainers`` tells the trainers that are described: a user's may have been added.
@@ -92,7 +92,7 @@ class Reader:
     """
 
     def __init__(
-        self, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
+        self, path: str = "", trainer: str = "", causes: Sequence[Text] = ()
     ) -> None:
         self.log = Log(path)
         self.unread: deque[str] = deque(maxlen=UNREAD)

@@ -12,12 +12,10 @@ import statistics
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fp8tune.verify import (
     event_files,
     log,
-    scales,
     tables,
     tags,
 )
@@ -25,6 +23,7 @@ from fp8tune.verify.evidence import QUANTITIES, Curve, Log
 from fp8tune.verify.inputs import NoRun, files_below
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.scalars import Scalars
+from fp8tune.verify.shapes import Text
 
 MAX_FILES = 200
 """Most files of one kind that are read below a folder."""
@@ -40,19 +39,16 @@ WARM_UP = 0.1
 compile, and fill the first buffers."""
 
 
-class NanSteps(NamedTuple):
-    """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
+NAN_STEPS = Text(
+    "nan-step",
+    re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})"),
+    (b"NaN/Inf loss at step",),
+)
+"""KempnerForge's line for a step with a loss of NaN, which has no line of a step.
 
-    ``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips
-    the step and goes on. The log reader keeps the first 40.
-    """
-
-    name: str = "nan-step"
-    triggers: tuple[bytes, ...] = (b"NaN/Inf loss at step",)
-    pattern: re.Pattern[str] = re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})")
-
-
-NAN_STEPS = NanSteps()
+``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips the
+step and goes on. The log reader keeps the first 40.
+"""
 
 
 class CannotRead(Exception):
@@ -83,7 +79,7 @@ class Run:
     ended: bool | None = None
     says_fp8: str = ""
     """The line of the log that says that FP8 was applied, if there is one."""
-    scales: list[scales.Scale] = field(default_factory=list)
+    scales: list[tags.Scale] = field(default_factory=list)
     cut: str = ""
 
     @property
@@ -146,7 +142,7 @@ def _logged(
     """Read files of tags and values."""
     starts: list[Curve] = []
     used: list[str] = []
-    statistic: list[scales.Scale] = []
+    scales: list[tags.Scale] = []
     problem: Exception | None = None
     named, times, cut = tags.Named("", {}), [math.nan], ""
     for name in files:
@@ -158,7 +154,7 @@ def _logged(
             problem = problem or error
             continue
         finally:
-            statistic += scales.of_tags(scalars)
+            scales += tags.scales(scalars)
             cut = cut or scalars.cut
         found, times = tags.curves(scalars, named.tags)
         starts += found
@@ -167,7 +163,7 @@ def _logged(
         raise CannotRead(f"{path}: {problem}")
     _check_is_one_run(path, used, starts)
     run = _joined(path, f"{kind} of {named.trainer}".removesuffix(" of "), used, starts)
-    run.scales, run.cut = statistic, cut
+    run.scales, run.cut = scales, cut
     if run.step_s is None and len(times) > 1:
         run.step_s = _positive(_per_step(starts[-1].step, times))
     return run
