@@ -161,17 +161,11 @@ def number(text: str) -> float:
     It may have commas for thousands, quotes, a percent sign, or units of time:
     ``2m 5s`` is 125.
     """
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        text = text.strip("'\"% ").replace(",", "")
-    if match := TIME.fullmatch(text):
-        return float(match[1]) * SECONDS[match[2]]
+    text = text.strip("'\"% ").replace(",", "")
     try:
         return float(text)
     except ValueError:
-        pass
-    parts = TIME.findall(text)
+        parts = TIME.findall(text)
     if not parts or TIME.sub("", text).strip():
         return math.nan
     return sum(float(amount) * SECONDS[unit] for amount, unit in parts)
