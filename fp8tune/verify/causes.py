@@ -61,7 +61,7 @@ def diagnose(
     of the log, and last what follows from another cause.
     """
     figures = Figures(logs, traces)
-    shown = _shown(logs, traces)
+    shown = _shown(logs)
     found = []
     for cause in _fired(shown, figures, config):
         seen = shown.get(cause.of or cause.name, Shown())
@@ -95,7 +95,7 @@ def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:
     return text
 
 
-def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
+def _shown(logs: Sequence[Log]) -> dict[str, Shown]:
     """Return the signs of each cause.
 
     Exceptions on lines that a known cause explains, or quotes, are left out, and so are
@@ -103,27 +103,23 @@ def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:
     """
     known = causes()
     shown: dict[str, Shown] = {}
-    sources: list[Log | Trace] = [*logs, *traces]
-    for source in sources:
-        trainer = source.trainer if isinstance(source, Log) else ""
-        signs = [
-            (known[sign.cause], sign) for sign in source.signs if sign.cause in known
-        ]
+    for log in logs:
+        signs = [(known[sign.cause], sign) for sign in log.signs if sign.cause in known]
         explained = {sign.line for cause, sign in signs if cause.role != "exception"}
         signs = list(_quoted(signs, explained))
         for cause, sign in signs:
-            if trainer and not _is_for(cause, trainer):
+            if log.trainer and not _is_for(cause, log.trainer):
                 continue
             if cause.role == "exception" and sign.line in explained:
                 continue
-            seen = shown.setdefault(cause.name, Shown(source.path))
+            seen = shown.setdefault(cause.name, Shown(log.path))
             seen.signs.append(sign)
-            seen.several |= seen.path != source.path
+            seen.several |= seen.path != log.path
     for name, seen in shown.items():
         if known[name].role != "exception":  # some of those have another cause
             seen.count = sum(log.sign_counts.get(name, 0) for log in logs)
-        log = next((each for each in logs if each.path == seen.path), None)
-        if log is not None and not seen.several:
+        if not seen.several:
+            log = next(each for each in logs if each.path == seen.path)
             seen.survived = _survived(known[name], seen, log)
             again = log.continued or len(log.starts) > 1
             seen.counts = not seen.survived or again

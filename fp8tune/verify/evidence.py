@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -71,8 +72,7 @@ class Mention:
     """A line of a log that says something of FP8.
 
     ``name`` is that of the pattern, ``count`` the number of modules that the line
-    counts, if it counts any. ``rank`` is the process that printed it, None if the line
-    does not show it.
+    counts, if it counts any.
     """
 
     says: Says
@@ -80,24 +80,14 @@ class Mention:
     line: int
     text: str
     count: int | None = None
-    rank: int | None = None
-
-
-@dataclass
-class Event:
-    """What a run did beside FP8: its first line, and how often it was logged."""
-
-    line: int
-    text: str
-    count: int = 1
 
 
 @dataclass(frozen=True)
 class Sign:
-    """A line or a figure that a known cause of failures leaves behind.
+    """A line that a known cause of failures leaves behind.
 
-    ``cause`` is the name of the cause's file, ``line`` the line of the log (0 for a
-    trace), ``values`` what its pattern captured.
+    ``cause`` is the name of the cause's file, ``line`` the line of the log, ``values``
+    what its pattern captured.
     """
 
     cause: str
@@ -119,8 +109,8 @@ class Log:
     ``settings`` are values that the log prints of the config, by their names there;
     ``world_size``, ``micro_batch``, ``seq_len``, ``grad_accum``, ``global_batch``,
     ``max_steps`` and ``gpu`` are of any trainer.
-    ``events`` are lines of ``compile``, ``ac``, ``checkpoint``, ``recompile`` and
-    others by the names of their patterns. ``signs`` holds the first lines of each
+    ``events`` counts the lines of ``compile``, ``ac``, ``checkpoint``, ``recompile``
+    and others by the names of their patterns. ``signs`` holds the first lines of each
     cause, and ``sign_counts`` how many there were.
     ``per_gpu`` is whether ``tokens_per_second`` is of one GPU, because the log does not
     show how many there are.
@@ -133,7 +123,7 @@ class Log:
     mentions: list[Mention] = field(default_factory=list)
     signs: list[Sign] = field(default_factory=list)
     sign_counts: dict[str, int] = field(default_factory=dict)
-    events: dict[str, Event] = field(default_factory=dict)
+    events: Counter[str] = field(default_factory=Counter)
     settings: dict[str, str] = field(default_factory=dict)
     per_gpu: bool = False
     ranks: set[int] = field(default_factory=set)
@@ -186,7 +176,6 @@ class Left:
     us: float
     dtype: str = ""
     phase: str = ""
-    kernel: str = ""
 
 
 @dataclass
@@ -240,7 +229,6 @@ class Trace:
     recompiles: int = 0
     left: list[Left] = field(default_factory=list)
     ran: list[Left] = field(default_factory=list)
-    signs: list[Sign] = field(default_factory=list)
     kernels: int = 0
     gpu_us: float = 0.0
     kinds: dict[str, float] = field(default_factory=dict)

@@ -194,9 +194,8 @@ def says_end(log: Log) -> Value:
 
 def checkpoints(log: Log) -> Value:
     """Checkpoints that the log reports as saved; unknown without a known trainer."""
-    event = log.events.get("checkpoint")
     counted = log.sign_counts.get("checkpoint-saved", 0)
-    saved = max(counted, event.count if event else 0)
+    saved = max(counted, log.events["checkpoint"])
     return saved if saved or log.trainer else None
 
 

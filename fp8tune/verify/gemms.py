@@ -54,7 +54,7 @@ class Tally:
             return
         name = self._meanings[gemm.meaning].name if gemm is not None else kernel
         key = (is_fp8, name, gemm.shape if gemm is not None else 0, phase)
-        entry = self._each.setdefault(key, [0, 0.0, kernel])
+        entry = self._each.setdefault(key, [0, 0.0])
         entry[0] += calls
         entry[1] += us
 
@@ -81,12 +81,12 @@ class Tally:
         if trace.fp8.calls and not phases["backward"] and trace.cut:
             trace.backward = None
         each = sorted(self._each.items(), key=lambda item: -item[1][1])
-        for (is_fp8, name, number, phase), (calls, us, kernel) in each:
+        for (is_fp8, name, number, phase), (calls, us) in each:
             into = trace.ran if is_fp8 else trace.left
             if len(into) < MOST_LEFT:
                 shape = self._shapes[number]
                 mkn, dtype = (shape.mkn, shape.dtype) if shape else (None, "")
-                into.append(Left(name, mkn, calls, us, dtype, phase, kernel))
+                into.append(Left(name, mkn, calls, us, dtype, phase))
 
     def _ran(self, phase: str) -> bool | None:
         trace, phases = self._trace, self._phases

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
-from fp8tune.verify.evidence import Event, Log, Mention, Sign
+from fp8tune.verify.evidence import Log, Mention, Sign
 from fp8tune.verify.shapes import Shapes, Text, Wanted, shapes_of
 from fp8tune.verify.steps import Steps, fill, quantities
 from fp8tune.verify.unpack import Blocks
@@ -277,7 +277,7 @@ class Reader:
         if key not in self._mentioned and len(self.log.mentions) < MENTIONS:
             self._mentioned.add(key)
             name, text = hit.line.name, hit.text[:SHOWN]
-            mention = Mention(says, name, hit.number, text, count, hit.rank)  # type: ignore[arg-type]
+            mention = Mention(says, name, hit.number, text, count)  # type: ignore[arg-type]
             self.log.mentions.append(mention)
 
     def _started(self, hit: Hit) -> None:
@@ -319,8 +319,7 @@ class Reader:
                 self.log.settings[name] = value[:SHOWN]
 
     def _event(self, hit: Hit) -> None:
-        name, text = hit.line.name, hit.text[:SHOWN]
-        self.log.events.setdefault(name, Event(hit.number, text, 0)).count += 1
+        self.log.events[hit.line.name] += 1
 
     def _steps_per_epoch(self) -> float:
         """Return what turns epochs to steps, from the best that the log has."""

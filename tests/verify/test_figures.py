@@ -9,7 +9,7 @@ import pytest
 
 from fp8tune.job import Unknown
 from fp8tune.verify.disturbances import divergence, early_divergence
-from fp8tune.verify.evidence import Calls, Curve, Event, Log, Mention, Trace
+from fp8tune.verify.evidence import Calls, Curve, Log, Mention, Trace
 from fp8tune.verify.figures import Figures
 from tests.each import each
 
@@ -143,7 +143,7 @@ def test_figures_are_of_the_last_start_and_of_the_log_with_the_steps():
     run = Figures([Log("b"), log], [])
     names = ("steps", "last_step", "max_steps", "checkpoints", "fp8")
     assert [value(run, f"log.{name}") for name in names] == [0, 4, 2000, 3, True]
-    log.events["checkpoint"] = Event(1, "saved", 7)
+    log.events["checkpoint"] = 7
     assert Figures([log], [])["log.checkpoints"] == 7
     assert value(Figures([Log("c")], []), "log.checkpoints") is None
 

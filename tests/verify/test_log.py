@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from fp8tune.verify import steps as steps_module
-from fp8tune.verify.evidence import Event, Sign
+from fp8tune.verify.evidence import Sign
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Reader, read
 from fp8tune.verify.shapes import Text
@@ -70,7 +70,7 @@ RUNS = {
 def test_what_a_log_says(name):
     log = read(str(LOGS / f"{name}.log"))
     steps = [step for curve in log.starts for step in curve.step]
-    events = {event: seen.count for event, seen in log.events.items()}
+    events = dict(log.events)
     mentions = [(m.says, m.name, m.count) for m in log.mentions]
     assert (log.trainer, log.ended, steps, events, mentions) == RUNS[name]
 
@@ -168,7 +168,7 @@ def test_long_curves_are_thinned(monkeypatch):
     assert curve.step[-1] == 19_999
     assert set(odd) <= set(curve.step)
     assert list(curve.step) == sorted(curve.step)
-    assert log.events == {"checkpoint": Event(12_002, log.events["checkpoint"].text)}
+    assert log.events == {"checkpoint": 1}
 
 
 def test_thinned_curve_is_of_one_rank(monkeypatch):

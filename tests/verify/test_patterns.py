@@ -47,7 +47,7 @@ def test_example_is_read_as_its_line_says(line, example):
     elif line.kind in ("ends", "stops"):
         assert log.ended is (line.kind == "ends")
     elif line.kind == "event":
-        assert log.events[line.name].count == 1
+        assert log.events[line.name] == 1
     else:
         says = line.kind
         if line.kind == "counts":

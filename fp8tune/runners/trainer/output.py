@@ -220,11 +220,10 @@ class Output:
         """Take a step that was logged."""
         now = time.time()
         self.arrived.append(now)
-        recompiles = self.log.events.get("recompile")
-        count = recompiles.count if recompiles else 0
-        if index and count > self._recompiles:
+        recompiles = self.log.events["recompile"]
+        if index and recompiles > self._recompiles:
             self._events[index] = "recompile"
-        self._recompiles = count
+        self._recompiles = recompiles
         ms = self._last_ms(index)
         left = self._most_steps - index
         self._extend(SLACK * max(0, left) * ms / 1e3)

@@ -62,7 +62,6 @@ def _speed(base: Record, output: Output) -> Record:
     times, steps = output.steps()
     found = steps.steady()
     kept = steps.whole_ms[min(found.start, len(steps.whole_ms) - 1) :]
-    recompiles = output.log.events.get("recompile")
     middle, between = statistics.median(times.ms), times.between_ms
     extra = {"settled": found.settled, "time_from": times.source}
     if times.source != "lines":
@@ -83,7 +82,7 @@ def _speed(base: Record, output: Output) -> Record:
             all_step_ms=tuple(steps.whole_ms),
             discarded=found.left,
             micro_batches=base.grad_accum,
-            recompiles=recompiles.count if recompiles else 0,
+            recompiles=output.log.events["recompile"],
             losses=(),
             grad_norms=(),
             stage_reached="",
