@@ -21,7 +21,7 @@ GIB = 2**30
 
 
 class Observer:
-    """Watches a run for the quantities named (``fp8tune.lint.experiment.OBSERVED``)."""
+    """Watches a run for the quantities named (``experiment.OBSERVED``)."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = set(names)

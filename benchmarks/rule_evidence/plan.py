@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from benchmarks.rule_evidence.config import shrink
-from benchmarks.rule_evidence.launch import Seen
-from fp8tune.config.directive import read_directive
-from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.experiment import (
+from benchmarks.rule_evidence.experiment import (
     OBSERVED,
     Experiment,
     expectation,
     experiments,
     requirement,
 )
+from benchmarks.rule_evidence.launch import Seen
+from fp8tune.config.directive import read_directive
+from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.about import trainers
 from fp8tune.trainers.trainer import trainer

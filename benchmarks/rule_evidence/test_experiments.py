@@ -1,9 +1,13 @@
 """The experiments of rules: what runs is what the rule fires on."""
 
 from benchmarks.rule_evidence.config import shrink
+from benchmarks.rule_evidence.experiment import (
+    expectation,
+    experiments,
+    requirement,
+)
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
-from fp8tune.lint.experiment import experiments
 from tests.each import each
 from tests.lint.test_rules import PACK
 
@@ -18,6 +22,8 @@ def test_an_experiment_is_of_its_rule(rule, number, rules):
     Memory rules fire on configs that fill a GPU; the CPU shows their formula.
     """
     experiment = experiments(rule)[number]
+    assert expectation(rule, experiment.expect)
+    assert requirement(experiment.needs or "true")
     target = Target(world_size=experiment.ranks, world_size_origin="the experiment")
 
     def found(config):

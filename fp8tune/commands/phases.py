@@ -55,7 +55,6 @@ GPUS = 8
     metavar="DIR",
     help="Folder for the files.  [default: that of CONFIG]",
 )
-@click.option("--force", is_flag=True, help="Replace files that phases did not write.")
 @click.option(
     "--plot",
     default="",
@@ -71,7 +70,6 @@ def command(
     bf16_cooldown: str,
     launcher: str,
     output_dir: str,
-    force: bool,
     plot: str,
     gpu: str,
     world_size: int | None,
@@ -94,7 +92,7 @@ def command(
     from fp8tune.phases.script import scripts
     from fp8tune.phases.write import phase_configs, summary
 
-    _check_files(config, plot, force=force)
+    _check_files(config, plot)
     known = read_config(config, gpu, world_size or 0, 0, overrides, trainer)
     folder = _folder(output_dir or os.path.dirname(config), config)
     stem = os.path.basename(config).removesuffix(".toml")
@@ -106,7 +104,7 @@ def command(
         raise Failure(str(error)) from None
     words = _launcher(launcher, known.job.find("world_size"))
     files = {each.path: each.data for each in configs}
-    _write(files | scripts(found, configs, words, base), config, force=force)
+    _write(files | scripts(found, configs, words, base), config)
     for line in summary(found, configs):
         click.echo(line)
     if plot:
@@ -115,7 +113,7 @@ def command(
     click.echo(f"run them: bash {shlex.quote(f'{base}.sh')}")
 
 
-def _check_files(config: str, plot: str, *, force: bool) -> None:
+def _check_files(config: str, plot: str) -> None:
     """Fail if the files that are asked for cannot be written."""
     if config == "-":
         raise Failure("the files are named after CONFIG: give a file, not -")
@@ -124,8 +122,8 @@ def _check_files(config: str, plot: str, *, force: bool) -> None:
     if not plot.endswith((".png", ".svg")):
         raise Failure(f"--plot {plot}: the file must end with .png or .svg")
     need("phases --plot", "matplotlib")
-    if os.path.lexists(plot) and not force:
-        raise Failure(f"--plot {plot}: the file exists; --force replaces it")
+    if os.path.lexists(plot):
+        raise Failure(f"--plot {plot}: the file exists")
 
 
 def _draw(found: Plan, plot: str) -> None:
@@ -162,17 +160,17 @@ def _launcher(given: str, world_size: int | None) -> list[str]:
     return ["torchrun", "--nproc-per-node", str(world_size or "gpu")]
 
 
-def _write(files: dict[str, bytes], like: str, *, force: bool) -> None:
+def _write(files: dict[str, bytes], like: str) -> None:
     """Write all files, or none if one of them is not ours."""
     from fp8tune import atomic
 
     for path in files:
         if os.path.isdir(path):
             raise Failure(f"{path}: Is a directory")
-        if not force and os.path.lexists(path) and not _is_ours(path):
+        if os.path.lexists(path) and not _is_ours(path):
             raise Failure(
-                f"{path} exists and phases did not write it: --force, or "
-                "another --output-dir"
+                f"{path} exists and phases did not write it: move it, or give "
+                "--output-dir"
             )
     try:
         for path, data in files.items():

@@ -14,15 +14,9 @@ from fp8tune.studies import NoStudy, find, has_journal
 
 @click.command("report", short_help="Write the report of a search.")
 @click.argument("study", metavar="STUDY", shell_complete=completion.studies)
-@click.option(
-    "--output",
-    default="",
-    metavar="FILE",
-    help="Where the page goes.  [default: STUDY/report.html]",
-)
 @studies_option
 @storage_option
-def command(study: str, output: str, studies: str, storage: str) -> None:
+def command(study: str, studies: str, storage: str) -> None:
     """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 
     With --storage it may be a study that was searched elsewhere. The search may still
@@ -47,8 +41,8 @@ def command(study: str, output: str, studies: str, storage: str) -> None:
         name = os.path.basename(os.path.abspath(folder))
         if has_journal(folder) and name not in stored:
             storage = ""
-        click.echo(write_report(folder, output, url=storage))
+        click.echo(write_report(folder, url=storage))
     except (CannotSearch, NoStudy) as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(f"{output or folder}: {error.strerror}") from None
+        raise Failure(f"{folder}: {error.strerror}") from None

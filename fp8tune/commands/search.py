@@ -233,9 +233,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         return _dry_run(config, asked, as_json=output_format == "json")
     need("search", *SEARCH, *(TRIALS if asked["runner"] in OWN else ()))
     load_numpy()
-    from fp8tune.search.allocation import budget_of_job
     from fp8tune.search.session import search
-    from fp8tune.search.slurm import parse
+    from fp8tune.search.slurm import budget_of_job, parse
 
     asked["world_size"] = asked["world_size"] or 0
     asked["workers"] = NO_WORKERS if asked["workers"] is None else asked["workers"]

@@ -34,6 +34,7 @@ from fp8tune.cli import (
 @installed_option
 @click.option(
     "--follow",
+    "follows",
     is_flag=True,
     help="Watch a growing log; end as soon as the answer is known.",
 )
@@ -60,7 +61,7 @@ def command(
     world_size: int | None,
     gpus_per_node: int | None,
     trainer: str,
-    follow: bool,
+    follows: bool,
     timeout: float | None,
     diff: bool,
     fix: bool,
@@ -84,7 +85,7 @@ def command(
     """
     from fp8tune.verify.answer import as_json, text
     from fp8tune.verify.inputs import NoRun
-    from fp8tune.verify.run import Options, changed, verify
+    from fp8tune.verify.run import changed, follow, verify
 
     if (diff or fix or unsafe_fixes) and not config:
         raise Failure("a fix needs the config that it changes: --config train.toml")
@@ -92,9 +93,11 @@ def command(
     if config:
         size = gpus_per_node or 0
         known = read_config(config, gpu, world_size, size, (), trainer)
-    options = Options(trainer, follow, timeout)
     try:
-        answer = verify(paths, known, options)
+        if follows:
+            answer = follow(paths, known, trainer, timeout)
+        else:
+            answer = verify(paths, known, trainer)
     except NoRun as error:
         raise Failure(str(error)) from None
     if output_format == "json":

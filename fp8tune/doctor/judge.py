@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.doctor.machine import SHARED, Machine, Ranks
+from fp8tune.doctor.machine import Machine
 from fp8tune.extras import INSTALL, SEARCH, TRIALS
 from fp8tune.facts.versions import matches
 from fp8tune.runners.gpu import Gpu
@@ -19,14 +19,6 @@ DRIVER = (
 WATCH = (
     f"{INSTALL}; a container gets the driver's libnvidia-ml.so.1 by "
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-)
-SHARED_GIB = 1.0
-"""Shared memory that NVIDIA advises for a container with NCCL (docs.nvidia.com,
-nccl/user-guide, troubleshooting: ``--shm-size=1g``); PyTorch's data loaders use it too
-(README of pytorch, Docker Image)."""
-MORE_SHARED = (
-    "docker run --shm-size=1g --ulimit memlock=-1 ..., or "
-    "mount -o remount,size=1g /dev/shm"
 )
 JOB = "srun --gpus=1 --pty fp8tune doctor"
 FP8_FROM = (8, 9)
@@ -54,7 +46,8 @@ def judge(machine: Machine, device: str) -> list[Check]:
         lines += _driver(machine)
     lines += _software(machine, device)
     lines += _fp8(machine, device)
-    lines += _ranks(machine.ranks, device, machine.gpu)
+    if device == "cuda" and machine.gpu.name:
+        lines.append(_visible(machine.gpu))
     lines += _around(machine)
     return lines
 
@@ -96,7 +89,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
         yield Check("gpu", "ok", value)
     if machine.unwatched:
         why = f"trials cannot be monitored: {machine.unwatched}"
-        yield Check("driver", "warning", gpu.driver, why, WATCH)
+        yield Check("driver", "warning", gpu.driver or "unknown", why, WATCH)
     else:
         yield Check("driver", "ok", gpu.driver)
     if machine.processes:
@@ -178,30 +171,10 @@ def _fp8(machine: Machine, device: str) -> Iterator[Check]:
         yield Check("fp8", "info", "not tried: see above")
 
 
-def _ranks(ranks: Ranks, device: str, gpu: Gpu) -> Iterator[Check]:
-    """Yield what several ranks need: a search with ``--ranks``, and training runs."""
-    if device == "cuda" and gpu.name:
-        alone = "fp8tune search --ranks N needs several" * (gpu.visible < 2)
-        yield Check("visible gpus", "info", str(gpu.visible), alone)
-    if ranks.failed:
-        fix = "NCCL_DEBUG=WARN TORCH_CPP_LOG_LEVEL=INFO fp8tune doctor"
-        why = f"fp8tune search --ranks N cannot run: {ranks.failed}"
-        yield Check("two ranks", "warning", "no", why, f"{fix} --device {device}")
-    elif ranks.reduced:
-        yield Check("two ranks", "ok", ranks.reduced)
-    if ranks.shared_gib is None or ranks.shared_gib < SHARED_GIB:
-        size = "none" if ranks.shared_gib is None else f"{ranks.shared_gib:.2f} GiB"
-        why = f"NCCL and data loaders need {SHARED_GIB:g} GiB of {SHARED}"
-        yield Check(SHARED, "warning", size, why, MORE_SHARED)
-    else:
-        yield Check(SHARED, "ok", f"{ranks.shared_gib:.0f} GiB")
-    for name in ranks.unresolved:
-        why = "the ranks of a training run may not find each other"
-        fix = "add it to /etc/hosts, or export MASTER_ADDR=127.0.0.1 on one machine"
-        yield Check("host name", "warning", f"{name} has no address", why, fix)
-    if not ranks.torchrun:
-        why, fix = "trainers are started with it", "python -m torch.distributed.run ..."
-        yield Check("torchrun", "warning", "none", why, fix)
+def _visible(gpu: Gpu) -> Check:
+    """Return how many GPUs a search with ``--ranks`` has."""
+    alone = "fp8tune search --ranks N needs several" * (gpu.visible < 2)
+    return Check("visible gpus", "info", str(gpu.visible), alone)
 
 
 def _around(machine: Machine) -> Iterator[Check]:

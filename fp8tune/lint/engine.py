@@ -369,20 +369,14 @@ class _Case:
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        """Yield findings of conditions; a guard is evaluated once for all its rules.
+        """Yield findings of conditions.
 
         Only for a config without faults is it known which rules cannot fire.
         """
         known, loaded, job = self.rules.conditions(self.known), self.loaded, self.job
-        guards: dict[str, bool | None] = {"": None}
         for rule in known.rules if loaded.faults else known.needing(loaded):
-            guard = rule.guard
             try:
-                if guard not in guards:
-                    guards[guard] = self._held(rule)
-                held = guards[guard]
-                when = rule.rest if held else rule.when
-                fires = held is not False and when.evaluate(job)
+                fires = rule.when.evaluate(job)
                 fires = fires and (not rule.same or self._compares(rule))
             except Unknown as missing:
                 self._lacks(rule, missing)
@@ -399,13 +393,6 @@ class _Case:
             same, differs = (e.evaluate(self.job) for e in rule.compared)
             self.compared[rule.name] = repr(same), _exactly(differs)
         return rule.name in self.others
-
-    def _held(self, rule: Rule) -> bool | None:
-        """Return whether the guard of a rule is true; ``None`` if unknown."""
-        try:
-            return bool(rule.guarding.evaluate(self.job))
-        except Unknown:
-            return None
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
         """Record that a rule was not checked because a fact is unknown.

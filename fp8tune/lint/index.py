@@ -77,7 +77,7 @@ def _entry(rule: Rule) -> tuple[str, str, dict[str, Any], bytes]:
     return (
         rule.category,
         os.path.basename(rule.path),
-        head | {"guard": rule.guard},
+        head,
         stored,
     )
 
@@ -98,7 +98,7 @@ def _trees(rule: Rule) -> dict[str, Any]:
     """Return the trees of all expressions of a rule."""
     KNOWN.clear()
     if rule.source:
-        _ = rule.when, rule.guard and (rule.guarding, rule.rest)
+        _ = rule.when
         _ = rule.same and rule.compared
     _ = rule.message, rule.help, rule.fixes, [*map(rule.label, range(len(rule.at)))]
     return dict(KNOWN)

@@ -16,7 +16,6 @@ from fp8tune.formats import TITLES
 from fp8tune.formats.document import Path, Unreadable
 from fp8tune.formats.toml.document import Document, InvalidToml, parse
 from fp8tune.formats.values import value_at
-from fp8tune.lint import experiment
 from fp8tune.lint.builtin import CAUSES, builtin_folder, rule_files
 from fp8tune.lint.pack_fix import mistakes
 from fp8tune.lint.repair import parts
@@ -94,11 +93,10 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "installed": "table",
         "environment": "table",
     },
-    "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""
 
-_NEEDED = {"at": (), "fix": ("safety", "title"), "experiment": ("expect",)}
+_NEEDED = {"at": (), "fix": ("safety", "title")}
 _NEEDED["bad"] = _NEEDED["good"] = ("config",)
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("a string", lambda value: isinstance(value, str)),
@@ -109,7 +107,6 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "a table of names and expressions; write dotted names in quotes",
         lambda value: isinstance(value, dict) and _texts([*value.values()]),
     ),
-    **experiment.KINDS,
 }
 
 
@@ -229,6 +226,8 @@ class _Reader:
             self._trainers(value)
         elif key == "releases":
             self._releases(value)
+        elif key == "experiment":  # benchmarks.rule_evidence reads it
+            return
         elif key not in ("references", "seen"):
             known = (*_TEXTS, *_ENTRIES, "references", "seen", "trainer", "releases")
             raise self.fail((key,), f"unknown key `{key}`{meant(key, known)}")
@@ -317,8 +316,6 @@ class _Reader:
                 self._known(rule, name, many if listed else many[:-1])
         for index, entry in enumerate(rule.data.get("fix", ())):
             self._fix(rule, ("fix", index), entry)
-        for place, fault, words in experiment.faults(rule):
-            raise self._expression(rule, place, fault, words)
 
     def _compiles(self, rule: Rule, place: Path, attempt: Callable[[], Any]) -> None:
         try:
@@ -337,12 +334,10 @@ class _Reader:
             near = meant(name, rule.vocabulary())
             raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
 
-    def _expression(
-        self, rule: Rule, place: Path, error: ExpressionError, words: Any = ()
-    ) -> BadRule:
+    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            reason += meant(reason.split("`")[1], words or rule.vocabulary())
+            reason += meant(reason.split("`")[1], rule.vocabulary())
         return self.fail(place, reason, inside=error.offset)
 
 

@@ -7,7 +7,6 @@ use; users' packs are fully checked when they load.
 from __future__ import annotations
 
 import marshal
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
     from fp8tune.lint.wording import Template
     from fp8tune.trainers.trainer import Trainer
-
-_BRACKETS = r"\([^()]*\)"
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -127,8 +124,6 @@ class Rule:
         self.differs = head.get("differs", "")
         self._given = text
         self.stored = stored
-        if stored:
-            self.guard = head["guard"]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without compiled or cached parts."""
@@ -155,25 +150,6 @@ class Rule:
         if not self.builtin or "data" in self.__dict__:
             return self.data
         return parsed(self._text.partition("\n[[bad]]")[0])
-
-    @cached_property
-    def guard(self) -> str:
-        """The first part of a condition that is an ``and``; if false, so is the rule.
-
-        Empty if the condition is not a plain ``and``; else ``rest`` is what follows.
-        """
-        head, found, _ = self.source.partition(" and ")
-        closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
-        quoted = any(head.count(mark) % 2 for mark in "\"'")
-        return head if found and closed and not quoted and self._is_and else ""
-
-    @property
-    def _is_and(self) -> bool:
-        """Return whether no ``or`` and no ``if`` is outside of brackets."""
-        flat, inner = self.source, ""
-        while flat != inner and (" or " in flat or " if " in flat):
-            flat, inner = re.sub(_BRACKETS, "", flat), flat
-        return " or " not in flat and " if " not in flat
 
     @property
     def summary(self) -> str:
@@ -224,22 +200,6 @@ class Rule:
     def _format(self) -> str:
         """The format of examples that name none: the first of the rule's trainer."""
         return trainers()[self.trainers[0]].formats[0] if self.trainers else "toml"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The guard of a condition, if it has one, and the rest."""
-        rest = self.source[len(self.guard) :].removeprefix(" and ")
-        return (self.guard, rest) if self.guard else ()
-
-    @cached_property
-    def guarding(self) -> Expression:
-        """The compiled guard."""
-        return self.compiled(self.guard)
-
-    @cached_property
-    def rest(self) -> Expression:
-        """The compiled condition without its guard."""
-        return self.compiled(self.parts[1])
 
     @cached_property
     def when(self) -> Expression:
@@ -307,13 +267,7 @@ class Rule:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the message and in the condition."""
-        return (*self.message.names, *self._condition_names())
-
-    def _condition_names(self) -> tuple[str, ...]:
-        """The names in the condition, from its compiled parts if there are any."""
-        if self.guard:
-            return (*self.guarding.names, *self.rest.names)
-        return self.when.names if self.source else ()
+        return (*self.message.names, *(self.when.names if self.source else ()))
 
     def knows(self, name: str) -> bool:
         """Return whether the rule may use ``name``."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fp8tune.report.data import StudyReport
-from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
+from fp8tune.report.plots import Colours, Plot, new_figure, shared_legend
 from fp8tune.search.answer.wording import capital
 from fp8tune.search.labels import setting_label
 from fp8tune.search.losses.findings import LIMITS, curves_by_setting, pairs_by_warmup
@@ -151,7 +151,7 @@ def _plot(panels: Sequence[Panel], title: str, note: str, about: str) -> Plot:
         about,
         (*head, f"FP8 {panels[1].label}"),
         rows,
-        lambda style: _draw(panels, style),
+        lambda colours: _draw(panels, colours),
     )
 
 
@@ -169,10 +169,10 @@ def _at(lines: Sequence[Line], at: int) -> list[float]:
     return [line[at][1] for line in lines if at < len(line)]
 
 
-def _draw(panels: Sequence[Panel], style: Style) -> Figure:
-    figure, every = new_figure(style, len(panels), 3.9)
+def _draw(panels: Sequence[Panel], colours: Colours) -> Figure:
+    figure, every = new_figure(len(panels), 3.9)
     for axes, panel in zip(every, panels, strict=True):
-        _draw_runs(axes, panel, style)
+        _draw_runs(axes, panel, colours)
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
         axes.set_xlabel(panel.unit)
@@ -188,9 +188,9 @@ def _draw(panels: Sequence[Panel], style: Style) -> Figure:
     return figure
 
 
-def _draw_runs(axes: Axes, panel: Panel, style: Style) -> None:
+def _draw_runs(axes: Axes, panel: Panel, colours: Colours) -> None:
     """Draw the mean and the band of the bf16 runs, and each run of FP8."""
-    longest, colours, bf16 = max(panel.bf16, key=len), style.colours, panel.bf16
+    longest, bf16 = max(panel.bf16, key=len), panel.bf16
     places = [place for place, _ in longest]
     columns = [_at(bf16, at) for at in range(len(longest))]
     if len(bf16) > 1:

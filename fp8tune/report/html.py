@@ -17,21 +17,16 @@ from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.data import StudyReport, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.memory_plot import memory_plot
-from fp8tune.report.plots import NARROW, Plot, to_svg
+from fp8tune.report.plots import Plot, to_svg
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, figures_table, trial_table
-from fp8tune.search import CannotSearch
-from fp8tune.search.answer.next_step import options_of, password_lines, quoted
-from fp8tune.search.options import is_same
+from fp8tune.search.answer.stored import options_of, password_lines, quoted
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.write.tuned_config import check_apart, check_place
 from fp8tune.studies import FOLDER, make_folder
 from fp8tune.words import clean, plain
 
 NAME = "report.html"
-START = b"<!DOCTYPE html>"
-"""How a page begins."""
 MAX_ROWS = 1000
 """Rows of a table that are shown."""
 MAX_LINES = 400
@@ -51,24 +46,17 @@ class DiffLine(NamedTuple):
     tag: str
 
 
-def write_report(folder: str, output: str = "", url: str = "") -> str:
+def write_report(folder: str, url: str = "") -> str:
     """Write the report of a study's folder; return its path.
 
     Nothing else in the study's folder changes, and no link in it is followed. Raises
     ``CannotSearch``, ``OSError``.
     """
-    study = load_study(folder, url)
-    path = output or os.path.join(folder, NAME)
-    if output:
-        check_place(output)
-        check_apart(output, {study.plan.config.path: "the config"}, NAME)
-        if not _is_within(output, folder):
-            _check_is_page(output)
-    report = read_report(study)
+    report = read_report(load_study(folder, url))
     page = render(report, draw_plots(report)).encode(errors="backslashreplace")
-    if not output:
-        make_folder(folder)  # of a study that only the storage has
-    atomic.write(path, page, through=not _is_within(path, folder))
+    make_folder(folder)  # of a study that only the storage has
+    path = os.path.join(folder, NAME)
+    atomic.write(path, page, through=False)
     return path
 
 
@@ -108,7 +96,6 @@ def render(report: StudyReport, plots: Sequence[Plot]) -> str:
         drawn=[plot for plot in plots if plot.draw],
         undrawn=[plot for plot in plots if not plot.draw],
         svg=to_svg,
-        narrow=NARROW,
         figures=figures_table(report),
         commands=commands(report),
         trials=trial_table(report),
@@ -194,18 +181,3 @@ def _marked(diff: str) -> Iterator[DiffLine]:
         is_name = line.startswith(("+++", "---"))
         tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
         yield DiffLine(clean(line, MAX_LINE), "span" if is_name else tag)
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return is_same(os.path.dirname(path) or ".", folder)
-
-
-def _check_is_page(path: str) -> None:
-    """Raise ``CannotSearch`` if the path is a file that is not a report."""
-    if not os.path.isfile(path):
-        return
-    with open(path, "rb") as file:
-        start = file.read(len(START))
-    if start not in (START, b""):
-        lost = "a file that is not a report"
-        raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")

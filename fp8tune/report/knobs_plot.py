@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from fp8tune.report.data import StudyReport
 from fp8tune.report.plots import (
+    Colours,
     Plot,
-    Style,
     label_rows,
     mark_failed,
     new_figure,
@@ -89,7 +89,7 @@ def knobs_plot(report: StudyReport) -> Plot:
         " ".join(f"{effect.name}: {effect.sentence}." for effect in effects),
         ("knob", "other knobs", report.unit, "without a figure"),
         rows,
-        lambda style: _draw(effects[:MAX_PANELS], report.unit, style),
+        lambda colours: _draw(effects[:MAX_PANELS], report.unit, colours),
     )
 
 
@@ -217,16 +217,16 @@ def _note_without_panel(report: StudyReport, effects: Sequence[Effect]) -> str:
     return f"No panel for {joined(rest)}: {why}." if rest else ""
 
 
-def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
+def _draw(effects: Sequence[Effect], unit: str, colours: Colours) -> Figure:
     across = 2 if len(effects) == 4 else 3
     height = 3.0 if len(effects) > 3 else 4.2
-    figure, panels = new_figure(style, len(effects), height, across)
+    figure, panels = new_figure(len(effects), height, across)
     width = 32 if len(effects) > 2 and across == 3 else 42
     every = [v for e in effects for line in e.lines for v in line.values.values()]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
     for axes, effect in zip(panels, effects, strict=True):
-        _draw_effect(axes, effect, style, width)
+        _draw_effect(axes, effect, colours, width)
         axes.set_ylim(low - 1.5 * room, high + room)
         axes.yaxis.set_major_formatter(number_format(high))
     label_rows(panels, unit)
@@ -234,7 +234,7 @@ def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     return figure
 
 
-def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
+def _draw_effect(axes: Axes, effect: Effect, colours: Colours, width: int) -> None:
     for line in effect.lines:
         chosen = line.is_chosen
         axes.plot(
@@ -243,7 +243,7 @@ def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
             marker="o",
             markersize=6 if chosen else 3.5,
             linewidth=2.4 if chosen else 1.0,
-            color=style.colours.fp8 if chosen else style.colours.muted,
+            color=colours.fp8 if chosen else colours.muted,
             alpha=1.0 if chosen else 0.65,
             label="all other knobs as chosen" if chosen else "other settings",
             zorder=3 if chosen else 2,
@@ -252,7 +252,7 @@ def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
     ran = {at for line in effect.lines for at in line.values}
     lost = [at for at, how in failed.items() if at not in ran and how != "cut-off"]
     if lost:
-        mark_failed(axes, sorted(lost), style, "every setting failed here")
+        mark_failed(axes, sorted(lost), colours, "every setting failed here")
     sentence = textwrap.fill(effect.sentence, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{sentence}", fontsize="medium")
     axes.set_xticks(range(len(effect.labels)), effect.labels)

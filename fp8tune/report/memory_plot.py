@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from fp8tune.report.data import StudyReport, key_value, role_names, vs_chosen, why_not
 from fp8tune.report.plots import (
+    Colours,
     Plot,
-    Style,
     mark_failed,
     new_figure,
     number_format,
@@ -56,7 +56,7 @@ def memory_plot(report: StudyReport) -> Plot:
             *("peak GiB", "frontier"),
         ),
         rows,
-        lambda style: _draw(report, placed, style),
+        lambda colours: _draw(report, placed, colours),
     )
 
 
@@ -88,14 +88,14 @@ def _scale_note(report: StudyReport) -> str:
     )
 
 
-def _draw(report: StudyReport, placed: list[Setting], style: Style) -> Figure:
-    figure, (axes,) = new_figure(style, height=5.0)
-    _draw_frontier(axes, placed, style)
-    _draw_settings(axes, report, placed, style)
+def _draw(report: StudyReport, placed: list[Setting], colours: Colours) -> Figure:
+    figure, (axes,) = new_figure(height=5.0)
+    _draw_frontier(axes, placed, colours)
+    _draw_settings(axes, report, placed, colours)
     axes.margins(x=0.12, y=0.18)
-    _draw_marked(axes, report, placed, style)
-    _draw_capacity(axes, report, style)
-    _draw_out_of_memory(axes, report, style)
+    _draw_marked(axes, report, placed, colours)
+    _draw_capacity(axes, report, colours)
+    _draw_out_of_memory(axes, report, colours)
     of = "of the process" if report.is_rehearsal else "allocated on one GPU"
     axes.set_xlabel(f"peak memory {of} [GiB]")
     over = "" if report.is_rehearsal else " over all GPUs"
@@ -105,14 +105,14 @@ def _draw(report: StudyReport, placed: list[Setting], style: Style) -> Figure:
     return figure
 
 
-def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
+def _draw_frontier(axes: Axes, placed: list[Setting], colours: Colours) -> None:
     front = sorted((s for s in placed if s.on_frontier), key=lambda s: s.peak_gib)
     if len(front) > 1:
         axes.plot(
             [s.peak_gib for s in front],
             [key_value(s) for s in front],
             drawstyle="steps-post",
-            color=style.colours.muted,
+            color=colours.muted,
             linewidth=1.2,
             linestyle=(0, (4, 2)),
             label="frontier: no other is faster in less memory",
@@ -121,7 +121,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
 
 
 def _draw_settings(
-    axes: Axes, report: StudyReport, placed: list[Setting], style: Style
+    axes: Axes, report: StudyReport, placed: list[Setting], colours: Colours
 ) -> None:
     """Draw a marker for each setting, hollow if it may not be chosen though it ran."""
     kinds: dict[tuple[bool, str], list[Setting]] = {}
@@ -129,7 +129,7 @@ def _draw_settings(
         kind = bool(why_not(setting)), report.precision(setting)
         kinds.setdefault(kind, []).append(setting)
     for (hollow, precision), own in kinds.items():
-        look = style.of_precision(precision)
+        look = colours.of_precision(precision)
         if hollow:
             look["label"] += ", may not be chosen"
         look |= {
@@ -139,21 +139,18 @@ def _draw_settings(
             "markersize": 6,
             "zorder": 2.8,
         }
-        axes.plot([], [], **look)  # the entry of the legend
-        for setting in own:
-            look["label"] = f"_{report.label(setting)}"
-            axes.plot(setting.peak_gib, key_value(setting), **look)
+        axes.plot([s.peak_gib for s in own], list(map(key_value, own)), **look)
 
 
 def _draw_marked(
-    axes: Axes, report: StudyReport, placed: list[Setting], style: Style
+    axes: Axes, report: StudyReport, placed: list[Setting], colours: Colours
 ) -> None:
     """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
         if not setting.roles or not setting.value:
             continue
         value, low, high = setting.value
-        look = style.of_precision(report.precision(setting))
+        look = colours.of_precision(report.precision(setting))
         if low is not None and high is not None:
             axes.errorbar(
                 setting.peak_gib,
@@ -171,26 +168,28 @@ def _draw_marked(
             markersize=17 if "chosen" in setting.roles else 10,
             color=look["color"],
             fillstyle="none" if why_not(setting) else "full",
-            markeredgecolor=style.colours.ink,
+            markeredgecolor=colours.ink,
             markeredgewidth=1.1,
             label=f"{role_names(setting)}: {report.short_label(setting)}",
             zorder=3,
         )
 
 
-def _draw_capacity(axes: Axes, report: StudyReport, style: Style) -> None:
+def _draw_capacity(axes: Axes, report: StudyReport, colours: Colours) -> None:
     """Draw the GPU's memory limit if settings come near it."""
     high, capacity = axes.get_xlim()[1], report.capacity_gib
     if capacity and capacity < 1.5 * high:
         name = f"all memory of the GPU, {capacity:.1f} GiB"
-        axes.axvline(capacity, color=style.colours.bad, lw=1.2, label=name)
+        axes.axvline(capacity, color=colours.bad, lw=1.2, label=name)
         axes.set_xlim(right=max(high, capacity * 1.04))
 
 
-def _draw_out_of_memory(axes: Axes, report: StudyReport, style: Style) -> None:
+def _draw_out_of_memory(axes: Axes, report: StudyReport, colours: Colours) -> None:
     """Mark the settings that ran out of memory at the right edge."""
     low, high = axes.get_xlim()
     count = sum(setting.outcome == "oom" for setting in report.settings)
     if count:
         edge = high - 0.015 * (high - low)
-        mark_failed(axes, [edge], style, f"out of memory: {counted(count, 'setting')}")
+        mark_failed(
+            axes, [edge], colours, f"out of memory: {counted(count, 'setting')}"
+        )

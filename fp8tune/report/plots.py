@@ -6,7 +6,6 @@ that it serves light and dark.
 
 from __future__ import annotations
 
-import html
 import io
 import logging
 import math
@@ -15,10 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
 from fp8tune.search.labels import precision_label
@@ -35,34 +32,23 @@ class Colours(NamedTuple):
     bf16: str
     bad: str
 
+    def of_precision(self, name: str) -> dict[str, Any]:
+        """Return the colour, marker and legend entry of a precision."""
+        colours = {"fp8": self.fp8, "bf16": self.bf16}
+        return {
+            "color": colours.get(name, self.ink),
+            "marker": MARKERS.get(name, "o"),
+            "label": precision_label(name) or "measured",
+        }
+
 
 PLACEHOLDERS = Colours(*(f"#00000{n}" for n in range(1, 8)))
-UNNAMED = ("_child", "_nolegend_")
-"""What matplotlib calls lines that have no name."""
-MAX_POINTS = 300
-"""Points of a line that tell their values."""
 MARKERS = {"fp8": "o", "bf16": "s"}
 """The marker of each precision."""
 
 
-WIDE, NARROW = 10.0, 5.2
-"""Widths of a figure [inch]: on a screen, and on a phone, where panels are stacked."""
-
-
-class Style(NamedTuple):
-    """How a plot is drawn; ``width`` is that of the figure [inch]."""
-
-    colours: Colours
-    width: float = WIDE
-
-    def of_precision(self, name: str) -> dict[str, Any]:
-        """Return the colour, marker and legend entry of a precision."""
-        colours = {"fp8": self.colours.fp8, "bf16": self.colours.bf16}
-        return {
-            "color": colours.get(name, self.colours.ink),
-            "marker": MARKERS.get(name, "o"),
-            "label": precision_label(name) or "measured",
-        }
+WIDTH = 10.0
+"""Width of a figure [inch]."""
 
 
 class Plot(NamedTuple):
@@ -80,19 +66,19 @@ class Plot(NamedTuple):
     about: str = ""
     head: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    draw: Callable[[Style], Figure] | None = None
+    draw: Callable[[Colours], Figure] | None = None
 
 
 def new_figure(
-    style: Style, panels: int = 1, height: float = 4.4, across: int = 3
+    panels: int = 1, height: float = 4.4, across: int = 3
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure with panels side by side.
 
     ``height`` is that of a panel [inch], ``across`` the most panels in a row.
     """
-    columns = min(panels, across if style.width > NARROW else 1)
+    columns = min(panels, across)
     rows = math.ceil(panels / columns)
-    figure = Figure(figsize=(style.width, height * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every:
         axes.grid(True)
@@ -117,13 +103,15 @@ def number_format(highest: float) -> StrMethodFormatter:
     return StrMethodFormatter("{x:,.3g}" if highest < 100 else "{x:,.0f}")
 
 
-def mark_failed(axes: Axes, places: Sequence[float], style: Style, label: str) -> None:
+def mark_failed(
+    axes: Axes, places: Sequence[float], colours: Colours, label: str
+) -> None:
     """Draw a cross at the foot of the panel for each trial that gave no figure."""
     axes.plot(
         places,
         [0.03] * len(places),
         "x",
-        color=style.colours.bad,
+        color=colours.bad,
         markeredgewidth=1.8,
         markersize=7,
         transform=axes.get_xaxis_transform(),
@@ -139,13 +127,12 @@ def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
     for axes in panels:
         handles, names = axes.get_legend_handles_labels()
         entries = dict(zip(names, handles, strict=True)) | entries
-    columns = 4 if len(entries) < 5 else 3
     figure.legend(
         list(entries.values()),
         list(entries),
         loc="outside lower center",
         frameon=False,
-        ncols=columns if figure.get_figwidth() > NARROW else 1,
+        ncols=4 if len(entries) < 5 else 3,
     )
 
 
@@ -176,60 +163,18 @@ def settings(colours: Colours) -> dict[Any, Any]:
     }
 
 
-def to_svg(plot: Plot, width: float = WIDE) -> str:
-    """Return a plot as an SVG element in the page's colours; ``width`` in inches."""
+def to_svg(plot: Plot) -> str:
+    """Return a plot as an SVG element in the page's colours."""
     assert plot.draw
+    drawn = io.StringIO()
     with mpl.rc_context(settings(PLACEHOLDERS)):
-        figure = plot.draw(Style(PLACEHOLDERS, width=width))
-        drawn = io.StringIO()
+        figure = plot.draw(PLACEHOLDERS)
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-        points = _points(figure)
     text = drawn.getvalue()
-    text = text[text.index("<svg") :].replace("</svg>", f"{points}</svg>")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in PLACEHOLDERS._asdict().items():
         text = text.replace(colour, f"var(--{name})")
-    return _with_unique_ids(text, f"{plot.name}-{width:.0f}-")
-
-
-def _points(figure: Figure) -> str:
-    """Return an invisible circle for each point, with its values to show on hover."""
-    wide, high = (72 * inches for inches in figure.get_size_inches())
-    to_figure = figure.transFigure.inverted()
-    circles: list[str] = []
-    for axes in figure.axes:
-        for line in axes.lines:
-            values = np.asarray(line.get_xydata(), float)
-            if not 0 < len(values) <= MAX_POINTS or len(circles) > 10 * MAX_POINTS:
-                continue
-            places = to_figure.transform(line.get_transform().transform(values))
-            for (x, y), value in zip(places.tolist(), values.tolist(), strict=True):
-                if 0 < x < 1 and 0 < y < 1:
-                    said = html.escape(_point_text(figure, axes, line, value))
-                    place = f'cx="{wide * x:.1f}" cy="{high * (1 - y):.1f}" r="7"'
-                    circles.append(f"<circle {place}><title>{said}</title></circle>")
-    return f'<g class="tips">{"".join(circles)}</g>'
-
-
-def _point_text(
-    figure: Figure, axes: Axes, line: Line2D, value: tuple[float, float]
-) -> str:
-    """Return the name of a point, and its values by axis."""
-    name = str(line.get_label())
-    rows = [] if name.startswith(UNNAMED) else [name.removeprefix("_")]
-    if line.get_transform() == axes.transData:
-        down = axes.get_ylabel() or figure.axes[0].get_ylabel()
-        for axis, label, number in (
-            (axes.xaxis, axes.get_xlabel() or axes.get_title(), value[0]),
-            (axes.yaxis, down, value[1]),
-        ):
-            ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
-            named = {place: text.get_text() for place, text in ticks}
-            shown = named.get(number) or (
-                f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
-            )
-            rows.append(f"{label}: {shown}" if label else shown)
-    return "\n".join(rows)
+    return _with_unique_ids(text[text.index("<svg") :], f"{plot.name}-")
 
 
 def _with_unique_ids(text: str, prefix: str) -> str:

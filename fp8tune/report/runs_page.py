@@ -5,7 +5,7 @@ from __future__ import annotations
 from fp8tune import __version__, atomic
 from fp8tune.report.curves_plot import runs_plot
 from fp8tune.report.html import MAX_ROWS, environment_of_pages, script_of
-from fp8tune.report.plots import NARROW, to_svg
+from fp8tune.report.plots import to_svg
 from fp8tune.verify.gap import Comparison
 from fp8tune.verify.gap_findings import findings
 from fp8tune.verify.gap_output import figures, run_rows
@@ -29,7 +29,6 @@ def render(result: Comparison) -> str:
         runs=run_rows(result),
         plots=list(filter(None, [runs_plot(result)])),
         svg=to_svg,
-        narrow=NARROW,
         script=script,
         script_hash=digest,
         max_rows=MAX_ROWS,

@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from fp8tune.report.data import StudyReport, role_names
 from fp8tune.report.plots import (
+    Colours,
     Plot,
-    Style,
     label_rows,
     new_figure,
     number_format,
@@ -105,7 +105,7 @@ def steps_plot(report: StudyReport) -> Plot:
         f"Times of the optimizer steps of one trial each; medians: {medians}.",
         ("role", "setting", "step", "ms", "counted"),
         rows,
-        lambda style: _draw(every, style),
+        lambda colours: _draw(every, colours),
     )
 
 
@@ -118,13 +118,13 @@ def _title(first: StepTimes) -> str:
     return f"Steps are steady to {100 * half:.2g} % ({first.role}{out})"
 
 
-def _draw(every: list[StepTimes], style: Style) -> Figure:
+def _draw(every: list[StepTimes], colours: Colours) -> Figure:
     is_long = max(len(one.label) for one in every) > 40 and len(every) > 2
     across, height, width = (2, 2.9, 52) if is_long else (4, 4.0, 28)
-    figure, panels = new_figure(style, len(every), height, across)
+    figure, panels = new_figure(len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
     for axes, one in zip(panels, every, strict=True):
-        _draw_steps(axes, one, top, style)
+        _draw_steps(axes, one, top, colours)
         added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
         title = f"{one.role}: {duration_ms(one.median)}{added}"
         axes.set_title(f"{title}\n{textwrap.fill(one.label, width)}")
@@ -133,10 +133,10 @@ def _draw(every: list[StepTimes], style: Style) -> Figure:
     return figure
 
 
-def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
+def _draw_steps(axes: Axes, one: StepTimes, top: float, colours: Colours) -> None:
     kept = [(step, took) for step, took, why in one.steps if not why]
     out = [(step, took) for step, took, why in one.steps if why]
-    colour = style.of_precision(one.precision)["color"]
+    colour = colours.of_precision(one.precision)["color"]
     name = f"counted, {precision_label(one.precision)}"
     axes.set_ylim(0, top)
     axes.plot(*zip(*kept, strict=True), "o", color=colour, label=name)
@@ -146,7 +146,7 @@ def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
             [step for step, _ in out],
             [min(took, 0.97 * top) for _, took in out],
             "x",
-            color=style.colours.muted,
+            color=colours.muted,
             markeredgewidth=1.8,
             label="left out",
         )

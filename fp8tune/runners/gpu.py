@@ -44,9 +44,8 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 class Gpu(NamedTuple):
     """The first GPU that torch sees, or a slice (MIG) of it.
 
-    Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
-    answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
-    ``NVML`` or ``torch``. ``visible`` is the number of GPUs that torch sees.
+    Unknown values are empty or 0, as the driver's version if only torch answers.
+    ``source`` is ``NVML`` or ``torch``, ``visible`` the number of GPUs that torch sees.
     """
 
     name: str = ""

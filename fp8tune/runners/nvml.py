@@ -13,9 +13,10 @@ memory is scrubbed (NVML reference, nvmlDeviceGetUtilizationRates).
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,7 +24,6 @@ from typing import Any, NamedTuple
 from fp8tune.runners.gpu import Gpu, Process, Sample, together
 from fp8tune.runners.orphan import die_with_parent
 from fp8tune.runners.process import module_command
-from fp8tune.runners.visible import Listed, Visible, visible_gpus
 
 COMMAND = module_command("fp8tune.runners.nvml")
 EVERY_S = 0.25
@@ -76,7 +76,32 @@ def main(count: int) -> None:
     except pynvml.NVMLError as error:
         say(failed=str(error), absent=False)
     else:
-        gpus.print_states()
+        if gpus.any_sliced():  # its figures would be those of all slices together
+            say(failed="NVML is not asked about a slice (MIG)", absent=True)
+        else:
+            gpus.print_states()
+
+
+def visible_gpus(
+    uuids: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> list[int]:
+    """Return the numbers of the GPUs that torch sees; rank i of a trial takes the i-th.
+
+    ``CUDA_VISIBLE_DEVICES`` names them by number, UUID or the beginning of one, up to
+    the first name that is not listed.
+    """
+    names = environment.get("CUDA_VISIBLE_DEVICES", "").strip()
+    if not names:
+        return list(range(len(uuids)))
+    seen = []
+    for name in map(str.strip, names.split(",")):
+        for number, uuid in enumerate(uuids):
+            if name == str(number) or uuid.startswith(name):
+                seen.append(number)
+                break
+        else:
+            break
+    return seen
 
 
 class NvmlGpus:
@@ -84,30 +109,22 @@ class NvmlGpus:
 
     def __init__(self, nvml: ModuleType, count: int) -> None:
         self._nvml = nvml
-        self._handles: dict[str, Any] = {}
-        self._listed: list[Listed] = []
+        listed = []
         for index in range(nvml.nvmlDeviceGetCount()):
             # GPUs that this job may not use are skipped, as torch does not see them
             with suppress(nvml.NVMLError):
-                self._list(nvml.nvmlDeviceGetHandleByIndex(index))
-        self.seen = visible_gpus(self._listed)
+                listed.append(nvml.nvmlDeviceGetHandleByIndex(index))
+        uuids = [nvml.nvmlDeviceGetUUID(gpu) for gpu in listed]
+        self.seen = [listed[number] for number in visible_gpus(uuids)]
         self.watched = self.seen[:count]
 
-    def _list(self, whole: Any) -> None:
-        """List a GPU with its slices, and keep their handles."""
-        nvml, number = self._nvml, str(len(self._listed))
-        slices = []
-        for index in range(self._or(0, nvml.nvmlDeviceGetMaxMigDeviceCount, whole)):
-            with suppress(nvml.NVMLError):
-                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, index)
-                uuid = nvml.nvmlDeviceGetUUID(part)
-                name = nvml.nvmlDeviceGetName(part)  # NVIDIA H100 MIG 1g.10gb
-                self._handles[uuid] = part
-                slices.append((name.rpartition("MIG ")[2], uuid))
-        self._handles[number] = whole
-        self._listed.append(
-            Listed(number, nvml.nvmlDeviceGetUUID(whole), tuple(slices))
+    def any_sliced(self) -> bool:
+        """Whether torch sees a slice of a GPU (MIG)."""
+        modes = (
+            self._or((0, 0), self._nvml.nvmlDeviceGetMigMode, gpu) for gpu in self.seen
         )
+        named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return "MIG-" in named or any(now for now, _ in modes)
 
     def _or(self, otherwise: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask NVML; return ``otherwise`` if this driver or GPU has no answer."""
@@ -125,49 +142,38 @@ class NvmlGpus:
             say(sample=together([self._state(gpu) for gpu in self.watched])._asdict())
             time.sleep(EVERY_S)
 
-    def _gpu(self, visible: Visible) -> Gpu:
-        nvml, slice_ = self._nvml, visible.profile
-        whole = self._handles[visible.name]
-        own = self._handles[visible.uuid or visible.name]
-        name = nvml.nvmlDeviceGetName(whole) + f" MIG {slice_}" * bool(slice_)
-        memory = self._or(None, nvml.nvmlDeviceGetMemoryInfo, own)
-        capability = self._or((), nvml.nvmlDeviceGetCudaComputeCapability, whole)
+    def _gpu(self, gpu: Any) -> Gpu:
+        nvml = self._nvml
+        memory = self._or(None, nvml.nvmlDeviceGetMemoryInfo, gpu)
+        capability = self._or((), nvml.nvmlDeviceGetCudaComputeCapability, gpu)
         driver = self._or("", nvml.nvmlSystemGetDriverVersion)
         total = memory.total / GIB if memory else 0.0
         major = ".".join(map(str, capability))
+        name = nvml.nvmlDeviceGetName(gpu)
         return Gpu(name, driver, total, major, "NVML", len(self.seen))
 
-    def _state(self, visible: Visible) -> Sample:
-        whole = self._handles[visible.name]
-        own = self._handles[visible.uuid or visible.name]
-        # clocks, energy and use are known for the whole GPU, not for a slice
-        state = Sample() if visible.profile else self._of_whole(whole)
-        return state._replace(
-            time=time.time(),
-            used_gib=self._used(own),
-            processes=self._processes(own),
-        )
-
-    def _of_whole(self, gpu: Any) -> Sample:
+    def _state(self, gpu: Any) -> Sample:
         nvml, ask = self._nvml, self._or
         joules = ask(None, nvml.nvmlDeviceGetTotalEnergyConsumption, gpu)
         use = ask(None, nvml.nvmlDeviceGetUtilizationRates, gpu)
         heat = nvml.nvmlDeviceGetTemperature
         return Sample(
+            time=time.time(),
             sm_mhz=ask(None, nvml.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM),
             temperature_c=ask(None, heat, gpu, nvml.NVML_TEMPERATURE_GPU),
+            used_gib=self._used(gpu),
             # the name that all drivers know
             reasons=ask(None, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, gpu),
             busy=None if use is None else use.gpu / 100,
             energy_j=None if joules is None else joules / 1e3,
+            processes=self._processes(gpu),
         )
 
     def _used(self, gpu: Any) -> float | None:
         """Return the memory of processes [GiB], without the driver's own."""
         nvml = self._nvml
-        newer = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
-        memory = self._or(None, *newer)
-        memory = memory or self._or(None, nvml.nvmlDeviceGetMemoryInfo, gpu)
+        asked = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
+        memory = self._or(None, *asked)
         return None if memory is None else memory.used / GIB
 
     def _processes(self, gpu: Any) -> tuple[Process, ...] | None:

@@ -6,8 +6,6 @@ line: a stage when it begins, then its result. It stops at the first failure.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
 import sys
@@ -64,7 +62,7 @@ def gpu(answers: dict[str, Any]) -> Gpu:
         return Gpu()
     return Gpu(
         str(answers.get("device", "")),
-        f"CUDA {answers.get('driver_cuda') or 'unknown'}",
+        "",
         float(answers.get("memory_gib", 0.0)),
         str(answers["capability"]),
         "torch",
@@ -109,17 +107,7 @@ def _device(device: str) -> dict[str, Any]:
     capability = f"{about.major}.{about.minor}"
     memory = about.total_memory / 2**30
     found = {"device": about.name, "capability": capability, "memory_gib": memory}
-    found["count"] = torch.cuda.device_count()
-    return {**found, "driver_cuda": _driver_cuda()}
-
-
-def _driver_cuda() -> str:
-    """Return the CUDA version that the driver is for; ``""`` if unknown."""
-    version = ctypes.c_int()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    number = version.value  # 13000 for CUDA 13.0
-    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+    return {**found, "count": torch.cuda.device_count()}
 
 
 def _torchao(_device: str) -> dict[str, Any]:

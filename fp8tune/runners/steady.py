@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from fp8tune.trials.record import Discarded
+
 PENALTY = 4.0
 """Of a cut, in mean deviations per logarithm of the steps: steps of one level are cut
 less than once in 50 times."""
@@ -45,14 +47,6 @@ MOST_LEAD = 0.9
 """The largest correlation of neighbouring steps that so few of them are asked for."""
 
 
-class Left(NamedTuple):
-    """A range of steps that do not count: first, last, and the reason."""
-
-    first: int
-    last: int
-    why: str
-
-
 class Steady(NamedTuple):
     """The first step that counts, and the ranges left out before it.
 
@@ -60,7 +54,7 @@ class Steady(NamedTuple):
     """
 
     start: int
-    left: tuple[Left, ...]
+    left: tuple[Discarded, ...]
     settled: bool
 
 
@@ -71,15 +65,15 @@ def steady(times: Sequence[float], events: Mapping[int, str], warm: int) -> Stea
     count.
     """
     first = min(warm, max(0, len(times) - 1))
-    left = [Left(0, first - 1, "warm-up")] if first else []
+    left = [Discarded(0, first - 1, "warm-up")] if first else []
     last = max((step for step in events if step >= first), default=None)
     settled = last is None or len(times) - 1 - last >= LEAST
     if last is not None and settled:
-        left.append(Left(first, last, events[last]))
+        left.append(Discarded(first, last, events[last]))
         first = last + 1
     change = last_change(times[first:])
     if change:
-        left.append(Left(first, first + change - 1, "change of level"))
+        left.append(Discarded(first, first + change - 1, "change of level"))
     return Steady(first + change, tuple(left), settled)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import statistics
 import time
 from collections.abc import Sequence
@@ -113,9 +115,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         fields["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:
         slowed = sum(map(is_throttled, samples)) / len(reasons)
-        every = 0
-        for bits in reasons:
-            every |= bits
+        every = functools.reduce(operator.or_, reasons)
         fields |= {"slowed": round(slowed, 3), "clock_reasons": named_reasons(every)}
     return fields
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from optuna.storages import BaseStorage, RDBStorage, get_storage
 
-from fp8tune.search.retrying import TOO_MANY, RetryingStorage, raise_outages, sql_state
+from fp8tune.search.retrying import RetryingStorage, raise_outages, sql_state
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -48,6 +48,8 @@ _PASSWORD = re.compile(
 )
 HIDDEN = "***"
 """What is shown of a password."""
+DENIED = "42501"
+"""SQLSTATE of what a user may not do."""
 _OPENINGS = 5
 """Attempts to create the tables, which several processes may begin at the same time."""
 
@@ -119,23 +121,6 @@ def without_password(url: str) -> str:
     return url
 
 
-DENIED = "42501"
-HINTS = {
-    "53100": "make room on the server's disk; the same command continues",
-    TOO_MANY: "raise the server's max_connections: each process holds up to three",
-    DENIED: "the owner of the database types: GRANT CREATE ON SCHEMA public TO USER",
-}
-"""What to do about an error, by its SQLSTATE."""
-REFUSALS = (
-    (
-        re.compile(r"password authentication failed"),
-        "check user and password; characters such as @ and / are written %40 and %2F",
-    ),
-    (re.compile(r'database "[^"]*" does not exist'), "create it: createdb NAME"),
-)
-"""The same for a connection that was refused, of which drivers give only the text."""
-
-
 def reason(error: Exception, url: str) -> str:
     """Return why a database does not answer, in one line, without its password."""
     import sqlalchemy
@@ -150,6 +135,4 @@ def reason(error: Exception, url: str) -> str:
     for found in _PASSWORD.finditer(url):
         for secret in filter(None, {found["user"] or found["query"]}):
             text = text.replace(secret, "***").replace(unquote(secret), "***")
-    refused = (hint for pattern, hint in REFUSALS if pattern.search(text))
-    hint = HINTS.get(sql_state(cause)) or next(refused, "")
-    return f"{text}; {hint}" if hint else text
+    return text

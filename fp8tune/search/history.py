@@ -404,14 +404,6 @@ class History:
             )
         )
 
-    def earlier_pairs(self, one: Point, other: Point) -> int:
-        """Count the pairs of two settings that ran under a smaller budget."""
-        if not self._confirmed_earlier:
-            return 0
-        earlier = self._of(self._confirmed_earlier)
-        pairs = len(earlier.every_pair(one, other))
-        return pairs + earlier.earlier_pairs(one, other)
-
     # How the machine changed between search and confirmation.
 
     @cached_property

@@ -135,18 +135,6 @@ def worker_name(gpus: str | None, pid: int) -> str:
     )
 
 
-def gpus_of_this_process(environment: Mapping[str, str]) -> str:
-    """Return the numbers of this process's GPUs on its node.
-
-    Where cgroups hide the other GPUs, Slurm numbers those of each step from 0 in
-    ``CUDA_VISIBLE_DEVICES``; ``SLURM_STEP_GPUS`` has the node's numbers (srun(1)).
-    """
-    visible = environment.get("CUDA_VISIBLE_DEVICES") or "0"
-    of_step = environment.get("SLURM_STEP_GPUS", "")
-    same_count = of_step.count(",") == visible.count(",")
-    return of_step if of_step and same_count else visible
-
-
 def gpus_of_workers(
     named: str, workers: int, device: str, visible: int, ranks: int = 1
 ) -> list[str | None]:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -20,12 +19,7 @@ from fp8tune.facts.memory import GIB
 from fp8tune.facts.versions import Match, of_trials, packages
 from fp8tune.job import Job, Unknown
 from fp8tune.search import CannotSearch
-from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import SPEED
-
-STEPS, FASTER = 2, 10
-"""The steps of a rehearsal's shortest trial, and how many times faster than fp32 a CPU
-may multiply bf16: generous, so that no model is refused that would run."""
 
 
 class TrialMachine(NamedTuple):
@@ -62,11 +56,7 @@ def target_gpu(
         raise CannotSearch(f"{machine.failure}; fix the driver, or {otherwise}")
     if not machine.name:
         node = "run on a GPU node"
-        if job := os.environ.get("SLURM_JOB_ID"):
-            node = "submit the job with --gpus=1"
-            if "SLURMD_NODENAME" not in os.environ:  # salloc on a login node
-                node = f"--gpus all uses those of Slurm job {job}"
-        elif shutil.which("sbatch"):
+        if shutil.which("sbatch"):
             node = "run in a job: srun --gpus=1 --pty fp8tune search ..."
         raise CannotSearch(f"no NVIDIA GPU found; {node}, or {otherwise}")
     try:
@@ -135,41 +125,23 @@ def check_versions(unsafe: Sequence[Match], python: str = "") -> None:
             raise CannotSearch(f"{match}; {command}, or go on with --allow-versions")
 
 
-def check_host(config: Config, budget_s: float, running: int = 1) -> None:
-    """Raise ``CannotSearch`` if this machine cannot rehearse the model in the budget.
+def check_host(config: Config, running: int = 1) -> None:
+    """Raise ``CannotSearch`` if this machine has too little memory for a rehearsal.
 
     A trial builds the weights in fp32: those of one rank, or all if they are tied or if
-    several ranks run (``convert.build``). It makes at least two optimizer steps.
+    several ranks run (``convert.build``).
     """
-    why = ""
     with suppress(Unknown, ValueError, OSError):
         job = config.job
         ranks = 1 if job["tied_embeddings"] or running > 1 else job["shards"]
         needed = 4 * job["params.decoder"] * running / ranks / GIB
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
         if needed > memory:
-            why = f"its weights need {needed:.0f} GiB and this machine has {memory:.0f}"
-        flops = job["gemm.flops"] * job["grad_accum"] * running
-        step_s = flops / (FASTER * _fp32_flops())
-        if not why and STEPS * step_s > budget_s:
-            why = f"one step takes this CPU {show_duration(step_s)} or more"
-    if why:
-        small = "rehearse a small model, such as configs/rehearsal_cpu.toml"
-        raise CannotSearch(f"{config.path}: {why}; {small}")
-
-
-def _fp32_flops() -> float:
-    """Measure how fast this CPU multiplies matrices in fp32 [FLOP/s]."""
-    import numpy as np
-
-    size = 512
-    one = np.ones((size, size), np.float32)
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        one @ one
-        times.append(time.perf_counter() - start)
-    return float(2 * size**3 / max(min(times), 1e-9))
+            raise CannotSearch(
+                f"{config.path}: its weights need {needed:.0f} GiB and this machine "
+                f"has {memory:.0f}; rehearse a small model, such as "
+                "configs/rehearsal_cpu.toml"
+            )
 
 
 def environment(

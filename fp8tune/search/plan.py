@@ -211,23 +211,6 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def plan_for_trials(
-    config: Config,
-    allow: Sequence[str],
-    device: str,
-    gpu: str = "",
-    *,
-    builtin: bool = True,
-) -> Plan:
-    """Plan a search over the knobs that the trainer has for a config.
-
-    ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
-    fp8tune's own trial runs them. Raises ``CannotSearch``.
-    """
-    check_planned(config, builtin=builtin)
-    return plan_of_knobs(config, allow, device, gpu, builtin=builtin)
-
-
 def check_planned(config: Config, *, builtin: bool) -> None:
     """Raise ``CannotSearch`` if no trial of a config can be planned.
 
@@ -242,7 +225,7 @@ def check_planned(config: Config, *, builtin: bool) -> None:
         raise CannotSearch(f"{config.path}: {', '.join(names)} {are} not known: {why}")
 
 
-def plan_of_knobs(
+def plan_for_trials(
     config: Config,
     allow: Sequence[str],
     device: str,
@@ -250,7 +233,11 @@ def plan_of_knobs(
     *,
     builtin: bool = True,
 ) -> Plan:
-    """Plan a search as ``plan_for_trials``, also where no trial could start yet."""
+    """Plan a search over the knobs that the trainer has for a config.
+
+    ``gpu`` is the driver's name of the GPU that runs the trials; ``builtin`` says that
+    fp8tune's own trial runs them. Raises ``CannotSearch``.
+    """
     had = offers(config, allow, device, gpu, builtin=builtin)
     space, offered = space_of(config, had)
     baseline = tuple(k.index_of(own_value(config, k)) for k in space.knobs)

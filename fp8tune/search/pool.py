@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from typing import Protocol
 
 from optuna.exceptions import UpdateFinishedTrialError
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.database import without_password
 from fp8tune.search.say import note
+from fp8tune.search.start_workers import Starter
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study
 from fp8tune.trials.order import Order
@@ -35,67 +35,12 @@ Ended = Mapping[int, Trial | None]
 """Trials that ended, by number; ``None`` if one was lost and does not count."""
 
 
-class Pool(Protocol):
-    """Runs the trials of a search and stores their results in its study."""
-
-    side_by_side: bool
-    """Whether several trials may run at the same time."""
-
-    def now(self) -> float:
-        """Return seconds on the clock of the trials, from an arbitrary start."""
-        ...
-
-    def begin(self) -> Ended:
-        """Begin to plan; return the trials that ended since the study was opened."""
-        ...
-
-    def idle(self) -> str | None:
-        """Return the name of a worker that can run a trial now, if there is one.
-
-        It names GPU and machine, ``""`` if there is only this process.
-        """
-        ...
-
-    def start(self, order: Order) -> int:
-        """Begin a trial on its worker, which is idle; return the trial's number."""
-        ...
-
-    def wait(self) -> Ended:
-        """Wait until a trial begins or ends; return those that ended."""
-        ...
-
-    def goes_on(self, running: Collection[int]) -> bool:
-        """Return whether these trials go on if this process ends."""
-        ...
-
-    def close(self) -> None:
-        """Stop all trials and processes."""
-        ...
-
-
-class Starter(Protocol):
-    """Starts the processes that run the trials of a search.
-
-    ``is_other`` says that somebody else does.
-    """
-
-    is_other: bool
-
-    def start(self) -> None:
-        """Start them."""
-        ...
-
-    def poll(self) -> str:
-        """Start those again that were killed; return why none is left, else ``""``."""
-        ...
-
-    def stop(self) -> None:
-        """Stop those that are left."""
-        ...
-
-
 class _Shared:
-    """What the processes of a study have in common: one of them plans at a time."""
+    """What the processes of a study have in common: one of them plans at a time.
+
+    A pool tells whether trials may run ``side_by_side``, and on ``idle`` which worker
+    can run one now. ``start`` begins a trial, ``wait`` waits until one begins or ends.
+    """
 
     def __init__(self, study: Study) -> None:
         self._study = study
@@ -141,7 +86,7 @@ class Peer(_Shared):
         self.side_by_side = bool(name)
 
     def now(self) -> float:
-        """Return seconds on the runner's clock."""
+        """Return seconds on the runner's clock, from an arbitrary start."""
         return self._runner.now()
 
     def idle(self) -> str | None:
@@ -223,8 +168,9 @@ class Watcher(_Shared):
         self._looked = now
         return self._clock
 
-    def idle(self) -> None:
+    def idle(self) -> str | None:
         """Return ``None``: it runs no trial."""
+        return None
 
     def start(self, order: Order) -> int:
         """Raise an error: it has no worker."""
@@ -257,3 +203,7 @@ class Watcher(_Shared):
         self._planning.close()
         if self._has_started:
             self._starter.stop()
+
+
+Pool = Peer | Watcher
+"""Runs the trials of a search and stores their results in its study."""

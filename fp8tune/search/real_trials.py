@@ -52,7 +52,7 @@ from fp8tune.search.plan import (
     Plan,
     check_planned,
     is_covered,
-    plan_of_knobs,
+    plan_for_trials,
     ranks_of_trial,
     why_synthetic_data,
 )
@@ -178,7 +178,7 @@ def real_trials(
     own = None if builtin else _trainer_runner(options, config, machine)
     ranks = 1 if own else ranks_of_own_trial(options, config)
     if machine.name and options.device == "cpu" and not own:
-        check_host(config, options.budget_s, options.ranks)
+        check_host(config, options.ranks)
     unsafe: list[Match] = []
     if machine.name:  # else workers know their machines
         check_ranks(machine, options.ranks)
@@ -245,7 +245,7 @@ def plan_search(options: SearchOptions, config: Config, gpu: str = "") -> Plan:
     ``gpu`` is the driver's name of the GPU that runs them. Raises ``CannotSearch``.
     """
     builtin = options.runner == "builtin"
-    plan = plan_of_knobs(config, options.allow, options.device, gpu, builtin=builtin)
+    plan = plan_for_trials(config, options.allow, options.device, gpu, builtin=builtin)
     return without_refused(without_unwritable(plan))
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial, reduce
-from itertools import starmap
 from typing import Any, NamedTuple
 
 from fp8tune.config.reader import Config
@@ -30,8 +28,6 @@ from fp8tune.search.plan import (
     rows_per_step,
 )
 from fp8tune.search.writable import check_varied, without_unwritable
-from fp8tune.trainers.faults import dotted
-from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
 from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
@@ -88,8 +84,7 @@ def plan_replay(
     planned = plan.notes
     speeds, refused = runnable(config, speeds)
     if refused:
-        if not speeds:
-            raise CannotSearch(f"the records have no trial to replay: {refused[0]}")
+        speeds, _ = _left(speeds, refused)
         plan, speeds = plan_for_records(config, speeds, allow)
         plan = without_unwritable(plan)
     keys = {knob.key for knob in plan.space.knobs}
@@ -150,13 +145,12 @@ def plan_for_records(
     """Return a plan over the knobs and values of the records, and the usable records.
 
     A record without a knob ran with the config's own value, which is filled in. Records
-    with a value that the trainer refuses are left out, and so are those that change
-    what the search keeps: all that a search of real trials would keep, and what changes
-    learning.
+    that change what the search keeps are left out: all that a search of real trials
+    would keep, and what changes learning.
     """
     if not records:
         raise CannotSearch("the records have no trial")
-    records, refused = _left(*accepted(config.trainer, records))
+    records = list(records)
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     groups = filter(None, (traits.group for traits in TRAITS.values()))
     names = (*keys, *warmup_names(config.trainer), *FIELDS, *TRAITS, *groups)
@@ -193,7 +187,7 @@ def plan_for_records(
         for knob, _, note in made
         if note
     ]
-    every_note = (*refused, *other_steps, *other_fields, *other_values, *notes)
+    every_note = (*other_steps, *other_fields, *other_values, *notes)
     offered = offers(config, (), "cuda", builtin=False)
     kept = (o for o in offered if not is_freed(config.trainer, o.knob.role, allow))
     plan = Plan(config, Space(space.knobs, points), baseline, every_note, tuple(kept))
@@ -374,42 +368,3 @@ def _without(
     ]
     kept = [record for record, odd in zip(records, why, strict=True) if not odd]
     return kept, left_out(why)
-
-
-def accepted(
-    known: Trainer, records: Sequence[Record]
-) -> tuple[list[Record], list[str]]:
-    """Return the records whose values the trainer accepts, and notes.
-
-    Keys that the trainer does not have are kept: nothing is known about them.
-    """
-    why = lru_cache(maxsize=None, typed=True)(partial(_why_refused, known))
-    wrong = [
-        next(filter(None, starmap(why, record.knobs.items())), "") for record in records
-    ]
-    kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
-    return kept, left_out(wrong)
-
-
-def _why_refused(known: Trainer, key: str, value: Any) -> str:
-    """Return why the trainer does not accept a value; ``""`` if it does."""
-    spec = dict(known.schema.dotted_keys()).get(key)
-    knobs = (knob for knob in known.knobs.values() if knob.key == key)
-    if any(value in knob.values for knob in knobs):
-        return ""
-    if spec is None or (spec.takes(value) and key not in _faulty(known, key, value)):
-        return ""
-    takes = f"{known.schema.title} takes {_wanted(spec)}"
-    return f"`{key} = {json.dumps(value)}`, but {takes}"
-
-
-def _wanted(spec: Key) -> str:
-    if spec.allowed:
-        return ", ".join(map(json.dumps, spec.allowed))
-    return ", ".join(filter(None, (spec.kind, spec.bound)))
-
-
-def _faulty(known: Trainer, key: str, value: Any) -> Iterator[str]:
-    """Yield the keys that are wrong in a config with this value alone."""
-    values = reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), value)
-    return (dotted(fault.path) for fault in known.load(values).faults)

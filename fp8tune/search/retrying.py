@@ -23,10 +23,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import optuna
-from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage
 from optuna.storages._heartbeat import BaseHeartbeat
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune.search.say import note
@@ -211,31 +209,6 @@ class RetryingStorage(BaseStorage, BaseHeartbeat):
         assert isinstance(self._storage, BaseHeartbeat)
         return self._storage
 
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> int:
-        """Create a study."""
-        storage = self._storage
-        # the name that Optuna would draw, so that a study can be found again
-        name = study_name or f"no-name-{uuid.uuid4()}"
-
-        def again() -> int:
-            try:
-                return storage.create_new_study(directions, name)
-            except DuplicatedStudyError:
-                return storage.get_study_id_from_name(name)
-
-        return self._repeat(lambda: storage.create_new_study(directions, name), again)
-
-    def delete_study(self, study_id: int) -> None:
-        """Delete a study."""
-
-        def again() -> None:
-            if any(s._study_id == study_id for s in self._storage.get_all_studies()):
-                self._storage.delete_study(study_id)
-
-        self._repeat(lambda: self._storage.delete_study(study_id), again)
-
     def create_new_trial(
         self, study_id: int, template_trial: FrozenTrial | None = None
     ) -> int:
@@ -275,7 +248,10 @@ class RetryingStorage(BaseStorage, BaseHeartbeat):
         """Close this thread's connection."""
         self._storage.remove_session()
 
-    # repeated calls of these change nothing more
+    # repeated calls of these change nothing more; ``optuna.create_study`` loads a study
+    # that is already there
+    create_new_study = _repeated(BaseStorage.create_new_study)
+    delete_study = _repeated(BaseStorage.delete_study)
     set_study_user_attr = _repeated(BaseStorage.set_study_user_attr)
     set_study_system_attr = _repeated(BaseStorage.set_study_system_attr)
     get_study_id_from_name = _repeated(BaseStorage.get_study_id_from_name)

@@ -21,8 +21,7 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
 from fp8tune.search.answer.decide import with_config
 from fp8tune.search.answer.findings import failed_before
-from fp8tune.search.answer.next_step import next_commands
-from fp8tune.search.answer.stored import as_json, to_store
+from fp8tune.search.answer.stored import as_json, next_commands, to_store
 from fp8tune.search.answer.wording import closing
 from fp8tune.search.calibrate import (
     Calibration,

@@ -15,28 +15,27 @@ from contextlib import suppress
 from typing import Any
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import (
-    Allocation,
-    this_allocation,
-    with_gpus,
-)
 from fp8tune.search.budget import show_duration
 from fp8tune.search.database import without_password
 from fp8tune.search.local_workers import (
     LocalWorkers,
-    gpus_of_this_process,
     gpus_of_workers,
     module_command,
     worker_name,
 )
 from fp8tune.search.options import NO_WORKERS, SearchOptions
-from fp8tune.search.pool import Starter
 from fp8tune.search.saved_study import SEARCHED_IN, described
 from fp8tune.search.say import note
-from fp8tune.search.slurm import Jobs, outside_this_job, parse
+from fp8tune.search.slurm import (
+    Allocation,
+    Jobs,
+    outside_this_job,
+    parse,
+    this_allocation,
+)
 from fp8tune.search.stop import THROUGH_SRUN
 from fp8tune.search.storage import BEAT_S, MISSED, BadStudy
-from fp8tune.search.study import EXPORT, Study
+from fp8tune.search.study import Study
 from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
@@ -89,7 +88,7 @@ def name_of_this_process(options: SearchOptions) -> str:
     """
     array, task = (os.environ.get(f"SLURM_ARRAY_{n}_ID", "") for n in ("JOB", "TASK"))
     job = f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID", "")
-    gpus = gpus_of_this_process(os.environ)
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
     name = worker_name(gpus if options.device == "cuda" else None, os.getpid())
     several = os.environ.get("SLURM_NTASKS", "1") != "1"
     of_srun = f" task {os.environ.get('SLURM_PROCID')}" * several
@@ -149,13 +148,8 @@ def check_workers(options: SearchOptions) -> None:
 def new_study_note(study: Study, options: SearchOptions) -> str:
     """Return why the newest other study of this config's file is not continued.
 
-    It may be in the same folder, with another storage. ``""`` if there is none.
+    ``""`` if there is none.
     """
-    if study.process == 0 and os.path.exists(os.path.join(study.folder, EXPORT)):
-        return (
-            "a new study: the same search had another --storage, and its report in "
-            f"{study.folder} will be replaced"
-        )
     own, stem = study.about, study.name.rpartition("-")[0]
     for folder in newest(options.studies):
         name = os.path.basename(folder)
@@ -210,6 +204,10 @@ class SomebodyElse:
         """Do nothing."""
 
 
+Starter = LocalWorkers | Jobs | SomebodyElse
+"""Starts the processes that run the trials of a search."""
+
+
 def starter_of(
     options: SearchOptions, study: Study, visible: int, gpus_of_each: int
 ) -> Starter:
@@ -227,7 +225,6 @@ def starter_of(
         return SomebodyElse(how_to_join(place, words))
     if allocation := _allocation(options):
         each = 0 if options.device == "cpu" else gpus_of_each
-        allocation = with_gpus(allocation)
         count = options.workers if options.workers > 0 else allocation.workers(each)
         command = [*allocation.srun(count, each), *command]
         more = outside_this_job(), THROUGH_SRUN

@@ -1,8 +1,7 @@
 """Storage of a study: a journal file in its folder, or any Optuna storage.
 
-The journal has the format of Optuna's ``JournalFileBackend``, so that optuna-dashboard
-opens it. Unlike that class it survives a full disk, a process that is killed in the
-middle of a line, and links that somebody put into the folder.
+The journal is Optuna's, so that optuna-dashboard opens it. It survives a full disk, a
+process that is killed in the middle of a line, and links that somebody put there.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import JournalStorage
 from optuna.storages._heartbeat import BaseHeartbeat
-from optuna.storages.journal import BaseJournalBackend
+from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from fp8tune.atomic import no_link
@@ -50,106 +49,50 @@ class BadStudy(CannotSearch):
     """A study cannot be read or written; the message says where and why."""
 
 
-class JournalBackend(BaseJournalBackend):
-    """A journal of Optuna in one file.
+class JournalBackend(JournalFileBackend):
+    """Optuna's journal in one file, whose lock ends with the process that holds it.
 
-    Appends are atomic, and wait until no other process appends. Only a change of a
-    trial's state waits for the disk (``fsync``), which also writes the attributes
-    before it. Raises ``BadStudy``.
+    Appends are atomic. Only a change of a trial's state waits for the disk (``fsync``),
+    which also writes the attributes before it. Raises ``BadStudy`` and ``OSError``.
     """
 
     def __init__(self, path: str, most: int = MAX_BYTES) -> None:
-        self._path = path
-        self._most = most
-        self._next = (0, 0)  # line number and offset of the first line not yet read
+        with contextlib.suppress(FileNotFoundError):
+            status = os.lstat(path)
+            check_file(path, status.st_mode)
+            if status.st_size > most:
+                raise BadStudy(f"{path}: larger than {most >> 20} MiB")
+        super().__init__(path)
 
-    def create(self) -> None:
-        """Create the file if it is missing, and remove an incomplete last line.
+    def repair(self) -> None:
+        """Remove an incomplete last line, which a killed process has left.
 
-        The removed text is kept in ``PATH.bak``.
+        Raises ``BadStudy`` if the file is not a journal; such a file stays unchanged.
         """
-        folder = os.path.dirname(self._path) or "."
-        if not os.path.isdir(folder):
-            why = "create it, or write a URL, such as postgresql://HOST/DATABASE"
-            raise BadStudy(f"{self._path}: there is no folder {folder}; {why}")
-        try:
-            with self._opened(os.O_RDWR | os.O_CREAT) as file, _alone(file):
-                self._remove_cut_line(file)
-        except OSError as error:
-            place = error.filename or self._path
-            raise BadStudy(f"{place}: {error.strerror}; {ELSEWHERE}") from None
-
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """Yield the operations from that number on, without an incomplete last line."""
-        first, offset = self._next if self._next[0] <= log_number_from else (0, 0)
-        try:
-            with self._opened(os.O_RDONLY) as file:
-                file.seek(offset)
-                data = file.read()
-        except OSError as error:
-            raise BadStudy(f"{self._path}: {error.strerror}") from None
-        lines = data.split(b"\n")[:-1]
-        for number, line in enumerate(lines, first):
-            log = _parsed(line)
-            if log is None and number == first + len(lines) - 1:
-                return
-            if log is None:
-                raise BadStudy(f"{self._path}:{number + 1}: {_NO_JOURNAL}")
-            offset += len(line) + 1
-            self._next = (number + 1, offset)
-            if number >= log_number_from:
-                yield log
+        with _alone(self._file_path, "r+b") as file:
+            self._remove_cut_line(file)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append operations: all or none."""
         lines = (json.dumps(log, separators=(",", ":")) for log in logs)
         data = "".join(f"{line}\n" for line in lines).encode()
-        try:
-            with self._opened(os.O_RDWR | os.O_APPEND) as file, _alone(file):
-                if not _ends_whole(file):
-                    self._remove_cut_line(file)
-                _append(file, data, sync=any("state" in log for log in logs))
-        except OSError as error:
-            hint = KEPT
-            if not os.path.isfile(self._path) and not os.path.islink(self._path):
-                hint = "the study and its trials were removed during the search"
-            raise BadStudy(f"{self._path}: {error.strerror}; {hint}") from None
-
-    @contextlib.contextmanager
-    def _opened(self, flags: int) -> Iterator[IO[bytes]]:
-        """Open the file if it is a regular file of plausible size."""
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b"
-        try:
-            handle = os.open(self._path, flags, 0o666)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                check_file(self._path, stat.S_IFLNK)
-            raise
-        with os.fdopen(handle, mode, buffering=0) as file:
-            status = os.fstat(handle)
-            check_file(self._path, status.st_mode)
-            if status.st_size > self._most:
-                raise BadStudy(f"{self._path}: larger than {self._most >> 20} MiB")
-            yield file
+        with _alone(self._file_path, "r+b") as file:
+            if not _ends_whole(file):
+                self._remove_cut_line(file)
+            _append(file, data, sync=any("state" in log for log in logs))
 
     def _remove_cut_line(self, file: IO[bytes]) -> None:
-        """Move an incomplete last line, left by a killed process, to ``PATH.bak``.
-
-        Raises ``BadStudy`` if the file is not a journal; such a file stays unchanged.
-        """
         file.seek(0)
         data = file.read()
         *lines, rest = data.split(b"\n")
-        wrong = (number for number, line in enumerate(lines) if not _parsed(line))
+        wrong = (n for n, line in enumerate(lines) if not _is_operation(line))
         good = next(wrong, len(lines))
         begun = data[: len(_START)] == _START[: len(data)]
         if good < len(lines) - 1 or not (good or begun):
-            raise BadStudy(f"{self._path}:{good + 1}: {_NO_JOURNAL}")
+            what = "not an operation of a study; move the file, or name another storage"
+            raise BadStudy(f"{self._file_path}:{good + 1}: {what}")
         if good < len(lines) or rest:
-            kept = sum(len(line) + 1 for line in lines[:good])
-            _keep_aside(f"{self._path}.bak", data[kept:])
-            file.truncate(kept)
+            file.truncate(sum(len(line) + 1 for line in lines[:good]))
 
 
 class Journal(JournalStorage, BaseHeartbeat):
@@ -190,7 +133,6 @@ class Journal(JournalStorage, BaseHeartbeat):
 
 OnLost = Callable[[optuna.Study, FrozenTrial], None]
 _START = b'{"op_code":'
-_NO_JOURNAL = "not an operation of a study; move the file, or name another storage"
 
 
 def check_file(path: str, mode: int) -> None:
@@ -200,13 +142,11 @@ def check_file(path: str, mode: int) -> None:
         raise BadStudy(f"{path}: {odd}, not a file of a search; remove it")
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return the operation in a line; ``None`` if it has none."""
+def _is_operation(line: bytes) -> bool:
     try:
-        log = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return log if isinstance(log, dict) and "op_code" in log else None
+        return "op_code" in json.loads(line)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def _ends_whole(file: IO[bytes]) -> bool:
@@ -228,26 +168,19 @@ def _append(file: IO[bytes], data: bytes, *, sync: bool) -> None:
         raise
 
 
-def _keep_aside(path: str, data: bytes) -> None:
-    """Write a file in place of an older one; a link is replaced, not followed."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-        file.write(data)
-
-
 @contextlib.contextmanager
-def _alone(file: IO[bytes]) -> Iterator[None]:
-    """Keep other processes from appending, if the file system has locks.
+def _alone(path: str, mode: str) -> Iterator[IO[bytes]]:
+    """Open a file that no other process opens so, if the file system has locks.
 
     Without them only one process may write (``check_locks``).
     """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-    yield  # closing the file releases the lock
+    with open(path, mode, buffering=0, opener=no_link) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield file  # closing it releases the lock
 
 
 @contextlib.contextmanager
@@ -297,22 +230,16 @@ def check_locks(place: str) -> None:
             ) from None
 
 
-@contextlib.contextmanager
-def _flocked(path: str) -> Iterator[None]:
-    with open(path, "ab", opener=no_link) as file, _alone(file):
-        yield
-
-
 def one_at_a_time(
     storage: optuna.storages.BaseStorage, place: str, study_id: int
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[Any]:
     """Let one process at a time be in this block, for a study of a storage.
 
     That is a lock of a file beside a journal, or one of PostgreSQL's. Other storages
     have none.
     """
     if isinstance(storage, Journal):
-        return _flocked(f"{place}.lock")
+        return _alone(f"{place}.lock", "ab")
     if isinstance(storage, RetryingStorage):
         return storage.locked(study_id)
     return contextlib.nullcontext()
@@ -346,9 +273,13 @@ def open_storage(
                 "heartbeat_stale_trial_callback": on_lost,
             }
             return open_database(url, heartbeat)
+        folder = os.path.dirname(url) or "."
+        if not os.path.isdir(folder):
+            why = "create it, or write a URL, such as postgresql://HOST/DATABASE"
+            raise BadStudy(f"{url}: there is no folder {folder}; {why}")
         backend = JournalBackend(url, most)
         if create:
-            backend.create()
+            backend.repair()
         return Journal(backend, beat_s, on_lost)
 
 
@@ -366,6 +297,10 @@ def errors_of(url: str) -> Iterator[None]:
     except Exception as error:  # a foreign journal, a database without a server
         if not url:
             raise
+        if isinstance(error, OSError) and "://" not in url:
+            gone = "the study and its trials were removed during the search"
+            hint = KEPT if os.path.lexists(url) else gone
+            raise BadStudy(f"{url}: {error.strerror}; {hint}") from None
         if "://" not in url:
             what = f"not a journal that this version can read ({type(error).__name__})"
             raise BadStudy(f"{url}: {what}") from None

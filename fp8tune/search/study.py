@@ -71,7 +71,7 @@ ENDED, TAKEN_UP, ENVIRONMENT = "ended", "process", "environment"
 what all processes that joined it have in common."""
 EXPORT = "trials.jsonl"
 """The export that a search leaves in its study's folder."""
-FILES = (LOCK, JOURNAL, f"{JOURNAL}.bak")
+FILES = (LOCK, JOURNAL)
 """Files in a study's folder that a search writes into."""
 VALUE = {"tokens-per-joule": "tokens_per_joule"}
 """The field of a record that holds the value of an objective, if not tokens/s."""

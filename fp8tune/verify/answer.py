@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fp8tune.verify import diagnosis, patterns
@@ -222,15 +222,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "asked": verdict.asked,
         "claimed": verdict.claimed,
         "gemms": gemms if answer.traces else None,
-        "reasons": [
-            {
-                "code": one.code,
-                "message": one.message,
-                "path": one.path,
-                "line": one.line,
-            }
-            for one in verdict.reasons
-        ],
+        "reasons": list(map(asdict, verdict.reasons)),
         "causes": _contradictions(verdict) + list(map(diagnosis.data, answer.causes)),
         "missing": list(dict.fromkeys(verdict.missing)),
         "calibrate": answer.calibrate or None,

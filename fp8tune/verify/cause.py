@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.job import Job, Prose, Unknown, Words
@@ -19,6 +19,7 @@ from fp8tune.lint.builtin import CAUSES, builtin_folder
 from fp8tune.lint.repair import Repair, compile_repair
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.verify.figures import FIGURES
+from fp8tune.verify.shapes import Text
 
 ROLES = ("root", "symptom", "exception", "event")
 """What a cause is.
@@ -33,20 +34,6 @@ OUTCOMES = {"rejected": "user", "crash": "user", "memory": "oom", "stability": "
 
 MAX_TEXT = 160
 """Longest captured text in a message [characters]."""
-
-
-class Text(NamedTuple):
-    """A text that a cause leaves in a log, for the reader of logs.
-
-    Each line that ``pattern`` matches holds one of the literals ``triggers``.
-    ``name`` is that of the cause. The examples are tests.
-    """
-
-    name: str
-    pattern: re.Pattern[str]
-    triggers: tuple[bytes, ...]
-    examples: tuple[str, ...] = ()
-    counterexamples: tuple[str, ...] = ()
 
 
 class Cause:

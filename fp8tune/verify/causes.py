@@ -1,7 +1,7 @@
 """Why a run failed or went wrong: the causes that its logs and traces show, in order.
 
 ``diagnose`` finds them, root first, each once. With the run's config each has the fix
-that lint would offer, which ``fixed`` and ``diff`` apply.
+that lint would offer, which ``fixed`` applies.
 """
 
 from __future__ import annotations
@@ -93,24 +93,6 @@ def fixed(config: Config, found: Iterable[Diagnosis], *, unsafe: bool) -> bytes:
         except (CannotEdit, InvalidText):
             continue
     return text
-
-
-def diff(config: Config, after: bytes) -> str:
-    """Return what changed of a config as a unified diff."""
-    from fp8tune.formats.edits import unified_diff
-
-    return unified_diff(config.path, config.data, after)
-
-
-def write(config: Config, after: bytes) -> None:
-    """Replace a config's file atomically.
-
-    Raises ``OSError``, and ``rewrite.Changed`` if it was changed meanwhile.
-    """
-    from fp8tune.lint.rewrite import replace as replace_file
-
-    if after != config.data:
-        replace_file(config.path, config.data, after)
 
 
 def _shown(logs: Sequence[Log], traces: Sequence[Trace]) -> dict[str, Shown]:

@@ -3,8 +3,10 @@
 A file is a sequence of records: a length of 8 bytes, its checksum, the data, and their
 checksum (tensorflow/core/lib/io/record_writer.h). A record is an ``Event`` message
 (tensorflow/core/util/event.proto): field 1 is the wall time, 2 the step, 5 a summary,
-whose values have a tag (1), and a number (2) or a tensor (8). Files that are still
-being written end in the middle of a record.
+whose values have a tag (1) and a number (2), as torch's SummaryWriter writes scalars.
+Files that are still being written end in the middle of a record. They are untrusted:
+lengths are checked against what is there, and numbers have at most ten bytes
+(https://protobuf.dev/programming-guides/encoding/).
 """
 
 from __future__ import annotations
@@ -16,24 +18,22 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from fp8tune.verify.scalars import Scalars, TooMuch
-from fp8tune.verify.wire import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    BadMessage,
-    double,
-    fields,
-    signed,
-    single,
-)
 
 MARK = "tfevents"
 """What the names of event files contain."""
 MAX_RECORD = 1 << 20
 """Longest record that is read [bytes]; longer ones are images, text and graphs."""
-FLOAT, DOUBLE = 1, 2
-"""Types of a tensor that can be a scalar (tensorflow/core/framework/types.proto)."""
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types of fields."""
+MAX_VARINT = 10
+"""Most bytes of a number."""
+
+Field = tuple[int, int, int | bytes]
+"""Number and wire type of a field, and its value: bytes unless it is a varint."""
+
+
+class BadMessage(Exception):
+    """Bytes that are no protobuf message."""
 
 
 def _table() -> tuple[int, ...]:
@@ -55,13 +55,6 @@ def masked_crc(data: bytes) -> int:
         crc = _CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
     crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def is_event_file(path: str) -> bool:
-    """Return whether a file is an event file by its first record's checksum."""
-    with open(path, "rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and masked_crc(head[:8]) == _number(head[8:])
 
 
 def read(path: str, into: Scalars) -> None:
@@ -103,9 +96,9 @@ def _add(record: bytes, into: Scalars) -> None:
     step, time, summaries = 0, math.nan, []
     for number, kind, value in fields(record):
         if isinstance(value, int):
-            step = signed(value) if number == 2 and kind == VARINT else step
+            step = _signed(value) if number == 2 else step
         elif number == 1 and kind == FIXED64:
-            time = double(value)
+            time = struct.unpack("<d", value)[0]
         elif number == 5 and kind == BYTES:
             summaries.append(value)
     for summary in summaries:
@@ -125,24 +118,43 @@ def _value(data: bytes) -> tuple[str, float | None]:
         if number == 1 and kind == BYTES:
             tag = value.decode("utf-8", "replace")
         elif number == 2 and kind == FIXED32:
-            scalar = single(value)
-        elif number == 8 and kind == BYTES:
-            scalar = _tensor(value)
+            scalar = struct.unpack("<f", value)[0]
     return tag, scalar
 
 
-def _tensor(data: bytes) -> float | None:
-    """Return the number in a tensor of one element, in any of its three encodings."""
-    dtype, found = 0, None
-    for number, kind, value in fields(data):
-        if isinstance(value, int):
-            dtype = value if number == 1 else dtype
-        elif number == 4 and len(value) == (8 if dtype == DOUBLE else 4):
-            found = value
-        elif number == 5 and len(value) == 4:  # packed or not
-            found = value if dtype == FLOAT else found
-        elif number == 6 and len(value) == 8 and kind != VARINT:
-            found = value if dtype == DOUBLE else found
-    if found is None or dtype not in (FLOAT, DOUBLE):
-        return None
-    return double(found) if dtype == DOUBLE else single(found)
+def fields(data: bytes) -> Iterator[Field]:
+    """Yield the fields of a protobuf message in their order; raises ``BadMessage``."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, at = _varint(data, at)
+            yield number, kind, value
+            continue
+        if kind == BYTES:
+            size, at = _varint(data, at)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise BadMessage(f"wire type {kind}")
+        if size > len(data) - at:
+            raise BadMessage("a field is longer than its message")
+        yield number, kind, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number and where it ends."""
+    value = 0
+    for place, byte in enumerate(data[at : at + MAX_VARINT]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise BadMessage("a number does not end")
+
+
+def _signed(value: int) -> int:
+    """Return a varint as the signed number of 64 bits that it stands for."""
+    value &= 2**64 - 1
+    return value - 2**64 if value >= 2**63 else value

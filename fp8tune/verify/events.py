@@ -131,7 +131,7 @@ class _Cursor:
     """A place in a text of which only what is ahead is kept."""
 
     def __init__(self, text: Text) -> None:
-        self._blocks = iter(text)
+        self._blocks = text.text()
         self.text = next(self._blocks, "")
         self.at = 0
         self._before = 0

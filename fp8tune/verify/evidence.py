@@ -129,7 +129,6 @@ class Log:
     path: str
     trainer: str = ""
     lines: int = 0
-    size: int = 0
     starts: list[Curve] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     signs: list[Sign] = field(default_factory=list)

@@ -110,7 +110,7 @@ def decide(kernel: str, parent: str) -> str:
 
 def shape_of(pattern: Pattern, arguments: dict[str, Any]) -> Shape | None:
     """Return the shape of a GEMM from its operator's arguments, None without."""
-    shapes = arguments.get("Input Dims", arguments.get("Input dims"))
+    shapes = arguments.get("Input Dims")
     first, second = pattern.operands
     if not isinstance(shapes, list) or len(shapes) <= second:
         return None

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fp8tune.verify.unpack import Blocks
+
 MAX_ENTRIES, MAX_DEPTH = 100_000, 8
 """How much of a run's folder is searched: its files and folders, and their depth."""
-
-HEAD = 1 << 16
-"""Bytes at the beginning of a file that tell what it is."""
 
 SKIPPED = frozenset({".git", "__pycache__", "node_modules", "site-packages", "venv"})
 
@@ -23,7 +21,6 @@ _TRACE_NAME = re.compile(r"trace.*\.json(\.gz|\.zip)?$|\.pt\.trace\.json")
 _LOG_NAME = re.compile(r"\.(log|out|err|jsonl)(\.gz)?$|^(std(out|err)|log|.*log\.txt)$")
 _PACKAGES = re.compile(r"(?:^|[/\\])files[/\\]requirements\.txt$")
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"\s*:')
-_TABLE = re.compile(rb"# Profiling Summary|(-[- ]*\n\s*)?Name\s+Self (CPU|CUDA) %")
 
 
 class NoRun(Exception):
@@ -110,26 +107,11 @@ def kind_of(path: str) -> Literal["log", "trace"]:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise NoRun(f"{path}: not a regular file; pipe it in and name it -")
         with open(path, "rb") as file:
-            head = file.read(HEAD)
+            blocks = Blocks(file)
+            head = next(iter(blocks), b"").lstrip()
     except OSError as error:
         raise NoRun(f"{path}: {error.strerror}") from None
     if not head:
-        raise NoRun(f"{path}: empty")
-    if head.startswith(b"PK\x03\x04"):
-        return "trace"
-    if head.startswith(b"\x1f\x8b"):
-        head = unpacked(head)
-    head = head.lstrip()
-    if _TABLE.match(head):
-        how = 'give the trace: profile.export_chrome_trace("trace.json")'
-        raise NoRun(f"{path}: a profiler's table, which has no order of events; {how}")
+        raise NoRun(f"{path}: {blocks.cut or 'empty'}")
     is_events = head.startswith((b"{", b"[")) and _EVENTS.search(head)
     return "trace" if is_events else "log"
-
-
-def unpacked(head: bytes) -> bytes:
-    """The first bytes of gzip data, as far as they can be unpacked."""
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, HEAD)
-    except zlib.error:
-        return b""

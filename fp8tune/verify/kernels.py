@@ -96,29 +96,16 @@ def _pattern(entry: dict[str, Any]) -> Pattern:
 
 def find(source: Source, name: str) -> Pattern | None:
     """Return the first pattern that matches a name, None if there is none."""
-    names = _known[source]
-    try:
-        return names[name]
-    except KeyError:
-        pass
-    looked_at = name[:LONGEST_NAME]
-    matching = (each for each in patterns()[source] if each.match.search(looked_at))
-    pattern = next(matching, None)
-    if len(names) >= MOST_NAMES:
-        names.clear()
-    if len(name) <= LONGEST_NAME:
-        names[name] = pattern
-    return pattern
+    return _find(source, name[:LONGEST_NAME])
+
+
+@functools.lru_cache(MOST_NAMES)
+def _find(source: Source, name: str) -> Pattern | None:
+    matching = (each for each in patterns()[source] if each.match.search(name))
+    return next(matching, None)
 
 
 def kind(source: Source, name: str) -> str:
     """Return the kind of a kernel, an operator or a call, one of ``KINDS``."""
     pattern = find(source, name)
     return pattern.kind if pattern else "other"
-
-
-_known: dict[Source, dict[str, Pattern | None]] = {
-    "kernel": {},
-    "operator": {},
-    "call": {},
-}

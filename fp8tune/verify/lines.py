@@ -1,7 +1,6 @@
 """Bytes of a log, as they come, to lines of text.
 
-Memory stays bounded: blocks are cut to whole lines, a line to ``LONGEST`` bytes, and
-compressed data is unpacked block by block.
+Memory stays bounded: blocks are cut to whole lines, a line to ``LONGEST`` bytes.
 """
 
 from __future__ import annotations
@@ -10,23 +9,10 @@ import codecs
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterator
-from typing import Any
-
-BLOCK = 1 << 17
-"""Bytes that are read, or unpacked, at a time."""
 
 LONGEST = 1 << 16
 """Bytes of a line that are read; the rest of a longer one is skipped."""
-
-REFUSED = {
-    b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd: `zstd -dc FILE > FILE.log` unpacks it",
-    b"BZh": "compressed with bzip2: `bzip2 -dk FILE` unpacks it",
-    b"\xfd7zXZ\x00": "compressed with xz: `xz -dk FILE` unpacks it",
-}
-"""What a file begins with that holds no lines, and what to do about it."""
 
 ANSI = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
@@ -65,63 +51,34 @@ class Unreadable(Exception):
     """The file is no log; the message says what it is."""
 
 
-class Decoder:
-    """Unpack what is gzip, turn UTF-16 to UTF-8, and refuse what is no text.
-
-    ``cut`` says why the data ended too early, ``""`` if it did not.
-    """
+class Head:
+    """The beginning of a log, until enough of it is there to tell whether it is one."""
 
     def __init__(self) -> None:
-        self.cut = ""
         self._head = b""
-        self._judged = False
-        self._unzip: Any = None
+        self._is_judged = False
         self._utf16: codecs.IncrementalDecoder | None = None
 
-    def feed(self, block: bytes, last: bool = False) -> Iterator[bytes]:
-        """Yield blocks of UTF-8; ``last`` is whether no more will come."""
-        for plain in self._unpacked(block, last):
-            if self._judged:
-                yield self._text(plain)
-                continue
-            self._head += plain
-            if len(self._head) >= 4096 or b"\n" in self._head:
-                yield self._begin()
-        if last and not self._judged:
-            yield self._begin()
+    def feed(self, block: bytes, last: bool = False) -> bytes:
+        """Return what can be read on, in UTF-8; ``last`` is whether no more will come.
 
-    def _unpacked(self, block: bytes, last: bool) -> Iterator[bytes]:
-        if not self._judged and not self._head and block[:2] == b"\x1f\x8b":
-            self._unzip = self._unzip or zlib.decompressobj(31)
-        if self._unzip is None:
-            yield block
-            return
-        while block and not self.cut:
-            if self._unzip.eof:  # another member
-                self._unzip = zlib.decompressobj(31)
-            try:
-                yield self._unzip.decompress(block, BLOCK)
-            except zlib.error as error:
-                self.cut = f"its gzip data is damaged ({error})"
-            block = self._unzip.unconsumed_tail or self._unzip.unused_data.lstrip(b"\0")
-        if last and not self._unzip.eof and not self.cut:
-            self.cut = "its gzip data is cut off"
-
-    def _begin(self) -> bytes:
-        head, self._head, self._judged = self._head, b"", True
-        for magic, reason in REFUSED.items():
-            if head.startswith(magic):
-                raise Unreadable(reason)
+        Raises ``Unreadable``.
+        """
+        if self._utf16:
+            return self._utf16.decode(block).encode()
+        if self._is_judged:
+            return block
+        self._head += block
+        if not (last or len(self._head) >= 4096 or b"\n" in self._head):
+            return b""
+        head, self._head, self._is_judged = self._head, b"", True
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             self._utf16 = codecs.getincrementaldecoder("utf-16")("replace")
-            return self._text(head)
+            return self._utf16.decode(head).encode()
         head = head.removeprefix(codecs.BOM_UTF8)
         if _is_binary(head.lstrip(b"\0")):
             raise Unreadable("binary data, not a log")
         return head
-
-    def _text(self, block: bytes) -> bytes:
-        return self._utf16.decode(block).encode() if self._utf16 else block
 
 
 def _is_binary(head: bytes) -> bool:
@@ -204,17 +161,11 @@ def number(text: str) -> float:
     It may have commas for thousands, quotes, a percent sign, or units of time:
     ``2m 5s`` is 125.
     """
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        text = text.strip("'\"% ").replace(",", "")
-    if match := TIME.fullmatch(text):
-        return float(match[1]) * SECONDS[match[2]]
+    text = text.strip("'\"% ").replace(",", "")
     try:
         return float(text)
     except ValueError:
-        pass
-    parts = TIME.findall(text)
+        parts = TIME.findall(text)
     if not parts or TIME.sub("", text).strip():
         return math.nan
     return sum(float(amount) * SECONDS[unit] for amount, unit in parts)

@@ -11,8 +11,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fp8tune.verify import lines, patterns, settings
 from fp8tune.verify.evidence import Event, Log, Mention, Sign
-from fp8tune.verify.shapes import Cause, Shapes, Wanted, shapes_of
+from fp8tune.verify.shapes import Shapes, Text, Wanted, shapes_of
 from fp8tune.verify.steps import Steps, fill, quantities
+from fp8tune.verify.unpack import Blocks
 
 SIGNS = 40
 """Lines of a cause that are kept; further ones are counted."""
@@ -36,7 +37,7 @@ SHOWN = 400
 def read(
     path: str,
     trainer: str = "",
-    causes: Sequence[Cause] = (),
+    causes: Sequence[Text] = (),
     *,
     growing: bool = False,
 ) -> Log:
@@ -52,19 +53,20 @@ def read_file(
     file: BinaryIO,
     path: str = "",
     trainer: str = "",
-    causes: Sequence[Cause] = (),
+    causes: Sequence[Text] = (),
     *,
     growing: bool = False,
 ) -> Log:
     """Read a log from an open file to its end."""
-    reader = Reader(path, trainer, causes)
-    while block := file.read(lines.BLOCK):
+    reader, blocks = Reader(path, trainer, causes), Blocks(file)
+    for block in blocks:
         reader.feed(block)
+    reader.log.cut = blocks.cut
     return reader.log if growing else reader.finish()
 
 
 @lru_cache(maxsize=2)
-def _shapes(causes: tuple[Cause, ...], trainers: tuple[int, ...]) -> Shapes:  # noqa: ARG001
+def _shapes(causes: tuple[Text, ...], trainers: tuple[int, ...]) -> Shapes:  # noqa: ARG001
     """Return the shapes of logs, which all logs share: a folder may hold thousands.
 
     ``trainers`` tells the trainers that are described: a user's may have been added.
@@ -90,13 +92,13 @@ class Reader:
     """
 
     def __init__(
-        self, path: str = "", trainer: str = "", causes: Sequence[Cause] = ()
+        self, path: str = "", trainer: str = "", causes: Sequence[Text] = ()
     ) -> None:
         self.log = Log(path)
         self.unread: deque[str] = deque(maxlen=UNREAD)
         """The last lines with a trigger of the trainer's steps, but not their form."""
         self._trainer = trainer
-        self._decoder = lines.Decoder()
+        self._head = lines.Head()
         self._cutter = lines.Cutter()
         self._shapes = _shapes(tuple(causes), tuple(map(id, patterns.known().values())))
         self._steps: dict[str, Steps] = {}
@@ -117,19 +119,15 @@ class Reader:
 
     def feed(self, block: bytes) -> None:
         """Read on."""
-        self.log.size += len(block)
-        for plain in self._decoder.feed(block):
-            self._scan(self._cutter.feed(plain))
+        self._scan(self._cutter.feed(self._head.feed(block)))
         self._choose_trainer()
 
     def finish(self) -> Log:
         """Read the last line and return what the log says."""
-        for plain in self._decoder.feed(b"", last=True):
-            self._scan(self._cutter.feed(plain))
+        self._scan(self._cutter.feed(self._head.feed(b"", last=True)))
         if rest := self._cutter.rest():
             self._scan(rest)
             self.log.lines += 1
-        self.log.cut = self._decoder.cut
         self._add_last()
         for steps in self._steps.values():
             steps.number(self._steps_per_epoch())

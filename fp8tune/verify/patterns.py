@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
@@ -52,13 +53,13 @@ class Line:
     kind: Kind
     triggers: tuple[bytes, ...]
     pattern: re.Pattern[str]
-    fields: dict[str, re.Pattern[str]]
-    scale: dict[str, float | str]
-    product: dict[str, list[str]]
-    always: bool
-    names: bool
-    after: str
     examples: list[dict[str, Any]]
+    fields: dict[str, re.Pattern[str]] = field(default_factory=dict)
+    scale: dict[str, float | str] = field(default_factory=dict)
+    product: dict[str, list[str]] = field(default_factory=dict)
+    always: bool = False
+    names: bool = True
+    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def of(name: str, data: dict[str, Any]) -> Trainer:
     return Trainer(
         name=name,
         title=data["title"],
-        lines=tuple(_line(name, **line) for line in data["line"]),
+        lines=tuple(_line(name, line) for line in data["line"]),
         trainer=data.get("trainer", True),
         includes=tuple(data.get("includes", ())),
         tokens=tuple(data.get("tokens", ())),
@@ -121,32 +122,18 @@ def of(name: str, data: dict[str, Any]) -> Trainer:
     )
 
 
-def _line(
-    trainer: str,
-    *,
-    name: str,
-    kind: Kind,
-    triggers: list[str],
-    pattern: str,
-    examples: list[dict[str, Any]],
-    fields: dict[str, str] | None = None,
-    scale: dict[str, float | str] | None = None,
-    product: dict[str, list[str]] | None = None,
-    always: bool = False,
-    names: bool = True,
-    after: str = "",
-) -> Line:
-    return Line(
-        trainer=trainer,
-        name=name,
-        kind=kind,
-        triggers=tuple(trigger.encode() for trigger in triggers),
-        pattern=re.compile(pattern),
-        fields={key: re.compile(text) for key, text in (fields or {}).items()},
-        scale=scale or {},
-        product=product or {},
-        always=always,
-        names=names,
-        after=after,
-        examples=examples,
-    )
+def _line(trainer: str, entry: dict[str, Any]) -> Line:
+    """Return a line from its table in the file; raises ``TypeError``, ``re.error``."""
+    values = {
+        name: _COMPILED[name](value) if name in _COMPILED else value
+        for name, value in entry.items()
+    }
+    return Line(trainer=trainer, **values)
+
+
+_COMPILED: dict[str, Callable[[Any], Any]] = {
+    "triggers": lambda texts: tuple(text.encode() for text in texts),
+    "pattern": re.compile,
+    "fields": lambda texts: {name: re.compile(text) for name, text in texts.items()},
+}
+"""How the values of a line's table are read that are not taken as they are."""

@@ -7,21 +7,21 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fp8tune.config.discover import CannotRead
 from fp8tune.config.reader import Config, NotAConfig, read_config
 from fp8tune.config.settings import BadSettings
 from fp8tune.formats.document import Unreadable
+from fp8tune.formats.edits import unified_diff
 from fp8tune.job import Target
+from fp8tune.lint.rewrite import replace as replace_file
 from fp8tune.verify import lines, patterns, trace
 from fp8tune.verify import log as logs
 from fp8tune.verify.answer import Answer, worst_of
 from fp8tune.verify.cause import texts
-from fp8tune.verify.causes import diagnose, diff, fixed, write
+from fp8tune.verify.causes import diagnose, fixed
 from fp8tune.verify.evidence import Log, Trace
 from fp8tune.verify.expected import NOTHING, expected
 from fp8tune.verify.figures import VERSIONS
@@ -39,46 +39,32 @@ POLL_S = 0.5
 """How often ``--follow`` looks at the log [s]."""
 
 
-class Options(NamedTuple):
-    """``trainer`` is whose log it is, if the user says so; ``timeout`` in seconds."""
-
-    trainer: str = ""
-    follow: bool = False
-    timeout: float | None = None
-
-
-@dataclass
-class Evidence:
-    """What was read of a run so far."""
-
-    config: Config | None
-    logs: list[Log] = field(default_factory=list)
-    traces: list[Trace] = field(default_factory=list)
-
-    def answer(self) -> Answer:
-        """Judge it."""
-        asked = expected(self.config) if self.config else NOTHING
-        verdict = judge(self.logs, self.traces, asked)
-        name = next((log.trainer for log in self.logs if log.trainer), "")
-        if not name and self.config:
-            name = self.config.trainer.name
-        if verdict.word == "cannot-tell":
-            verdict.missing = [how_to_profile(name, one) for one in verdict.missing]
-            if self.config is None and verdict.asked is None:
-                verdict.missing.append("the train config: --config train.toml")
-        if self.config:
-            verdict.contradictions += other_settings(self.logs, self.config)
-        # a run in bf16 tells nothing of the speed of the FP8 that was asked for
-        as_asked = verdict.word == ("verified" if verdict.asked else "not-fp8")
-        return Answer(
-            verdict,
-            name,
-            self.logs,
-            self.traces,
-            asked,
-            diagnose(self.logs, self.traces, self.config),
-            calibration(self.logs, self.config) if as_asked else "",
-        )
+def answer_on(
+    config: Config | None, logs: Sequence[Log], traces: Sequence[Trace]
+) -> Answer:
+    """Judge what was read of one run so far."""
+    asked = expected(config) if config else NOTHING
+    verdict = judge(logs, traces, asked)
+    name = next((log.trainer for log in logs if log.trainer), "")
+    if not name and config:
+        name = config.trainer.name
+    if verdict.word == "cannot-tell":
+        verdict.missing = [how_to_profile(name, one) for one in verdict.missing]
+        if config is None and verdict.asked is None:
+            verdict.missing.append("the train config: --config train.toml")
+    if config:
+        verdict.contradictions += other_settings(logs, config)
+    # a run in bf16 tells nothing of the speed of the FP8 that was asked for
+    as_asked = verdict.word == ("verified" if verdict.asked else "not-fp8")
+    return Answer(
+        verdict,
+        name,
+        logs,
+        traces,
+        asked,
+        diagnose(logs, traces, config),
+        calibration(logs, config) if as_asked else "",
+    )
 
 
 def how_to_profile(trainer: str, missing: str) -> str:
@@ -89,18 +75,19 @@ def how_to_profile(trainer: str, missing: str) -> str:
     return f"{missing}: {known.profile if known and known.profile else PROFILE}"
 
 
-def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
+def verify(
+    paths: tuple[str, ...], config: Config | None = None, trainer: str = ""
+) -> Answer:
     """Return the answer on a run; raises ``NoRun`` if nothing can be read.
 
-    Of several runs it is that on the worst, with the answers on all as its ``runs``.
+    ``trainer`` is whose log it is, if the user says so. Of several runs it is that on
+    the worst, with the answers on all as its ``runs``.
     """
-    if options.follow:
-        return _follow(paths, config, options)
     found = inputs(paths)
     read = []
     for path in found.logs:
         try:
-            read.append(_log(path, options.trainer))
+            read.append(_log(path, trainer))
         except NoRun as error:
             if path in paths:
                 raise
@@ -111,7 +98,7 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
     runs, lost = runs_of(read, traces)
     if len(runs) == 1:
         _add_versions(read, found.packages)
-        return Evidence(config or _only(found.configs), read, traces).answer()
+        return answer_on(config or _only(found.configs), read, traces)
     for path in lost:
         text = f"skipped: of one of {len(runs)} runs; name its log and the trace"
         print(f"fp8tune: {path}: {text}", file=sys.stderr)
@@ -120,8 +107,7 @@ def verify(paths: tuple[str, ...], config: Config | None, options: Options) -> A
     for run in runs:
         alone = {folder for folder in run.folders if shared[folder] == 1}
         configs = [path for path in found.configs if folder_of(path) in alone]
-        evidence = Evidence(config or _only(configs), run.logs, run.traces)
-        answers.append(evidence.answer())
+        answers.append(answer_on(config or _only(configs), run.logs, run.traces))
     return worst_of(answers)
 
 
@@ -134,10 +120,10 @@ def changed(
         left = any(one.fix for one in answer.causes)
         yield "no fix is safe; --unsafe-fixes applies others" if left else "no fix"
     elif to_write:
-        write(config, after)
+        replace_file(config.path, config.data, after)
         yield f"{config.path}: fixed"
     else:
-        yield from diff(config, after).splitlines()
+        yield from unified_diff(config.path, config.data, after).splitlines()
 
 
 def _log(path: str, trainer: str, *, growing: bool = False) -> Log:
@@ -183,15 +169,22 @@ def _only(paths: list[str]) -> Config | None:
     return configs[0] if len(configs) == 1 else None
 
 
-def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> Answer:
-    """Read one growing log again until the answer is known, it ends, or time is up."""
+def follow(
+    paths: tuple[str, ...],
+    config: Config | None,
+    trainer: str = "",
+    timeout: float | None = None,
+) -> Answer:
+    """Read one growing log again until the answer is known, it ends, or time is up.
+
+    ``timeout`` is in seconds.
+    """
     watched = [path for path in paths if not os.path.isdir(path)]
     if len(watched) != 1 or watched == ["-"]:
         raise NoRun("--follow watches one log; name it, and the trace's folder beside")
     (path,) = watched
     folders = tuple(path for path in paths if os.path.isdir(path))
-    end = time.monotonic() + (options.timeout or math.inf)
-    evidence = Evidence(config)
+    end = time.monotonic() + (timeout or math.inf)
     if not os.path.exists(path):
         print(f"fp8tune: waiting for {path}", file=sys.stderr)
     sizes: dict[str, int] = {}
@@ -206,17 +199,15 @@ def _follow(paths: tuple[str, ...], config: Config | None, options: Options) -> 
             ]
             traces |= {each: _trace(each) for each in complete}
             if complete or sizes.get(path) != before.get(path):
-                evidence.logs = [_so_far(path, options.trainer, growing=True)]
-                evidence.traces = [*traces.values()]
-                answer = evidence.answer()
+                log = _so_far(path, trainer, growing=True)
+                answer = answer_on(config, [log], [*traces.values()])
                 told = answer.failed or answer.verdict.word != "cannot-tell"
-                if told or evidence.logs[0].ended is not None:
+                if told or log.ended is not None:
                     break
             time.sleep(max(POLL_S, time.monotonic() - began))  # a long log takes long
     except KeyboardInterrupt:
         print("fp8tune: interrupted; this is what is known so far", file=sys.stderr)
-    evidence.logs = [_so_far(path, options.trainer)]
-    return evidence.answer()
+    return answer_on(config, [_so_far(path, trainer)], [*traces.values()])
 
 
 def _so_far(path: str, trainer: str, *, growing: bool = False) -> Log:

@@ -12,20 +12,18 @@ import statistics
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fp8tune.verify import (
-    csv_files,
     event_files,
-    json_files,
     log,
-    scales,
+    tables,
     tags,
 )
 from fp8tune.verify.evidence import QUANTITIES, Curve, Log
 from fp8tune.verify.inputs import NoRun, files_below
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.scalars import Scalars
+from fp8tune.verify.shapes import Text
 
 MAX_FILES = 200
 """Most files of one kind that are read below a folder."""
@@ -41,19 +39,16 @@ WARM_UP = 0.1
 compile, and fill the first buffers."""
 
 
-class NanSteps(NamedTuple):
-    """KempnerForge's line for a step with a loss of NaN, which has no line of a step.
+NAN_STEPS = Text(
+    "nan-step",
+    re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})"),
+    (b"NaN/Inf loss at step",),
+)
+"""KempnerForge's line for a step with a loss of NaN, which has no line of a step.
 
-    ``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips
-    the step and goes on. The log reader keeps the first 40.
-    """
-
-    name: str = "nan-step"
-    triggers: tuple[bytes, ...] = (b"NaN/Inf loss at step",)
-    pattern: re.Pattern[str] = re.compile(r"NaN/Inf loss at step (?P<step>\d{1,12})")
-
-
-NAN_STEPS = NanSteps()
+``NaNDetector.check_loss`` in kempnerforge/resilience/health.py; the trainer skips the
+step and goes on. The log reader keeps the first 40.
+"""
 
 
 class CannotRead(Exception):
@@ -84,7 +79,7 @@ class Run:
     ended: bool | None = None
     says_fp8: str = ""
     """The line of the log that says that FP8 was applied, if there is one."""
-    scales: list[scales.Scale] = field(default_factory=list)
+    scales: list[tags.Scale] = field(default_factory=list)
     cut: str = ""
 
     @property
@@ -126,16 +121,14 @@ def _read(files: Sequence[str], path: str, loss_tag: str) -> Run:
         return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].endswith(".wandb"):
         raise CannotRead(f"{path}: wandb's own file is not read; export the run as CSV")
-    if os.path.isfile(files[0]) and event_files.is_event_file(files[0]):
-        return _logged(path, files, event_files.read, "TensorBoard", loss_tag)
     if files[0].lower().endswith((".csv", ".tsv")):
-        return _logged(path, files, csv_files.read, "CSV", loss_tag)
-    if os.path.basename(files[0]) == json_files.STATE:
-        return _logged(path, files[-1:], json_files.read, "state", loss_tag)
+        return _logged(path, files, tables.read_csv, "CSV", loss_tag)
+    if os.path.basename(files[0]) == tables.STATE:
+        return _logged(path, files[-1:], tables.read_json, "state", loss_tag)
     if files[0].lower().endswith(".jsonl"):
         with contextlib.suppress(CannotRead):
             return _log(path, files)
-        return _logged(path, files, json_files.read, "JSON lines", loss_tag)
+        return _logged(path, files, tables.read_json, "JSON lines", loss_tag)
     return _log(path, files)
 
 
@@ -149,7 +142,7 @@ def _logged(
     """Read files of tags and values."""
     starts: list[Curve] = []
     used: list[str] = []
-    statistic: list[scales.Scale] = []
+    scales: list[tags.Scale] = []
     problem: Exception | None = None
     named, times, cut = tags.Named("", {}), [math.nan], ""
     for name in files:
@@ -157,11 +150,11 @@ def _logged(
         try:
             read_file(name, scalars)
             named = tags.named(scalars, loss_tag)
-        except (csv_files.NoTable, json_files.NoRows, tags.NoLoss) as error:
+        except (tables.NoRows, tags.NoLoss) as error:
             problem = problem or error
             continue
         finally:
-            statistic += scales.of_tags(scalars)
+            scales += tags.scales(scalars)
             cut = cut or scalars.cut
         found, times = tags.curves(scalars, named.tags)
         starts += found
@@ -170,7 +163,7 @@ def _logged(
         raise CannotRead(f"{path}: {problem}")
     _check_is_one_run(path, used, starts)
     run = _joined(path, f"{kind} of {named.trainer}".removesuffix(" of "), used, starts)
-    run.scales, run.cut = statistic, cut
+    run.scales, run.cut = scales, cut
     if run.step_s is None and len(times) > 1:
         run.step_s = _positive(_per_step(starts[-1].step, times))
     return run
@@ -292,7 +285,7 @@ def _by_kind(folder: str) -> Iterator[list[str]]:
         raise CannotRead(str(error)) from None
     for wanted in (
         lambda name: event_files.MARK in name,
-        lambda name: name == json_files.STATE,
+        lambda name: name == tables.STATE,
         lambda name: name.lower().endswith((".csv", ".tsv")),
         lambda name: name.endswith(".jsonl"),
         lambda name: bool(LOGS.search(name)),

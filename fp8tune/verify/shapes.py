@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from fp8tune.verify import patterns
 
@@ -29,15 +29,18 @@ NOT_FINITE = re.compile(rb"(?i)(?<![a-z])(?:nn|inf(?:inity)?)(?![a-z])")
 """NaN and infinity in a shape."""
 
 
-class Cause(Protocol):
-    """A cause of failures that leaves lines in a log, each with one of its triggers."""
+class Text(NamedTuple):
+    """A text that a cause leaves in a log.
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def triggers(self) -> tuple[bytes, ...]: ...  # noqa: D102
-    @property
-    def pattern(self) -> re.Pattern[str]: ...  # noqa: D102
+    Each line that ``pattern`` matches holds one of the literals ``triggers``.
+    ``name`` is that of the cause. The examples are tests.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    triggers: tuple[bytes, ...]
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
 
 
 class Wanted:
@@ -48,7 +51,7 @@ class Wanted:
 
     def __init__(self) -> None:
         self.lines: list[patterns.Line] = []
-        self.causes: list[Cause] = []
+        self.causes: list[Text] = []
         self.thinnable = False
 
     def add(self, other: Wanted) -> None:
@@ -60,7 +63,7 @@ class Wanted:
 class Shapes:
     """The shapes of a log so far, and what each may match."""
 
-    def __init__(self, causes: Sequence[Cause]) -> None:
+    def __init__(self, causes: Sequence[Text]) -> None:
         self._triggers: dict[bytes, Wanted] = {}
         for trainer in patterns.known().values():
             for line in trainer.lines:

@@ -1,9 +1,13 @@
-"""Find out which of a run's tags are its loss, its tokens and so on."""
+"""Find out which of a run's tags are its loss, its tokens, FP8 statistics and so on."""
 
 from __future__ import annotations
 
 import functools
+import math
+import re
+import statistics
 import tomllib
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -117,3 +121,38 @@ def _by_start(points: Points) -> list[dict[float, float]]:
         starts[-1][step] = value
         last = step
     return starts
+
+
+STATISTICS = ("underflows%", "overflows%", "saturations%")
+"""Shares of the values of a tensor that are lost [%]."""
+_STATISTIC = re.compile(
+    r"([^\s]{1,160})_(activation|gradient|weight|output|wgrad|dgrad)_([\w%]{1,40})"
+)
+
+
+class Scale(NamedTuple):
+    """The share of a tensor's values that are lost [%], over the last steps.
+
+    ``tensor`` is activation, gradient, weight and so on, ``value`` the median of the
+    last quarter of what was logged, ``highest`` the highest value. torchao logs none;
+    Transformer Engine's debug feature ``LogFp8TensorStats`` writes
+    ``LAYER_TENSOR_underflows%`` and others to TensorBoard
+    (docs.nvidia.com/deeplearning/transformer-engine/user-guide/debug/).
+    """
+
+    layer: str
+    tensor: str
+    statistic: str
+    value: float
+    highest: float
+
+
+def scales(scalars: Scalars) -> Iterator[Scale]:
+    """Yield the FP8 statistics among the tags of a run."""
+    for tag, points in scalars.points.items():
+        match = _STATISTIC.fullmatch(tag)
+        finite = list(filter(math.isfinite, points.value))
+        if match and finite and match[3] in STATISTICS:
+            last = finite[-max(1, len(finite) // 4) :]
+            named = match[1], match[2], match[3]
+            yield Scale(*named, statistics.median(last), max(finite))

@@ -7,7 +7,6 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 from fp8tune.verify.events import Events
@@ -34,13 +33,8 @@ CATEGORIES: dict[str, Source] = {
     "user_annotation": "operator",
     "cuda_runtime": "call",
     "cuda_driver": "call",
-    "Kernel": "kernel",
-    "Memcpy": "kernel",
-    "Memset": "kernel",
-    "Operator": "operator",
-    "Runtime": "call",
 }
-"""Categories of events; those with capitals are from torch before 1.13."""
+"""Categories of events."""
 RECOMPILED = re.compile(r"^Torch-Compiled Region: \d+/(\d{1,9})$")
 NODE = "autograd::engine::evaluate_function: "
 MOST_ROWS = 3_000_000
@@ -61,8 +55,8 @@ def read(path: str | os.PathLike[str], limit: int = LIMIT) -> Trace:
     """
     collector = _Collector()
     cut = ""
-    with closing(Text(path, limit)) as text:
-        events = Events(text, collector.wanted)
+    with open(path, "rb") as file:
+        events = Events(Text(file, limit), collector.wanted)
         try:
             for event in events:
                 collector.add(event)

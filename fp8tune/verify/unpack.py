@@ -1,12 +1,11 @@
-"""The text of a trace or log: plain, in gzip or in a zip archive, block by block."""
+"""The bytes of a trace or log: plain, in gzip or in a zip archive, block by block."""
 
 from __future__ import annotations
 
 import codecs
 import io
-import os
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import IO, Any, cast
 
 BLOCK = 1 << 20
@@ -15,43 +14,28 @@ LIMIT = 8 << 30
 """Unpacked bytes that are read of one file: more than any trace, less than a bomb."""
 _LAYERS = 3
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
-_ENDINGS = (".json", ".json.gz", ".md", ".txt")
+_ENDINGS = (".json", ".json.gz", ".log")
 
 
-class Text:
-    """The text of a file in blocks; what is packed is unpacked on the way.
+class Blocks:
+    """The bytes of a file in blocks; what is packed is unpacked on the way.
 
-    Damaged data end the text; ``cut`` then says why, else it is ``""``. Bytes that are
-    no UTF-8 become replacement characters. Raises ``OSError`` if the file cannot be
-    opened.
+    Damaged data end them; ``cut`` then says why, else it is ``""``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], limit: int = LIMIT) -> None:
+    def __init__(self, file: IO[bytes], limit: int = LIMIT) -> None:
         self.cut = ""
+        self._file = file
         self._limit = limit
-        self._blocks = self._decode(open(path, "rb"))  # noqa: SIM115
 
-    def __iter__(self) -> Iterator[str]:
-        return self._blocks
-
-    def close(self) -> None:
-        """Close the file."""
-        self._blocks.close()
-
-    def _decode(self, file: IO[bytes]) -> Generator[str, None, None]:
-        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    def __iter__(self) -> Iterator[bytes]:
         size = 0
-        with file:
-            for data in self._bytes(file):
-                if not size and b"\0" in data[:4096]:
-                    self.cut = "binary data"
-                    return
-                size += len(data)
-                if size > self._limit:
-                    self.cut = f"only the first {self._limit >> 20:,} MiB were read"
-                    return
-                yield decoder.decode(data)
-            yield decoder.decode(b"", final=True)
+        for data in self._bytes(self._file):
+            size += len(data)
+            if size > self._limit:
+                self.cut = f"only the first {self._limit >> 20:,} MiB were read"
+                return
+            yield data
 
     def _bytes(self, file: IO[bytes]) -> Iterator[bytes]:
         import lzma
@@ -113,3 +97,17 @@ class Text:
         if len(names) > 1:
             self.cut = f"{len(names)} files in the archive, only the first was read"
         return io.BufferedReader(cast(io.RawIOBase, archive.open(names[0])))
+
+
+class Text(Blocks):
+    """The same as text; bytes that are no UTF-8 become replacement characters."""
+
+    def text(self) -> Iterator[str]:
+        """Yield the text in blocks."""
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        for number, data in enumerate(self):
+            if not number and b"\0" in data[:4096]:
+                self.cut = "binary data"
+                return
+            yield decoder.decode(data)
+        yield decoder.decode(b"", final=True)

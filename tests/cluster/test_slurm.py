@@ -90,7 +90,7 @@ WORKER = """
 INSIDE = """
     import os, sys, time
     from pathlib import Path
-    from fp8tune.search.allocation import default_budget, this_allocation
+    from fp8tune.search.slurm import default_budget, this_allocation
     from fp8tune.search.local_workers import LocalWorkers
     from fp8tune.search.slurm import outside_this_job
     from fp8tune.search.stop import THROUGH_SRUN

@@ -1,6 +1,6 @@
 """Machines to judge: what such a node would tell, written by hand."""
 
-from fp8tune.doctor.machine import Machine, Ranks
+from fp8tune.doctor.machine import Machine
 from fp8tune.runners.gpu import Gpu, Process
 
 NODE = Machine(
@@ -31,7 +31,6 @@ NODE = Machine(
     compiler="/usr/bin/c++",
     slurm="job 12",
     allocator="default",
-    ranks=Ranks("NCCL in 0.4 s", "", 64.0, (), "/venv/bin/torchrun"),
 )
 MACHINES = {
     "h200": NODE,
@@ -45,6 +44,5 @@ MACHINES = {
         packages=dict.fromkeys(NODE.packages, ""),
         compiler="",
         processes=(Process(7, "python", 3.0),),
-        ranks=Ranks(shared_gib=0.0625, unresolved=("hostname=node7",)),
     ),
 }

@@ -5,11 +5,9 @@ import sys
 
 import pytest
 
-from fp8tune.doctor.judge import Check, can_search, judge
-from fp8tune.doctor.machine import Ranks
+from fp8tune.doctor.judge import can_search, judge
 from fp8tune.extras import INSTALL
 from fp8tune.runners import probe
-from fp8tune.runners.builtin import reduce
 from fp8tune.runners.gpu import Gpu, Process
 from tests.doctor.machines import NODE
 from tests.each import each
@@ -23,33 +21,6 @@ def missing(machine, device="cuda", state="missing"):
 
 def without(name):
     return NODE._replace(packages=NODE.packages | {name: ""})
-
-
-def test_a_node_that_has_everything():
-    checks = judge(NODE, "cuda")
-    assert can_search(checks)
-    assert checks == [
-        Check("python", "ok", "3.12.3"),
-        Check("gpu", "ok", "NVIDIA H200, 140.4 GiB"),
-        Check("driver", "ok", "580.82.07"),
-        Check("torch", "ok", "2.13.0"),
-        Check("torchao", "ok", "0.18.0"),
-        Check("jinja2", "ok", "3.1.6"),
-        Check("matplotlib", "ok", "3.11.2"),
-        Check("numpy", "ok", "2.4.6"),
-        Check("optuna", "ok", "5.0.0"),
-        Check("rich", "ok", "15.0.0"),
-        Check("nvidia-ml-py", "ok", "13.590.44"),
-        Check("cuda", "ok", "13.0"),
-        Check("fp8", "ok", "yes, compute capability 9.0"),
-        Check("visible gpus", "info", "2"),
-        Check("two ranks", "ok", "NCCL in 0.4 s"),
-        Check("/dev/shm", "ok", "64 GiB"),
-        Check("c++ compiler", "ok", "/usr/bin/c++"),
-        Check("triton", "ok", "3.7.0"),
-        Check("allocator", "info", "default"),
-        Check("slurm", "info", "job 12"),
-    ]
 
 
 @each(
@@ -155,7 +126,7 @@ def test_a_torch_that_hangs():
 TORCH = """
 import json
 said = {"torch": "2.13.0", "torch_cuda": "13.0", "device": "NVIDIA H200",
-        "capability": "9.0", "memory_gib": 139.8, "driver_cuda": "13.0", "fp8": True}
+        "capability": "9.0", "memory_gib": 139.8, "fp8": True}
 print(json.dumps(said))
 """
 
@@ -173,11 +144,6 @@ def test_the_command_without_a_gpu(fp8tune, tmp_path, monkeypatch):
     done = fp8tune("doctor")
     assert done.code == 1
     assert "gpu           none" in done.out
-    assert done.out.endswith(
-        "\n\nno GPU here: a search on one cannot run\n"
-        "  works here   lint, estimate, explain, verify, compare, phases\n"
-        "  on the CPU   a rehearsal of the search: fp8tune doctor --device cpu\n"
-    )
     able, checks = checked(fp8tune)
     assert not able
     assert checks["gpu"]["state"] == "missing"
@@ -191,7 +157,7 @@ def test_the_command_where_torch_alone_knows_the_gpu(fp8tune, tmp_path, monkeypa
     assert checks["gpu"] == {"state": "ok", "value": "NVIDIA H200, 139.8 GiB"}
     assert (checks["driver"]["state"], checks["driver"]["value"]) == (
         "warning",
-        "CUDA 13.0",
+        "unknown",
     )
     assert checks["fp8"]["value"] == "yes, compute capability 9.0"
 
@@ -200,9 +166,6 @@ def test_a_rehearsal_with_a_real_torch(fp8tune):
     pytest.importorskip("torchao", exc_type=ImportError)
     said = fp8tune("doctor", "--device", "cpu", "--output-format", "json")
     assert (said.code, said.json["can_search"]) == (0, True)
-    checks = {check["name"]: check for check in said.json["checks"]}
-    two = checks["two ranks"]
-    assert (two["state"], two["value"].split()[0]) == ("ok", "gloo")
 
 
 @each(
@@ -268,47 +231,7 @@ def test_the_metadata_of_the_environment_says_the_versions(
     }
 
 
-def ranks(**changed):
-    return NODE._replace(ranks=NODE.ranks._replace(**changed))
-
-
-@each(
-    ("machine", "name", "why", "fix"),
-    [
-        (ranks(failed="OSError: x"), "two ranks", "cannot run: OSError: x", "NCCL_DE"),
-        (ranks(shared_gib=0.06), "/dev/shm", "need 1 GiB of /dev", "--shm-size=1"),
-        (ranks(shared_gib=None), "/dev/shm", "need 1 GiB of /dev", "--shm-size=1"),
-        (ranks(torchrun=""), "torchrun", "", "python -m torch.distributed.run"),
-        (ranks(unresolved=("hostname=n7",)), "host name", "may not find", "/etc/hosts"),
-    ],
-)
-def test_what_several_ranks_lack_stops_no_search_with_one(machine, name, why, fix):
-    assert can_search(judge(machine, "cuda"))
-    (check,) = missing(machine, state="warning")
-    assert check.name == name
-    assert why in check.why
-    assert fix in check.fix
-
-
 def test_a_single_gpu_runs_one_rank():
-    one = NODE._replace(gpu=NODE.gpu._replace(visible=1), ranks=Ranks(shared_gib=9.0))
+    one = NODE._replace(gpu=NODE.gpu._replace(visible=1))
     (check,) = (c for c in judge(one, "cuda") if c.name == "visible gpus")
     assert check.why == "fp8tune search --ranks N needs several"
-
-
-SILENT = "import os; os._exit(7)"
-WRONG = """
-import json
-print(json.dumps({"failed": {"error": "ValueError", "message": "no gloo"}}))
-"""
-
-
-@each(
-    ("code", "why"),
-    [
-        (SILENT, "a rank ended with code 7 in stage start"),
-        (WRONG, "ValueError: no gloo"),
-    ],
-)
-def test_two_ranks_that_do_not_work(code, why):
-    assert reduce.try_two("cpu", (sys.executable, "-c", code)) == ("", why)

@@ -10,7 +10,7 @@ from fp8tune.verify import lines, patterns
 from fp8tune.verify.cause import texts
 from fp8tune.verify.evidence import Gemms, Trace
 from fp8tune.verify.log import read as log_of
-from fp8tune.verify.run import Options, verify
+from fp8tune.verify.run import verify
 from fp8tune.verify.shapes import Shapes, shapes_of
 from fp8tune.verify.verdict import judge
 from tests.each import each
@@ -34,7 +34,7 @@ def answer_on(folder, text):
     """Verify a log."""
     path = folder / "run.log"
     path.write_text(text + "\n")
-    return verify((str(path),), None, Options())
+    return verify((str(path),))
 
 
 def told(answer):
@@ -299,7 +299,7 @@ def folder_of(tmp_path, files):
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    return verify((str(place),), None, Options())
+    return verify((str(place),))
 
 
 CURVE = [step(n, round(9 - n / 10, 4)) for n in range(1, 21)]
@@ -379,7 +379,7 @@ def test_a_log_in_utf_16(encoding, tmp_path):
     path = tmp_path / "run.log"
     mark = "" if encoding == "utf-16" else "\ufeff"
     path.write_bytes((mark + "before\r\n" + FAILED + "\r\n").encode(encoding))
-    answer = verify((str(path),), None, Options())
+    answer = verify((str(path),))
     assert told(answer) == [("operator-without-fp8", "")]
     assert answer.causes[0].line == 3
 

@@ -5,8 +5,7 @@ import io
 from fp8tune.job import Target
 from fp8tune.report.data import StudyReport, read_report
 from fp8tune.search.answer.answer import Ending
-from fp8tune.search.answer.next_step import next_commands
-from fp8tune.search.answer.stored import answer_of, as_json, to_store
+from fp8tune.search.answer.stored import answer_of, as_json, next_commands, to_store
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.saved_study import load_study
 from fp8tune.search.study import Study

@@ -8,14 +8,13 @@ from fp8tune.report.data import (
     headline,
     key_value,
     read_report,
-    role_names,
     sentences,
     warnings,
     why_not,
 )
 from fp8tune.report.html import commands, draw_plots
 from fp8tune.report.summary import summarize
-from fp8tune.report.tables import environment, figures_table, trial_table
+from fp8tune.report.tables import figures_table, trial_table
 from fp8tune.search.answer.answer import LARGER_BUDGET, SAME_COMMAND, Ending
 from fp8tune.search.labels import setting_label
 from fp8tune.search.saved_study import load_study
@@ -36,30 +35,6 @@ from tests.report.studies import (
 )
 from tests.search.losses.runs import learned, seeds
 from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, SPACE, but, planned, ran
-
-FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
-
-
-def test_settings(whole):
-    assert [
-        (
-            whole.label(s),
-            whole.short_label(s),
-            role_names(s),
-            s.is_eligible,
-            s.runs,
-            s.on_frontier,
-        )
-        for s in whole.settings
-    ] == [
-        (f"{FULL2}, compiled, FP8", FULL2, "your config", True, 3, True),
-        (f"{FULL2}, compiled, bf16", FULL2, "", False, 1, False),
-        (f"{FULL4}, compiled, FP8", FULL4, "chosen", True, 3, True),
-        (f"{NONE2}, compiled, FP8", NONE2, "runner-up", True, 1, False),
-        ("batch 8, AC full, compiled, FP8", "batch 8, AC full", "", False, 1, False),
-        (f"{FULL4}, compiled, bf16", FULL4, "bf16 baseline", False, 2, False),
-    ]
-
 
 SLOWED = [
     *WHOLE[:5],
@@ -118,15 +93,6 @@ def test_no_figure_is_above_all_runs_of_its_setting(tmp_path):
     ]
     figures = {row[0]: row[2:5] for row in figures_table(report).rows}
     assert figures["runner-up"] == ("3,427", "inconclusive", "inconclusive")
-
-
-def test_a_pair_says_how_a_setting_compares_with_the_chosen_one(whole):
-    figures = figures_table(whole)
-    (at,) = (i for i, name in enumerate(figures.head) if name == "vs chosen")
-    column = {row[0]: row[at] for row in figures.rows}
-    assert column["chosen"] == column["runner-up"] == "-"
-    assert column["your config"].startswith("-33.3 % (")
-    assert column["bf16 baseline"].startswith("-20.0 % (")
 
 
 def test_terminal_config_and_page_name_one_speed(replay, tmp_path):
@@ -202,46 +168,6 @@ def test_a_cut_off_trial_did_not_fail(tmp_path):
     assert setting.outcome == "cut-off"
     assert table.rows[-1][3] == "cut off by the end of the budget"
     assert table.classes[-1] == "cut-off"
-
-
-def test_every_trial(whole):
-    table = trial_table(whole)
-    assert table.rows[0] == (
-        "2",
-        "search",
-        "batch 4, AC full, compiled, FP8",
-        "ok",
-        "152",
-        "-",
-        "40.0",
-        "44.0",
-        "84",
-        "60 s",
-        "",
-    )
-    assert table.rows[-1][3:] == (
-        "out of memory",
-        *"-----",
-        "60 s",
-        "CUDA out of memory",
-    )
-    assert (len(table.rows), table.classes[-1]) == (len(WHOLE), "failed")
-    matmuls = {row[2].rpartition(", ")[2]: row[8] for row in table.rows[:-1]}
-    assert matmuls == {"FP8": "84", "bf16": "0"}
-
-
-def test_environment(whole):
-    assert dict(environment(whole)) | {"fp8tune": ""} == {
-        "config": "a.toml",
-        "study": "s",
-        "trainer": "KempnerForge",
-        "target": "1 GPU, h200",
-        "trials": "cuda",
-        "freed by --allow": "nothing",
-        "GPU memory": "139.8 GiB",
-        "fp8tune": "",
-        "trials ran on": "NVIDIA H200, torch 2.13.0",
-    }
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 
 from fp8tune.report.curves_plot import loss_plot
 from fp8tune.report.html import draw_plots
-from fp8tune.report.knobs_plot import Effect, Line, knob_effects, knobs_plot
-from fp8tune.report.memory_plot import memory_plot
+from fp8tune.report.knobs_plot import knob_effects, knobs_plot
 from fp8tune.report.plots import to_svg
 from fp8tune.report.steps_plot import step_times
 from tests.report.checker import checked, html
@@ -33,53 +32,6 @@ def test_all_plots_are_drawn(tmp_path):
         assert "var(--ink)" in text
 
 
-def rounded(effect):
-    """An effect with values of two digits."""
-    return effect._replace(
-        gain=round(effect.gain, 2),
-        lines=tuple(
-            line._replace(values={at: round(v, 1) for at, v in line.values.items()})
-            for line in effect.lines
-        ),
-    )
-
-
-def test_the_largest_effect_comes_first(whole):
-    other = round(110 * 150 / 152, 1)
-    assert list(map(rounded, knob_effects(whole))) == [
-        Effect(
-            name="train.batch_size",
-            labels=("2", "4", "8"),
-            lines=(Line(True, {0: 100.0, 1: 150.0}, {2: "oom"}),),
-            sentence="4 against 2: +50.0 % (+48.4 to +51.6); 8 out of memory",
-            gain=1.5,
-        ),
-        Effect(
-            name="train.mixed_precision",
-            labels=("bf16", "FP8"),
-            lines=(
-                Line(False, {0: 88.8, 1: 100.0}, {}),
-                Line(True, {0: 120.0, 1: 150.0}, {}),
-            ),
-            sentence="FP8 against bf16: +25.0 % (+24.5 to +25.5)",
-            gain=1.25,
-        ),
-        Effect(
-            name="train.activation_checkpointing",
-            labels=("none", "full"),
-            lines=(Line(False, {0: other, 1: 100.0}, {}), Line(True, {1: 150.0}, {})),
-            sentence="full against none: -7.9 % (one pair)",
-            gain=0.92,
-        ),
-    ]
-    plot = knobs_plot(whole)
-    assert plot.title.startswith("batch_size matters most: 4 against 2: +50.0 %")
-    assert plot.note == (
-        "No panel for train.compile_model: no two measured settings differ in that "
-        "knob alone."
-    )
-
-
 def test_a_rehearsal_tells_nothing_of_the_precision(tmp_path):
     effects = knob_effects(report_of(tmp_path / "s", device="cpu"))
     assert "train.mixed_precision" not in {effect.name for effect in effects}
@@ -102,18 +54,6 @@ def test_where_no_two_settings_ran_nothing_is_drawn(tmp_path):
     plot = knobs_plot(report_of(tmp_path / "s", WHOLE[:1]))
     assert plot.draw is None
     assert plot.note.startswith("No panel for train.batch_size, ")
-
-
-def test_memory(tmp_path):
-    wanting = ("search", told((2, 0, 1, 1), 190, reserved_gib=139.0))
-    plot = memory_plot(report_of(tmp_path / "s", [*WHOLE, wanting]))
-    assert plot.title == (
-        "batch 4, AC full: 150 tokens/s in 40.0 GiB, the best of 3 settings that may "
-        "be chosen"
-    )
-    assert plot.rows[0][2].startswith("ok, may not be chosen: 99.4 % of the GPU's")
-    assert plot.note.startswith("Settings that were not measured again")
-    assert to_svg(plot).startswith("<svg")
 
 
 def compared(folder, runs, **about):

@@ -11,7 +11,6 @@
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4 };
 enum { NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
-enum { FIRST_SLICE = 100 };
 typedef unsigned long long u64;
 
 static int told(const char *wanted, char *value, unsigned size) {
@@ -62,29 +61,20 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **gpu) {
     return index < number("forbidden", 0) ? NO_PERMISSION : SUCCESS;
 }
 
-int nvmlDeviceGetMaxMigDeviceCount(void *gpu, unsigned *count) {
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *pending) {
     (void)gpu;
-    *count = (unsigned)number("slices", 0);
-    return SUCCESS;
-}
-
-int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **slice) {
-    (void)gpu;
-    *slice = (void *)(u64)(FIRST_SLICE + index);
+    *now = *pending = (unsigned)number("sliced", 0);
     return SUCCESS;
 }
 
 int nvmlDeviceGetUUID(void *gpu, char *uuid, unsigned size) {
-    u64 number = (u64)gpu;
-    snprintf(uuid, size, number < FIRST_SLICE ? "GPU-%llu" : "MIG-%llu", number);
+    snprintf(uuid, size, "GPU-%llu", (u64)gpu);
     return SUCCESS;
 }
 
 int nvmlDeviceGetName(void *gpu, char *name, unsigned size) {
-    char whole[96];
-    told("name", whole, sizeof whole);
-    snprintf(name, size, (u64)gpu < FIRST_SLICE ? "%s" : "%s MIG 1g.10gb", whole);
-    return SUCCESS;
+    (void)gpu;
+    return told("name", name, size) ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlSystemGetDriverVersion(char *version, unsigned size) {
@@ -99,8 +89,7 @@ int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor) {
 }
 
 static u64 mib(const char *name, void *gpu) {
-    int part = (u64)gpu >= FIRST_SLICE;
-    return (u64)(own(name, gpu, 0) / (part ? 8 : 1)) << 20;
+    return (u64)own(name, gpu, 0) << 20;
 }
 
 struct memory { u64 total, free, used; };
@@ -122,7 +111,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory_v2 *told) {
 
 static int reading(const char *name, void *gpu, unsigned *value) {
     double found = own(name, gpu, -1);
-    if (found < 0 || (u64)gpu >= FIRST_SLICE) return NOT_SUPPORTED;
+    if (found < 0) return NOT_SUPPORTED;
     *value = (unsigned)found;
     return SUCCESS;
 }
@@ -153,7 +142,7 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *gpu, u64 *bits) {
 int nvmlDeviceGetTotalEnergyConsumption(void *gpu, u64 *millijoules) {
     struct timespec now;
     double watts = number("counter_watts", -1);
-    if (watts < 0 || (u64)gpu >= FIRST_SLICE) return NOT_SUPPORTED;
+    if (watts < 0) return NOT_SUPPORTED;
     clock_gettime(CLOCK_REALTIME, &now);
     *millijoules = (u64)(watts * (1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec));
     return SUCCESS;

@@ -6,9 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from fp8tune.runners import driver, probe
-from fp8tune.runners.driver import Driver, current, watched
+from fp8tune.runners import driver, nvml, probe
+from fp8tune.runners.driver import current, watched
 from fp8tune.runners.gpu import Gpu, Process, Sample
+from tests.each import each
 from tests.runners import fake_nvml
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", "580.82.07", 81559 / 1024, "9.0", "NVML")
@@ -52,18 +53,6 @@ def test_others_on_the_gpu(tmp_path, monkeypatch):
         Process(1300, "unknown", None),
     )
     assert seen.used_gib == 5000 / 1024  # without what the driver reserves
-
-
-def test_a_slice_is_told_by_itself(tmp_path, monkeypatch):
-    fake_nvml.install(tmp_path, monkeypatch, slices=2, used_mib=8192, apps="12:1024")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-101")
-    found = current()
-    assert found.gpu == H100._replace(
-        name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", memory_gib=10194 / 1024
-    )
-    seen = found.look()._replace(time=None)
-    others = (Process(12, "program-12", 1.0),)
-    assert seen == Sample(used_gib=1.0, processes=others)
 
 
 def test_gpus_that_a_job_may_not_use_do_not_count(tmp_path, monkeypatch):
@@ -158,13 +147,23 @@ def test_the_gpus_of_a_trial_are_watched_together(tmp_path, monkeypatch):
 SAID = {"device": "NVIDIA H200", "capability": "9.0", "memory_gib": 139.8}
 
 
+def test_a_slice_is_asked_of_torch_alone(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, sliced=1)
+    said = f"import json; print(json.dumps({SAID}))"
+    monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-c", said))
+    found = current()
+    assert (found.gpu.source, found.unwatched) == ("torch", driver.UNWATCHED)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-33cc")
+    assert current().gpu.source == "torch"
+
+
 @pytest.mark.parametrize(
     ("said", "gpu"),
     [
         (f"print({SAID})", Gpu()),  # no JSON: it said nothing
         (
-            f"import json; print(json.dumps({SAID | {'driver_cuda': '13.0'}}))",
-            Gpu("NVIDIA H200", "CUDA 13.0", 139.8, "9.0", "torch"),
+            f"import json; print(json.dumps({SAID}))",
+            Gpu("NVIDIA H200", "", 139.8, "9.0", "torch"),
         ),
     ],
 )
@@ -176,7 +175,17 @@ def test_torch_where_no_driver_can_be_asked(tmp_path, monkeypatch, said, gpu):
     assert (found.look(), found.unwatched) == (Sample(), driver.UNWATCHED)
 
 
-def test_nothing_is_asked_of_a_gpu_that_is_not_watched():
-    found = Driver(H100)
-    found.close()
-    assert (found.look(), found.samples(0.0, time.time())) == (Sample(), [])
+@each(
+    ("devices", "seen"),
+    [
+        (None, [0, 1]),
+        ("", [0, 1]),
+        ("1, 0", [1, 0]),
+        ("GPU-11", [0]),
+        ("0,7,1", [0]),
+        ("7", []),
+    ],
+)
+def test_the_gpus_that_torch_takes(devices, seen):
+    environment = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    assert nvml.visible_gpus(["GPU-11aa", "GPU-22bb"], environment) == seen

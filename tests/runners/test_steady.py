@@ -7,13 +7,13 @@ import statistics
 import pytest
 
 from fp8tune.runners.steady import (
-    Left,
     Steady,
     half_width,
     interval,
     last_change,
     steady,
 )
+from fp8tune.trials.record import Discarded
 
 
 def level(count, middle=100.0, seed=1, deviation=0.0015):
@@ -63,7 +63,7 @@ def test_a_change_of_five_deviations_is_found(count, least):
     assert sum(abs(cut - count) <= 1 for cut in found) >= least
 
 
-WARM = Left(0, 2, "warm-up")
+WARM = Discarded(0, 2, "warm-up")
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,24 @@ WARM = Left(0, 2, "warm-up")
         (
             level(20),
             {5: "allocator", 8: "recompile"},
-            Steady(9, (WARM, Left(3, 8, "recompile")), True),
+            Steady(9, (WARM, Discarded(3, 8, "recompile")), True),
         ),
         (
             level(9) + level(4, 110) + level(12),
             {8: "allocator"},
             Steady(
                 13,
-                (WARM, Left(3, 8, "allocator"), Left(9, 12, "change of level")),
+                (
+                    WARM,
+                    Discarded(3, 8, "allocator"),
+                    Discarded(9, 12, "change of level"),
+                ),
                 True,
             ),
         ),
         # too few steps after an event: those before it are all there is
         (level(20), {18: "recompile"}, Steady(3, (WARM,), False)),
-        (level(2), {}, Steady(1, (Left(0, 0, "warm-up"),), True)),
+        (level(2), {}, Steady(1, (Discarded(0, 0, "warm-up"),), True)),
     ],
 )
 def test_what_is_left_out_and_why(times, events, expected):

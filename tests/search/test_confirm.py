@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.search.answer.decide import decide
-from fp8tune.search.confirm import again, overlooked, settings
+from fp8tune.search.confirm import again
 from fp8tune.search.history import History
 from fp8tune.trials.space import Space
 from tests.each import each
@@ -192,43 +192,6 @@ WITHOUT_BASELINE = Space(KNOBS, [BEST, in_bf16(BEST), NEAR, in_bf16(NEAR)])
 )
 def test_the_order_where_more_or_less_may_be_chosen(space, search, now, asked):
     assert order(search, now, space) == asked.replace(" ", "")
-
-
-@each(
-    ("search", "expected"),
-    [
-        (FOUND, "BGNb"),
-        (FEW, "BGb"),
-        ({"G": 100, "O": 90}, "Gg"),
-        ({"G": "hang", "B": 150}, "BGb"),
-        ({"G": "oom", "B": 150}, "Bb"),
-        ({"G": 100, "B": 101, "N": 100.8, "O": 100.6, "P": 100.5}, "BGNOb"),
-        ({"g": 100}, ""),
-    ],
-)
-def test_which_settings_are_confirmed(search, expected):
-    known = history(*searched(search))
-    assert "".join(LETTERS[point] for point in settings(known)) == expected
-
-
-@each(
-    ("search", "confirmed", "found"),
-    [
-        ({"G": 100, "O": 90}, "GB", "O"),
-        ({"G": 100, "O": 89.9}, "GB", None),
-        ({"G": 100, "O": 90, "N": 91}, "GB", "N"),
-        ({"G": 100, "O": 90, "N": 91}, "GN", None),
-        ({"G": 100, "O": "oom"}, "GB", None),
-        ({"G": "oom", "O": 90}, "GB", None),
-        ({"G": 100}, "G", None),
-    ],
-)
-def test_which_one_a_single_bad_run_may_hide(search, confirmed, found):
-    known = history(*searched(search))
-    points = [SETTINGS[letter] for letter in confirmed]
-    assert overlooked(known, points) == (found and SETTINGS[found])
-    twice = history(*((t.stage, t.record) for t in (*known.trials, *known.trials)))
-    assert overlooked(twice, points) is None
 
 
 @each(

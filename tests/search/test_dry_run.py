@@ -135,12 +135,6 @@ def test_it_is_refused_as_the_search_would_be(titan, fp8tune, options, said):
     assert " ".join((dry.out or dry.err).split()).startswith(told)
 
 
-def test_a_config_that_cannot_be_searched_is_refused(titan, fp8tune):
-    ran = fp8tune("search", titan, "--dry-run", *TARGET, "--allow", "precison")
-    assert (ran.code, ran.out) == (2, "")
-    assert "did you mean `precision`?" in ran.err
-
-
 def test_a_config_that_the_trainer_refuses_is_told(tmp_path, monkeypatch, fp8tune):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text(f"{FITS}[distributed]\ntp = 2\n")
@@ -149,16 +143,6 @@ def test_a_config_that_the_trainer_refuses_is_told(tmp_path, monkeypatch, fp8tun
     said = " ".join(ran.out.split())
     assert said.startswith("the search will not start: a.toml:11: FP8 does not work ")
     assert "fix that first, see: fp8tune lint a.toml" in said
-
-
-def test_edges_need_less_and_more_than_the_config(tmp_path, monkeypatch, fp8tune):
-    monkeypatch.chdir(tmp_path)
-    accumulates = "batch_size = 2\ngrad_accum_steps = 4"
-    (tmp_path / "a.toml").write_text(FORGE.replace("batch_size = 2", accumulates))
-    words = ("--dry-run", *TARGET, "--output-format", "json")
-    corners = json.loads(fp8tune("search", "a.toml", *words).out)["corners"]
-    peaks = {corner["name"]: corner["memory"]["gib"] for corner in corners}
-    assert peaks["least memory"] < peaks["your config"] < peaks["most memory"]
 
 
 def test_it_needs_neither_torch_nor_optuna(tmp_path):

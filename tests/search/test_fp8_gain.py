@@ -52,16 +52,6 @@ def powered(*watts):
     ]
 
 
-def test_tokens_per_joule_as_the_objective(replay):
-    records = powered(400.0, 400.0, 700.0, 600.0)
-    code, said = answered(replay, records, "--objective", ENERGY)
-    assert (code, said["objective"]) == (0, ENERGY)
-    assert findings(said)[0] == ("baseline-best", ENERGY)
-    assert said["tokens_per_joule"]["baseline"]["value"] == 0.25
-    assert said["fp8_gain"] == pytest.approx(1 / 0.9)
-    assert answered(replay, records)[1]["output"] == "a.tuned.toml"
-
-
 def test_bf16_that_is_more_efficient_comes_first(replay):
     """Whatever FP8 gains in tokens/s."""
     records = powered(400.0, 200.0, 500.0, 250.0)

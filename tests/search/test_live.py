@@ -78,14 +78,6 @@ def test_the_whole_table(plan):
     ]
 
 
-@pytest.mark.parametrize("stage", ["convert", "compile"])
-def test_the_stage_of_the_running_trial_is_shown(plan, stage):
-    board = Board(plan, study_of(TRIALS))
-    board.take(Event(7, CONFIRMATION, None, 3600.0))
-    board.hear({"stage": stage})
-    assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
-
-
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("height", [3, 10, 50])
 @pytest.mark.parametrize("count", [0, 1, 5, 200])
@@ -107,12 +99,6 @@ def test_a_narrow_terminal_keeps_the_figures(plan):
         assert name in head
     for figure in ("batch 8, AC none, eager, bf16", "20,000", "70.0/140", "+100.0 %"):
         assert figure in last
-
-
-def test_an_extrapolated_figure_is_marked(plan):
-    more = {"extrapolated": "rank 0 of 16", "extrapolation_error": 0.1}
-    one = trials(("baseline", ran(GIVEN, 10_000, more=more)))
-    assert "~10,000" in drawn(Board(plan, study_of(one)))[1]
 
 
 def test_the_table_by_tokens_per_joule(plan):

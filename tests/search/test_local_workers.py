@@ -11,7 +11,6 @@ import pytest
 from fp8tune.search import CannotSearch
 from fp8tune.search.local_workers import (
     LocalWorkers,
-    gpus_of_this_process,
     gpus_of_workers,
 )
 from tests.each import each
@@ -68,19 +67,6 @@ def test_a_worker_that_fails_is_named_once_while_others_work(tmp_path):
     name = f"{socket.gethostname()} GPU 1"
     assert said == [f"{name} ended: no GPU here (its output is in {log})"]
     both.stop()
-
-
-@each(
-    ("environment", "gpus"),
-    [
-        ({}, "0"),
-        ({"CUDA_VISIBLE_DEVICES": "2"}, "2"),
-        ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "3"}, "3"),
-        ({"CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_GPUS": "2,3"}, "1"),
-    ],
-)
-def test_the_steps_of_a_node_are_told_apart_by_their_gpus(environment, gpus):
-    assert gpus_of_this_process(environment) == gpus
 
 
 @each(

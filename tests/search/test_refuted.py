@@ -48,13 +48,6 @@ def test_a_measured_fit_is_said_and_silences_the_prediction(rules):
     assert findings(known, rules, Target()) == []
 
 
-def test_a_capacity_may_be_a_whole_number(rules):
-    after = write_back(CONFIG.encode(), [BATCH])
-    known = with_measured("a.toml", after, measured(capacity_gib=79), TARGET)
-    assert b"71.0 of 79.0 GiB" in known
-    assert findings(known, rules) == []
-
-
 def test_a_second_search_replaces_the_comment(rules):
     after = write_back(CONFIG.encode(), [BATCH])
     once = with_measured("a.toml", after, measured(), TARGET)

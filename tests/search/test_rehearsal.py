@@ -1,13 +1,11 @@
 """The rehearsal's config: whatever a search of it chooses, the outcome lints clean."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
-from fp8tune.search import CannotSearch
 from fp8tune.search.answer.decide import decide
 from fp8tune.search.history import History
 from fp8tune.search.machine import environment
@@ -58,20 +56,6 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         after = write_back(plan.config.data, choices(plan, found), block)
         report = check("a.toml", after, rules, Target())
         assert report.diagnostics == []
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "said"),
-    [
-        ("precison", "cpu", "did you mean `precision`?"),
-        ("seq_len", "cpu", "it can free compile, fp8, kernels, warmup"),
-        ("grad_accum", "cuda", "it can free fp8, kernels, warmup"),
-        ("train.seq_len", "cuda", "it can free fp8, kernels, warmup"),
-    ],
-)
-def test_a_knob_that_is_none(plan, name, device, said):
-    with pytest.raises(CannotSearch, match=f"^--allow {name}: .*; {re.escape(said)}$"):
-        plan_for_trials(plan.config, (name,), device)
 
 
 def _environment(job, device):
@@ -186,16 +170,7 @@ def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
     assert made.space.value(made.baseline, "precision") == "bf16"
 
 
-def test_fp8_is_not_tried_on_a_gpu_without_it():
-    text = PATH.read_text().replace('"fp8"', '"bf16"')
-    config = read_config("a.toml", text.encode(), Target("h200", 1, "--gpu"))
-    gpu = "NVIDIA A100-SXM4-80GB"
-    made = plan_for_trials(config, ("precision",), "cuda", gpu)
-    assert made.space.knob("precision").values == ("bf16",)
-
-
 def test_a_model_that_a_cpu_cannot_train_is_refused(project, fp8tune):
-    """For its memory or its time, with a model that it can."""
     large = (
         PATH.read_text()
         .replace("dim = 128", "dim = 8192")

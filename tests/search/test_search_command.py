@@ -1,7 +1,5 @@
 """``fp8tune search`` on recorded trials: the whole loop, its files and its answer."""
 
-import json
-
 import pytest
 
 from tests.metadata import write_metadata
@@ -10,63 +8,7 @@ from tests.sample import SMALL_MODEL
 
 pytest.importorskip("optuna")
 
-CONFIG = """\
-[train]
-batch_size = 4  # per GPU
-grad_accum_steps = 4
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-[scheduler]
-warmup_steps = 10
-"""
 RUNS = f"{SMALL_MODEL}[train]\nseq_len = 32\n"
-KEYS = ("batch_size", "activation_checkpointing", "compile_model", "mixed_precision")
-
-
-def trial(batch, ac, compiled, precision, outcome="ok", speed=0.0, peak=0.0):
-    knobs = zip(KEYS, (batch, ac, compiled, precision), strict=True)
-    return {
-        "knobs": {f"train.{key}": value for key, value in knobs},
-        "outcome": outcome,
-        "tokens_per_second": speed,
-        "step_ms": [100.0] if speed else [],
-        "peak_gib": peak,
-        "reserved_gib": peak * 1.05,
-        "cost_s": 90.0,
-    }
-
-
-def world(gain=1.2):
-    """Batch x AC x compile x precision; selective AC at batch 8 is the best."""
-    for batch in (1, 2, 4, 8, 16):
-        for ac, bytes_each, cost in (("full", 3, 0.9), ("selective", 11, 1.0)):
-            for compiled in (True, False):
-                for precision in ("bf16", "fp8"):
-                    peak = 30 + batch * bytes_each
-                    speed = 1e4 * cost * batch / (batch + 1)
-                    speed *= 1.2 if compiled else 1.0
-                    speed *= gain if precision == "fp8" else 1.0
-                    if peak > 140:
-                        yield trial(batch, ac, compiled, precision, "oom")
-                    else:
-                        yield trial(batch, ac, compiled, precision, "ok", speed, peak)
-
-
-@pytest.fixture
-def searched(project, fp8tune, without_plots):
-    def run(records, *arguments, config=CONFIG, budget="2h"):
-        lines = "".join(f"{json.dumps(record)}\n" for record in records)
-        project({"c.toml": config, "records.jsonl": lines})
-        runner = ("--runner", "replay", "--records", "records.jsonl")
-        return fp8tune("search", "c.toml", "--budget", budget, *runner, *arguments)
-
-    return run
-
-
-def test_a_diff_does_not_spoil_json(searched):
-    outcome = searched(world(), "--diff", "--output-format", "json")
-    assert outcome.json["output"] is None
-    assert "+batch_size = 8" in outcome.err
 
 
 def test_a_config_that_no_trial_represents_is_told_so_without_a_gpu(

@@ -160,13 +160,5 @@ def proposed(sampler, told=(), running=1):
 
 
 @each("sampler", ("auto", "tpe", "random"))
-def test_the_same_history_gets_the_same_proposals(sampler):
-    told = [ran(GIVEN, 100), ran(BEST, 150), ran(OTHER, outcome="oom")]
-    points = proposed(sampler, told, running=2)
-    assert points == proposed(sampler, told, running=2)
-    assert len({GIVEN, BEST, OTHER, *points}) == 5
-
-
-@each("sampler", ("auto", "tpe", "random"))
 def test_proposals_differ_before_anything_has_run(sampler):
     assert len(set(proposed(sampler, running=6))) == 6

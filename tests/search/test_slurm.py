@@ -5,13 +5,13 @@ import os
 import pytest
 
 from fp8tune.search import CannotSearch
-from fp8tune.search.allocation import (
+from fp8tune.search.slurm import (
     Allocation,
     default_budget,
+    parse,
+    seconds,
     this_allocation,
-    with_gpus,
 )
-from fp8tune.search.slurm import parse, seconds
 from tests.each import each
 
 
@@ -107,20 +107,6 @@ def squeue(tmp_path_factory, monkeypatch):
         (folder / "squeue").chmod(0o755)
 
     return answers
-
-
-def test_gpus_that_only_squeue_names(squeue):
-    allocation = Allocation("7", 2, 0, on_a_node=False)
-    for answer, gpus in (
-        ("echo gres:gpu:4", 8),
-        ("echo gres/gpu:h100-sxm:4,gres/nic:2", 8),
-        ("echo 'gres:gpu:h100:2,gres:gpu:10(S:0-1)'", 24),
-        ("echo N/A", 0),
-        ("exit 1", 0),
-    ):
-        squeue(answer)
-        assert with_gpus(allocation) == allocation._replace(gpus=gpus)
-    assert with_gpus(allocation._replace(gpus=1)).gpus == 1
 
 
 def test_one_search_for_each_task_of_srun_is_refused():

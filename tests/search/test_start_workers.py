@@ -133,20 +133,6 @@ def test_an_earlier_study_that_is_not_continued_is_named(
     assert bool(found) == bool(note)
 
 
-def test_a_study_of_the_same_folder_in_another_storage_is_named(tmp_path):
-    folder, url = study(tmp_path / "a-1", []), f"sqlite:///{tmp_path}/x.db"
-    Study(plan().space, folder).export(f"{folder}/trials.jsonl")
-    own = Study(plan().space, folder, url)
-    own.take_up()
-    options = SearchOptions("a.toml", "2h", studies=str(tmp_path), storage=url)
-    assert new_study_note(own, options) == (
-        "a new study: the same search had another --storage, and its report in "
-        f"{folder} will be replaced"
-    )
-    own.take_up()
-    assert new_study_note(own, options) == ""
-
-
 def joining(study):
     return ("search", "a.toml", "--budget", "3m", "--study", study)
 

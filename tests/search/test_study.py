@@ -199,7 +199,6 @@ def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path, text):
     with pytest.raises(BadStudy, match=r"a\.toml:1: not an operation of a study; move"):
         Study(SPACE, str(tmp_path / "s"), str(path))
     assert path.read_text() == text
-    assert not (tmp_path / "a.toml.bak").exists()
 
 
 def test_cut_off_at_any_byte(tmp_path):
@@ -231,18 +230,16 @@ def test_cut_off_at_any_byte(tmp_path):
             assert look(str(tmp_path / "s")) == (ABOUT, again.trials)
     states = [trial.state.name for trial in again.optuna.trials]
     assert states == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert whole.endswith((tmp_path / "s" / f"{NAME}.bak").read_bytes() + whole[cut:])
 
 
 @pytest.mark.parametrize("last", [b"{}\n", b"\0\0\0\n", b"\xff\n", b'{"op_code"\n'])
-def test_a_last_line_that_is_no_operation_is_kept_aside(tmp_path, last):
+def test_a_last_line_that_is_no_operation_is_removed(tmp_path, last):
     filled(tmp_path / "s")
     path = tmp_path / "s" / NAME
     whole = path.read_bytes()
     path.write_bytes(whole + last)
     assert Study(SPACE, str(tmp_path / "s")).trials == TRIALS
     assert path.read_bytes() == whole
-    assert (tmp_path / "s" / f"{NAME}.bak").read_bytes() == last
     path.write_bytes(last + whole)
     with pytest.raises(BadStudy, match=r"study.journal:1: not an operation of a study"):
         Study(SPACE, str(tmp_path / "s"))
@@ -292,7 +289,6 @@ def test_a_full_disk_loses_only_the_trial_that_it_cannot_hold(tmp_path, room):
     assert path.read_bytes().endswith(b"\n")
     again = Study(SPACE, str(tmp_path / "s"))
     assert study.trials == again.trials == TRIALS
-    assert not (tmp_path / "s" / f"{NAME}.bak").exists()
 
 
 def test_a_link_in_the_place_of_the_journal_is_not_followed(tmp_path):
@@ -305,7 +301,7 @@ def test_a_link_in_the_place_of_the_journal_is_not_followed(tmp_path):
         lambda: Study(SPACE, str(tmp_path / "s")),
         lambda: look(str(tmp_path / "s")),
     ):
-        with pytest.raises(BadStudy, match=r"study\.journal: a link, not a file"):
+        with pytest.raises(BadStudy, match=r"study\.journal: .* link"):
             use()
     assert mine.read_bytes() == before
 

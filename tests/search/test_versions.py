@@ -48,11 +48,3 @@ def test_the_versions_of_the_trainers_own_python(config):
     later = unsafe_versions(config, (), NAN | {"torch": "2.16.0"}, "cuda")
     check_versions(later)
     assert [match.checked for match in later] == [False]
-
-
-def test_versions_that_no_trial_depends_on(config):
-    assert unsafe_versions(config, (), NAN, "cpu") == []
-    text = SMALL.replace('"fp8"', '"bf16"')
-    in_bf16 = read_config("a.toml", text.encode(), Target("", 0), "", 1)
-    assert unsafe_versions(in_bf16, (), NAN, "cuda") == []
-    assert unsafe_versions(in_bf16, ("precision",), NAN, "cuda") != []

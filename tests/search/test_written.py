@@ -46,11 +46,6 @@ def test_the_report_names_the_file_that_was_written(replay, tmp_path):
         assert f">{command}\n</pre>" in page
 
 
-MEASURED = (
-    "# fp8tune: ignore[out-of-memory] -- fp8tune search measured 71.0 of 79.1 GiB"
-)
-
-
 @pytest.mark.parametrize("option", ["--output", "--diff"])
 def test_the_page_shows_the_diff_of_what_is_written(replay, tmp_path, option):
     """Also the line that says which prediction a trial has refuted."""
@@ -68,6 +63,12 @@ def test_the_page_shows_the_diff_of_what_is_written(replay, tmp_path, option):
         after = (tmp_path / "b.toml").read_bytes()
         assert shown == unified_diff("a.toml", config.encode(), after).rstrip()
     assert "] -- fp8tune search measured 71.0 of 79.1 GiB\n" in shown
+
+
+def test_a_diff_does_not_spoil_json(replay):
+    done = replay(RECORDS, "--diff", "--output-format", "json")
+    assert done.json["output"] is None
+    assert "+batch_size = 4" in done.err
 
 
 def test_diff_and_in_place_and_output(replay, tmp_path):

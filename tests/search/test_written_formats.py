@@ -320,14 +320,6 @@ def test_overrides_are_typed_in_the_tuned_script(replay, tmp_path):
     assert (tmp_path / "train.sbatch").read_text() == SCRIPT
 
 
-def test_overrides_are_written_into_the_tuned_file(replay, tmp_path):
-    key = "micro_batch_size"
-    done = replay({"a.yaml": AXOLOTL}, key, "--", "--sequence_len", "512")
-    assert done.code == 0
-    [text] = tuned(tmp_path).values()
-    assert "\nsequence_len: 512\n" in text
-
-
 def test_values_that_another_file_of_the_job_fixes_are_not_tried(replay, tmp_path):
     fixed = ZERO.replace('gpu": "auto"', 'gpu": 2')
     files = {"launch.yaml": LAUNCH, "t.yaml": TRAINING, "ds/zero.json": fixed}

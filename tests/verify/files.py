@@ -12,7 +12,7 @@ from fp8tune.verify.log import read_file
 
 def signs_of(text: str) -> list[Sign]:
     """The signs of causes in the text of a log."""
-    return read_file(io.BytesIO(text.encode()), causes=texts()).signs
+    return read_file(io.BufferedReader(io.BytesIO(text.encode())), causes=texts()).signs
 
 
 def varint(value: int) -> bytes:

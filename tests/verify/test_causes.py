@@ -7,11 +7,13 @@ import pytest
 from fp8tune.config.reader import read_config
 from fp8tune.job import Target
 from fp8tune.verify import causes
+from fp8tune.verify.answer import Answer
 from fp8tune.verify.cause import causes as read_causes
 from fp8tune.verify.cause import texts
 from fp8tune.verify.diagnosis import data
 from fp8tune.verify.figures import Figures
 from fp8tune.verify.log import read
+from fp8tune.verify.run import changed
 from tests.each import each
 
 KNOWN = read_causes()
@@ -269,9 +271,14 @@ def test_the_fix_of_a_failure_is_a_diff_of_the_config(told, config, line, text, 
     read_in = config(text)
     found = told([line], read_in)
     after = causes.fixed(read_in, found, unsafe=True)
-    assert patch in causes.diff(read_in, after)
+    answer = Answer(None, causes=found)
+    shown, written = (
+        changed(answer, read_in, to_write=to_write, unsafe=True)
+        for to_write in (False, True)
+    )
+    assert patch in "\n".join([*shown, ""])
     assert Path(read_in.path).read_text() == text
-    causes.write(read_in, after)
+    assert list(written) == [f"{read_in.path}: fixed"]
     assert Path(read_in.path).read_bytes() == after
     shown = data(found[0])
     assert shown["fix"]["safety"] == "unsafe"

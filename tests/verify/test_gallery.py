@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fp8tune.cli import read_config
-from fp8tune.verify.run import Options, verify
+from fp8tune.verify.run import verify
 from tests.verify import gallery
 
 RUNS = list(gallery.runs())
@@ -26,7 +26,7 @@ def word(run: gallery.Run, folder: Path) -> str:
         file = folder / "train.toml"
         file.write_text(run.config)
         config = read_config(str(file), "h100", 1)
-    return verify(tuple(paths), config, Options()).verdict.word
+    return verify(tuple(paths), config).verdict.word
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name.replace(" ", "-"))

@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.report.curves_plot import runs_plot
-from fp8tune.report.plots import PLACEHOLDERS, Style
+from fp8tune.report.plots import PLACEHOLDERS
 from fp8tune.verify.evidence import Curve
 from fp8tune.verify.gap import compare
 from fp8tune.verify.gap_output import as_json, text
@@ -49,7 +49,7 @@ def test_any_curves_can_be_compared(every):
 def test_any_curves_can_be_drawn(every):
     plot = runs_plot(compare(every[:1], every[1:]))
     if plot:
-        plot.draw(Style(PLACEHOLDERS)).draw_without_rendering()
+        plot.draw(PLACEHOLDERS).draw_without_rendering()
 
 
 def test_a_loss_that_is_no_cross_entropy_is_not_judged():

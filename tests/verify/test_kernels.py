@@ -1,6 +1,5 @@
 import time
 
-from fp8tune.verify import kernels
 from fp8tune.verify.kernels import find, kind, patterns
 from tests.each import each
 
@@ -100,14 +99,3 @@ def test_hostile_names_take_no_time(label, name):
     for source in patterns():
         find(source, name)
     assert time.perf_counter() - begin < 0.5
-
-
-def test_names_that_are_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr(kernels, "MOST_NAMES", 10)
-    monkeypatch.setitem(kernels._known, "kernel", {})
-    for number in range(100):
-        assert kind("kernel", f"nvjet_qqtst_{number}") == "fp8-gemm"
-        assert len(kernels._known["kernel"]) <= 10
-    long = "nvjet_qqtst_" + "x" * kernels.LONGEST_NAME
-    assert kind("kernel", long) == "fp8-gemm"
-    assert long not in kernels._known["kernel"]

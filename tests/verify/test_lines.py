@@ -4,11 +4,13 @@ import codecs
 import gzip
 import io
 import math
+from random import Random
 
 import pytest
 
 from fp8tune.verify import lines
 from fp8tune.verify.log import read_file
+from fp8tune.verify.unpack import BLOCK, Blocks
 from tests.each import each
 
 STEP = (
@@ -21,7 +23,7 @@ GZIP = gzip.compress(THREE.encode())
 
 
 def read(data):
-    return read_file(io.BytesIO(data))
+    return read_file(io.BufferedReader(io.BytesIO(data)))
 
 
 @each(
@@ -46,35 +48,25 @@ def test_same_log_however_it_is_written(name, data):
     assert log.ranks == {0}
 
 
-@each(
-    ("data", "cut"),
-    [
-        (GZIP[:-20], "its gzip data is cut off"),
-        (GZIP[:40] + b"\xff" * 40 + GZIP[80:], "its gzip data is damaged"),
-    ],
-    ids=("cut", "damaged"),
-)
-def test_gzip_that_ends_early_says_so(data, cut):
+@each("data", [GZIP[:-20], GZIP[:-8] + bytes(8)])
+def test_gzip_that_ends_early_says_so(data):
     log = read(data)
-    assert log.cut.startswith(cut)
-    assert log.lines < 3
+    assert log.cut == "the packed data end early or are damaged"
+    assert log.lines <= 3
 
 
 @each(
-    ("data", "message"),
+    "data",
     [
-        (b"PK\x03\x04rest", "a zip archive: unpack it first"),
-        (b"\x28\xb5\x2f\xfdrest", "compressed with zstd"),
-        (b"BZh91AY", "compressed with bzip2"),
-        (b"\xfd7zXZ\x00", "compressed with xz"),
-        (bytes(range(256)) * 20, "binary data, not a log"),
-        (b"\x7fELF" + bytes(3000) + b"\x80\x04\x95" * 900, "binary data, not a log"),
-        (gzip.compress(bytes(range(256)) * 20), "binary data, not a log"),
+        bytes(range(256)) * 20,
+        b"\x7fELF" + bytes(3000) + b"\x80\x04\x95" * 900,
+        gzip.compress(bytes(range(256)) * 20),
+        b"\xfd7zXZ\x00" + Random(1).randbytes(4096),
     ],
-    ids=("zip", "zstd", "bzip2", "xz", "bytes", "ELF", "packed bytes"),
+    ids=("bytes", "ELF", "packed bytes", "xz"),
 )
-def test_what_is_no_log_is_refused(data, message):
-    with pytest.raises(lines.Unreadable, match=message):
+def test_what_is_no_log_is_refused(data):
+    with pytest.raises(lines.Unreadable, match="binary data, not a log"):
         read(data)
 
 
@@ -137,11 +129,10 @@ def test_states_of_a_progress_bar_are_one_line():
 def test_memory_stays_bounded():
     cutter = lines.Cutter()
     for _ in range(100):
-        assert len(cutter.feed(b"y" * lines.BLOCK)) <= 2 * lines.BLOCK
+        assert len(cutter.feed(b"y" * BLOCK)) <= 2 * BLOCK
         assert len(cutter.rest()) <= lines.LONGEST
-    bomb = gzip.compress(bytes(50 << 20))
-    decoder = lines.Decoder()
-    assert all(len(block) <= lines.BLOCK for block in decoder.feed(bomb, last=True))
+    bomb = io.BufferedReader(io.BytesIO(gzip.compress(bytes(50 << 20))))
+    assert all(len(block) <= BLOCK for block in Blocks(bomb))
 
 
 @each(

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from fp8tune.verify import steps as steps_module
-from fp8tune.verify.cause import Text
 from fp8tune.verify.evidence import Event, Sign
 from fp8tune.verify.lines import Unreadable
 from fp8tune.verify.log import Reader, read
+from fp8tune.verify.shapes import Text
 from tests.each import each
 from tests.verify.test_lines import STEP
 

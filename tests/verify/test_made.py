@@ -1,7 +1,5 @@
 """Made traces of a GPU: kernels, passes, and where time went."""
 
-from dataclasses import replace
-
 from fp8tune.verify.evidence import Calls, Gemms, Left
 from fp8tune.verify.timeline import Rows, busy
 from fp8tune.verify.trace import read
@@ -203,17 +201,6 @@ def test_overlapping_kernels_are_busy_once():
     assert [busy(rows, each) for each in windows] == [8.0, 4.0, 0.0, 10.0]
     assert busy(rows, (8.0, 12.0), without={1}) == 2.0
     assert busy(Rows(), (0.0, 8.0)) == 0.0
-
-
-def test_old_categories_and_rounded_times(tmp_path):
-    """Before 1.13 torch had other categories, and times in steps of 0.25 us."""
-    write(tmp_path / "new.json", *linear(NVJET8), *HEAD)
-    text = (tmp_path / "new.json").read_text()
-    for new, old in (("cpu_op", "Operator"), ("kernel", "Kernel")):
-        text = text.replace(f'"cat": "{new}"', f'"cat": "{old}"')
-    (tmp_path / "old.json").write_text(text.replace("cuda_runtime", "Runtime"))
-    old, new = read(tmp_path / "old.json"), read(tmp_path / "new.json")
-    assert replace(old, path="") == replace(new, path="")
 
 
 def test_traces_with_wrong_or_missing_correlations(tmp_path):

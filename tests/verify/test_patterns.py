@@ -19,7 +19,8 @@ EXAMPLES = [(line, example) for line in LINES for example in line.examples]
 
 def log_of(*texts, trainer=""):
     """The log of these lines, read."""
-    return read_file(io.BytesIO("\n".join(texts).encode() + b"\n"), trainer=trainer)
+    data = io.BytesIO("\n".join(texts).encode() + b"\n")
+    return read_file(io.BufferedReader(data), trainer=trainer)
 
 
 @each(("line", "example"), EXAMPLES, ids=lambda case: str(case[1])[:90])

@@ -11,7 +11,7 @@ from fp8tune.verify.gap import compare
 from fp8tune.verify.gap_findings import findings
 from fp8tune.verify.runs import CannotRead, Run, read
 from fp8tune.verify.scalars import Scalars
-from fp8tune.verify.scales import Scale
+from fp8tune.verify.tags import Scale
 from tests.each import each
 from tests.verify.files import event, log
 

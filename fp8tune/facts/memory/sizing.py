@@ -250,14 +250,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
         return words
     if job["memory.init_gib"] > job["memory.usable_gib"]:
         return f"{words}: each GPU builds the whole model before it is sharded"
-    words += f", nor on {gpus * FACTORS[-1]} GPUs"
-    length = job["seq_len"]
-    says = [key for key in job.keys_of("seq_len") if job.given.get(key) == length]
-    for factor in FACTORS:
-        sequence = {key: max(1, length // factor) for key in says[:1]}
-        if sequence and _fit(job.with_values(least | sequence)) == FITS:
-            return f"{words}; it fits with {_said(job, sequence)}"
-    return words
+    return f"{words}, nor on {gpus * FACTORS[-1]} GPUs"
 
 
 def _fit(job: Job) -> str:

@@ -420,7 +420,7 @@ class Shell:
             self._result(None)
         elif name in self.builtins:
             self.builtins[name](words[1:])
-            self._result(self._arithmetic(words[1:]) if name == "let" else None)
+            self._result(None)
         else:
             given = self._environment() | self._given(for_it)
             heredoc = self._heredoc(words)
@@ -529,13 +529,6 @@ class Shell:
         for name in assigned(" ".join(word.text for word in words)):
             self._lose(name)
 
-    def _arithmetic(self, words: list[Word]) -> bool | None:
-        """Return whether ``(( ... ))`` succeeds: whether the number is not zero."""
-        text = " ".join(word.text for word in words)
-        part = Part(f"$(({text}))", reason=ARITHMETIC)
-        number = self._number(part, 0)
-        return None if number.unknown else number.text != "0"
-
     def _assign(self, token: Token) -> None:
         if name := _element(token):
             self.variables.setdefault(name, [])
@@ -635,7 +628,7 @@ class Shell:
                 self._set(part.name, default)
             return default
         if sign == "+":
-            return self._alternative(part, value, empty=empty, depth=depth)
+            return hole(part.text, CONDITION)
         if value is None or (sign == "?" and empty):
             number = part.name.isdigit()
             what = f"argument {part.name} of the script"
@@ -643,24 +636,6 @@ class Shell:
                 part.text, f"is {what}" if number else "is not set in the script"
             )
         return value
-
-    def _alternative(
-        self, part: Part, value: Value | None, *, empty: bool, depth: int
-    ) -> Value:
-        """Return the value of ``${name:+alternative}``.
-
-        Of ``"${A[@]+"${A[@]}"}"`` the words of the array, or none.
-        """
-        inner = parts_of(part.default, quoted=False)
-        if part.every == "@" and len(inner) == 1 and inner[0].every == "@":
-            if value is None and self.changed:
-                return [hole(part.text, self.changed)]
-            return [] if empty else self._value(inner[0], depth + 1)
-        other = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
-        known = value is not None and not (isinstance(value, Word) and value.unknown)
-        if known:
-            return Word("") if empty else other
-        return hole(part.text, CONDITION, flags([[other]]))
 
     def _number(self, part: Part, depth: int) -> Word:
         """Return the result of ``$((...))``; an unknown operand makes it unknown."""

@@ -39,20 +39,7 @@ def parse(data: bytes) -> Document:
     Raises ``InvalidJson``, and ``Unreadable`` beyond the bounds or without keys.
     """
     text, bom = text_of(data, InvalidJson)
-    try:
-        return Document(text, bom=bom)
-    except InvalidJson:
-        if not bom and _is_json(text):  # 1e400 is JSON, and not Hjson
-            return Document(text, bom=bom, loader="json")
-        raise
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return Document(text, bom=bom)
 
 
 class Document(OneFile):
@@ -60,10 +47,10 @@ class Document(OneFile):
 
     format = "json"
 
-    def __init__(self, text: str, *, bom: bool, loader: str = "hjson") -> None:
+    def __init__(self, text: str, *, bom: bool) -> None:
         self.text = text
         self.bom = bom
-        self.loader = loader
+        self.loader = "hjson"
         self._scanner = self._scan()
 
     def _scan(self) -> Scanner:

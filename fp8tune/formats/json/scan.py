@@ -28,6 +28,9 @@ _LINE_END = re.compile(r"[\r\n]|\Z")
 _STRICT = re.compile(r"[^\s,\]}]++")
 _CHUNK = re.compile(r"([^'\"\\\x00-\x1f]*+)(['\"\\\x00-\x1f])")
 _ESCAPES = dict(zip("\"'\\/bfnrt", "\"'\\/\b\f\n\r\t", strict=True))
+_CODE = re.compile("[0-9a-fA-F]{4}")
+_LOW = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+"""The second half of a character beyond the first 65,536."""
 _WORDS = {"null": None, "true": True, "false": False}
 _WHOLE_BELOW = 1e10
 """A number without a fraction is an ``int`` below this, as ``1e3``."""
@@ -211,20 +214,15 @@ class Scanner:
 
     def unicode(self, at: int) -> tuple[str, int]:
         r"""Return the character of ``\uXXXX``; two may be one character."""
-        code = _hexadecimal(self.text, at)
-        if code is None or code < 0:
+        code = _CODE.match(self.text, at)
+        if code is None:
             raise Refused("four hexadecimal digits are missing after \\u", at - 2)
-        at += 4
-        if 0xD800 <= code < 0xDC00 and self.text.startswith("\\u", at):
-            try:
-                low = _hexadecimal(self.text, at + 2, exact=False)
-            except ValueError:
-                reason = "four hexadecimal digits are missing after \\u"
-                raise Refused(reason, at) from None
-            if low is not None and low & 0xFC00 == 0xDC00:
-                code = 0x10000 + (((code - 0xD800) << 10) | (low - 0xDC00))
-                at += 6
-        return chr(code), at
+        number, end = int(code[0], 16), code.end()
+        low = _LOW.match(self.text, end) if number & 0xFC00 == 0xD800 else None
+        if low is not None:
+            number = 0x10000 + ((number - 0xD800) << 10) + int(low[1], 16) - 0xDC00
+            end = low.end()
+        return chr(number), end
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -246,16 +244,3 @@ def _number(match: re.Match[str], at: int) -> Any:
         raise Refused("a number that is too large", at) from None
     small = rounded == number and abs(number) < _WHOLE_BELOW
     return rounded if small else number
-
-
-def _hexadecimal(text: str, at: int, *, exact: bool = True) -> int | None:
-    """Return what ``int`` makes of four characters, as the package does."""
-    digits = text[at : at + 4]
-    if len(digits) != 4 or digits[1] in "xX":
-        return None
-    try:
-        return int(digits, 16)
-    except ValueError:
-        if exact:
-            return None
-        raise

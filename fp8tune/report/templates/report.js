@@ -1,5 +1,5 @@
 "use strict";
-// Tables are sorted by a click on a column, points tell their values, text can be copied.
+// Tables are sorted by a click on a column, text can be copied.
 
 const number = (text) => {
   const found = text.replace(/,/g, "").match(/^[-+]?\d+(\.\d+)?/);
@@ -32,27 +32,6 @@ document.querySelectorAll("table").forEach((table) => {
     button.title = "sort by this column";
     button.addEventListener("click", () => sort(table, column, heads));
     head.replaceChildren(button);
-  });
-});
-
-const tip = document.createElement("div");
-tip.className = "tip";
-tip.hidden = true;
-document.body.append(tip);
-document.querySelectorAll(".tips circle").forEach((point) => {
-  const title = point.querySelector("title");
-  const text = title.textContent;
-  title.remove();
-  point.addEventListener("pointerenter", () => {
-    tip.textContent = text;
-    tip.hidden = false;
-    const at = point.getBoundingClientRect();
-    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
-    tip.style.left = `${Math.max(8, Math.min(at.right, room)) + window.scrollX}px`;
-    tip.style.top = `${at.bottom + window.scrollY}px`;
-  });
-  point.addEventListener("pointerleave", () => {
-    tip.hidden = true;
   });
 });
 

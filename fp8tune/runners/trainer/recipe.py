@@ -195,7 +195,7 @@ def with_lines(name: str, about: About, recipe: Recipe) -> None:
     try:
         known = patterns.of(name, data)
     except (KeyError, TypeError, re.error) as error:
-        said = str(error).removeprefix("_line() ")
+        said = str(error).removeprefix("Line.__init__() ")
         raise BadRecipe(f"{recipe.origin}: [[run.line]]: {said}") from None
     steps = [line for line in known.lines if line.kind == "step"]
     if not any("step" in line.pattern.groupindex for line in steps):

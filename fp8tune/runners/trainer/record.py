@@ -10,7 +10,7 @@ from fp8tune.job import Job, Unknown
 from fp8tune.runners.process import Ended, WorkerResult, unfinished
 from fp8tune.runners.trainer.output import Output
 from fp8tune.runners.trainer.recipe import INSIDE
-from fp8tune.trials.record import OUTCOMES, Discarded, Record
+from fp8tune.trials.record import OUTCOMES, Record
 from fp8tune.verify import patterns
 from fp8tune.verify.causes import diagnose
 from fp8tune.verify.diagnosis import Diagnosis
@@ -62,7 +62,6 @@ def _speed(base: Record, output: Output) -> Record:
     times, steps = output.steps()
     found = steps.steady()
     kept = steps.whole_ms[min(found.start, len(steps.whole_ms) - 1) :]
-    left = tuple(Discarded(*each) for each in found.left)
     recompiles = output.log.events.get("recompile")
     middle, between = statistics.median(times.ms), times.between_ms
     extra = {"settled": found.settled, "time_from": times.source}
@@ -82,7 +81,7 @@ def _speed(base: Record, output: Output) -> Record:
             tokens_per_second=output.wanted.tokens / statistics.median(kept) * 1e3,
             step_ms=tuple(kept),
             all_step_ms=tuple(steps.whole_ms),
-            discarded=left,
+            discarded=found.left,
             micro_batches=base.grad_accum,
             recompiles=recompiles.count if recompiles else 0,
             losses=(),

@@ -261,11 +261,10 @@ def _pairs_left_out(case: Case) -> Iterator[Finding]:
             continue
         every = len(case.history.every_pair(one, other))
         outliers = every - len(case.history.pairs(one, other))
-        earlier = case.history.earlier_pairs(one, other)
-        if outliers or earlier:
+        if outliers:
             settings = [case.changes(one), case.changes(other)]
-            facts = {"outliers": outliers, "pairs": every, "earlier": earlier}
-            yield Finding("pairs-left-out", {**facts, "settings": settings})
+            facts = {"outliers": outliers, "pairs": every, "settings": settings}
+            yield Finding("pairs-left-out", facts)
 
 
 def _caveats(case: Case, trials: Sequence[Trial]) -> Iterator[Finding]:

@@ -1,9 +1,14 @@
-"""The answer of a search as JSON, as it is printed and stored in the study."""
+"""The answer of a search as JSON, as it is printed and stored in the study.
+
+And the command to type after it: one for terminal, JSON, comments and report.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+import shlex
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fp8tune.search.answer.answer import (
     SAME_COMMAND,
@@ -14,12 +19,19 @@ from fp8tune.search.answer.answer import (
     is_untied,
 )
 from fp8tune.search.answer.decide import answer_so_far, with_config
-from fp8tune.search.answer.next_step import next_commands
 from fp8tune.search.answer.wording import UNTIED, message
+from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.database import HIDDEN
 from fp8tune.search.losses import findings as losses
 from fp8tune.search.objective import SPEED
+from fp8tune.search.options import is_same, tuned
 from fp8tune.search.plan import Plan
 from fp8tune.search.saved_study import SavedStudy
+from fp8tune.words import clean
+
+ON_CPU = ("device", "workers", "heartbeat")
+"""Options of a rehearsal that a search on a GPU does not take over: as many workers of
+this machine need as many GPUs."""
 
 
 def stored_answer(study: SavedStudy) -> Mapping[str, Any]:
@@ -136,3 +148,145 @@ def _stability(answer: Answer, plan: Plan) -> dict[str, Any] | None:
     if data and point:
         data["knobs"] = plan.space.values(point)
     return data
+
+
+def next_commands(
+    plan: Plan, about: Mapping[str, Any], outcome: Answer, output: str | None
+) -> list[str]:
+    """Return the command to type after a search, and what to type before it.
+
+    ``about`` describes the study. ``output`` is the tuned config, ``""`` if none was
+    written, ``None`` if the search was cut off before its end.
+    """
+    study = _Study(plan, about, outcome)
+    if output is None or outcome.ending.next_step == SAME_COMMAND:
+        command = study.continued()
+    elif outcome.chosen is None:
+        command = study.after_failure()
+    else:
+        command = study.after_answer(output)
+    is_search = command.startswith("fp8tune search ")
+    return [*(password_lines(about) if is_search else ()), command]
+
+
+def password_lines(about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the command that sets a storage with a password, which no file has."""
+    storage = str(_kept(about).get("storage"))
+    if HIDDEN in storage:
+        yield f"export FP8TUNE_STORAGE={quoted(storage)}  # with its password"
+
+
+class _Study(NamedTuple):
+    """A study after its search, and the commands that may follow."""
+
+    plan: Plan
+    about: Mapping[str, Any]
+    outcome: Answer
+
+    @property
+    def path(self) -> str:
+        """The config as a command takes it."""
+        return quoted(self.plan.config.typed_path)
+
+    @property
+    def fp8_loses(self) -> bool:
+        """Whether bf16 is faster or FP8 diverges, and bf16 was not allowed."""
+        fp8 = self.outcome.measured.fp8_verdict
+        loses = self.outcome.is_conclusive and fp8 == "slower"
+        loses = loses or self.outcome.find("allow-precision") is not None
+        allowed = self.about.get("allow") or ()
+        return loses and not {"precision", "fp8"}.intersection(allowed)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the search was a rehearsal."""
+        return self.about.get("device") == "cpu"
+
+    def again(self, budget: str = "", but: Container[str] = (), more: str = "") -> str:
+        """Return the search's own command, by default with the same budget."""
+        budget = budget or str(_kept(self.about).get("budget") or self.longer)
+        arguments = "".join(f" {quoted(word)}" for word in self.plan.config.written)
+        behind = f" --{arguments}" * bool(arguments)
+        options = f"{options_of(self.about, but=but)}{more}{behind}"
+        return f"fp8tune search {self.path} --budget {budget}{options}"
+
+    @property
+    def longer(self) -> str:
+        """A budget of at least one hour more than was spent."""
+        return f"{max(2, math.ceil(self.outcome.seconds / 3600 + 1))}h"
+
+    def continued(self, budget: str = "") -> str:
+        """Return the command that continues the study."""
+        spent = show_duration(self.outcome.seconds)
+        return f"{self.again(budget)}  # continues: {spent} of it are spent"
+
+    @property
+    def larger_budget(self) -> str:
+        """The budget that a finding says would settle it; ``""`` if none does."""
+        for code, facts in self.outcome.findings:
+            if code == "failed-before":
+                continue
+            if seconds := facts.get("budget_s"):
+                return typed(seconds)
+            if facts.get("next_step"):
+                return self.longer
+        return ""
+
+    def after_failure(self) -> str:
+        """Return the command after a search that chose nothing."""
+        find = self.outcome.find
+        if not self.outcome.trials:
+            return self.continued()
+        if find("run-doctor"):
+            return f"fp8tune doctor{' --device cpu' * self.on_cpu}"
+        if find("repair-and-retry"):
+            return self.again()
+        if self.fp8_loses:
+            return self.again(more=" --allow precision")
+        if budget := self.larger_budget:
+            return self.continued(budget)
+        does = "estimate" if find("try-less-memory") else "lint"
+        return f"fp8tune {does} {self.path}"
+
+    def after_answer(self, output: str) -> str:
+        """Return the command after a search that chose a setting."""
+        if self.fp8_loses:
+            return self.again(more=" --allow precision")
+        if budget := self.larger_budget:
+            return self.continued(budget)
+        if self.on_cpu:
+            workers = {"workers"} if "slurm" in _kept(self.about) else set()
+            return f"{self.again('2h', but={*ON_CPU} - workers)}  # on a GPU"
+        if output and not is_same(output, self.plan.config.typed_path):
+            files = self.plan.config.bytes_by_path
+            of = next((path for path in files if is_same(tuned(path), output)), "")
+            return f"diff {quoted(of) if of else self.path} {quoted(output)}"
+        if self.outcome.chosen != self.plan.baseline and not output:
+            return f"{self.again()}  # writes it"
+        return f"fp8tune lint {self.path}"
+
+
+def options_of(about: Mapping[str, Any], *only: str, but: Container[str] = ()) -> str:
+    """Return the options of a study's last search, or ``only`` some of them.
+
+    A storage with a password is left to FP8TUNE_STORAGE, as no file has the password.
+    """
+    words = [""]
+    for name, value in _kept(about).items():
+        hidden = name == "storage" and HIDDEN in str(value)
+        if hidden or name == "budget" or name in but or (only and name not in only):
+            continue
+        option = quoted(f"--{name.replace('_', '-')}")
+        for each in value if isinstance(value, list) else [value]:
+            words += [option] if each is True else [option, quoted(str(each))]
+    return " ".join(words)
+
+
+def _kept(about: Mapping[str, Any]) -> dict[str, Any]:
+    kept = about.get("options")
+    return kept if isinstance(kept, dict) else {}
+
+
+def quoted(text: str) -> str:
+    """Return a word of a command line, harmless and quoted for a shell."""
+    return shlex.quote(clean(text))

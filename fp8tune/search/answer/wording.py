@@ -253,14 +253,9 @@ def _no_trial_ended(facts: Facts) -> str:
 
 def _pairs_left_out(facts: Facts) -> str:
     of = " against ".join(map(setting, facts["settings"]))
-    parts = []
-    if outliers := facts["outliers"]:
-        far = "more than 3 standard deviations from their median"
-        parts.append(f"{outliers} of {counted(facts['pairs'], 'pair')} of runs, {far}")
-    if earlier := facts["earlier"]:
-        early = "of the earlier search with a smaller budget"
-        parts.append(f"{counted(earlier, 'pair')} of runs {early}")
-    return f"not counted: {'; '.join(parts)} ({of})"
+    left_out = f"{facts['outliers']} of {counted(facts['pairs'], 'pair')} of runs"
+    far = "more than 3 standard deviations from their median"
+    return f"not counted: {left_out}, {far} ({of})"
 
 
 def _too_little_memory(facts: Facts) -> str:

@@ -15,7 +15,7 @@ from fp8tune.formats import TITLES, format_of
 from fp8tune.formats.edits import unified_diff
 from fp8tune.search import CannotSearch
 from fp8tune.search.answer.answer import Answer
-from fp8tune.search.answer.next_step import next_commands
+from fp8tune.search.answer.stored import next_commands
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.linting import (
     aftermath,
@@ -39,7 +39,7 @@ from fp8tune.search.write.job_files import (
 from fp8tune.search.write.writeback import MARK
 from fp8tune.studies import JOURNAL
 
-EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
+EVIDENCE = (JOURNAL, EXPORT, LOCK)
 """Files of a study's folder that no output may replace."""
 _STUDY = re.compile(r"of (?:study|replay) (\S+)-[0-9a-f]{8}\b")
 """The beginning of a study's name in the comments of a tuned file."""

@@ -10,23 +10,22 @@ their own (``notes``). Every other byte stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from fp8tune.config.mark import SEARCH
 from fp8tune.formats import parse
 from fp8tune.formats.document import (
     ConfigDocument,
     InvalidText,
-    Lines,
     Path,
-    Span,
     Unreadable,
 )
 from fp8tune.formats.edits import CannotEdit, Edit, apply
 from fp8tune.formats.values import same
 from fp8tune.search import CannotSearch
 from fp8tune.search.write import toml_values
+from fp8tune.search.write.script import Script
 from fp8tune.words import plain, wrapped
 
 MARK = SEARCH
@@ -37,6 +36,7 @@ WIDTH = 100
 """Longest line of a comment, unless a word is longer [characters]."""
 BLOCK = 16
 """Most lines of the block above the first changed key."""
+Text = ConfigDocument | Script
 LONGEST = 400
 """Longest text that is written [characters]; records may hold anything."""
 _BOM = "\ufeff"
@@ -56,23 +56,6 @@ class Choice(NamedTuple):
     def path(self) -> tuple[str, ...]:
         """The names of the tables and the key."""
         return tuple(self.key.split("."))
-
-
-class Text(Protocol):
-    """A text that may have comments; ``values`` are what it says."""
-
-    text: str
-    values: Any
-
-    @property
-    def lines(self) -> Lines:
-        """Offsets to lines and columns."""
-
-    def comments(self) -> Iterator[Span]:
-        """The comments, from the mark that begins each to the end of its line."""
-
-    def read(self, text: str) -> Text:
-        """Another text, read as this one was; raises ``InvalidText``."""
 
 
 class CannotWrite(CannotSearch):

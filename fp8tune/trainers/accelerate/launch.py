@@ -123,11 +123,7 @@ class Launch:
     def file(self) -> None:
         """Read the file as a ``ClusterConfig``."""
         raw = self.raw
-        where = raw.setdefault("compute_environment", "LOCAL_MACHINE")
-        if where != "LOCAL_MACHINE":
-            allowed = ["LOCAL_MACHINE"]
-            facts = {"value": where, "allowed": allowed, "hint": ""}
-            raise Refused("compute_environment", "value-not-allowed", **facts)
+        raw.setdefault("compute_environment", "LOCAL_MACHINE")
         if "distributed_type" not in raw:
             raise Refused("distributed_type", "missing-key", name="distributed_type")
         if raw["distributed_type"] == "NO":
@@ -172,15 +168,10 @@ class Launch:
 
     def gpus(self) -> None:
         """Check the GPUs of this machine."""
-        ids, kind = self.raw["gpu_ids"], self.raw["distributed_type"]
+        ids = self.raw["gpu_ids"]
         if not isinstance(ids, str):
             reason = "`gpu_ids` has to be a string"
             raise Refused("gpu_ids", reason=reason, **_as_text(ids))
-        one = len(ids.split(",")) < 2 and ids != "all"
-        if one and kind in GPUS and self.number("num_machines") <= 1:
-            reason = f"several GPUs are asked for, and `gpu_ids` names one ({ids})"
-            hint = "name at least two, or write `gpu_ids: all`"
-            raise Refused("gpu_ids", reason=reason, hint=hint)
 
     def validate(self) -> None:
         """Check the number of processes, and what a run on the CPU divides."""
@@ -189,7 +180,7 @@ class Launch:
             reason = "neither the file nor the command has `num_processes`"
             raise Refused("num_processes", reason=reason, hint=hint)
         if self.arguments["use_cpu"] and self.number("num_processes") >= 1:
-            self.divisor("num_machines")
+            self.number("num_machines")
 
     def number(self, name: str) -> Any:
         """Return an argument that is compared with numbers."""
@@ -204,13 +195,6 @@ class Launch:
         value = self.arguments.get(name)
         return 1 if value is None and not self.command_is_known else value
 
-    def divisor(self, name: str) -> Any:
-        """Return an argument by which another is divided."""
-        value = self.number(name)
-        if value == 0:
-            raise Refused(self.key(name), reason=f"`{name}` is 0", hint="")
-        return value
-
     def key(self, name: str) -> str:
         """Return the dotted key that sets an argument."""
         path = self.places.get(name)
@@ -218,34 +202,15 @@ class Launch:
 
     def deepspeed(self) -> None:
         """Prepare the environment of a DeepSpeed run."""
-        table = self.raw.get("deepspeed_config")
-        if table is not None and not isinstance(table, dict):
-            facts = {"value": table}
-            raise Refused("deepspeed_config", "section-not-a-table", **facts)
-        launcher = self.arguments["deepspeed_multinode_launcher"]
-        if self.number("num_machines") > 1:
-            if launcher == "standard":
-                self.processes_of_a_machine()
-                self.whole("machine_rank")
-            elif not self.filtered:
-                self.processes_of_a_machine()
-        self.port()
+        self.number("num_machines")
         self.precision()
         if since(self.schema, 1, 12):
             self.parallelism()
 
-    @property
-    def filtered(self) -> bool:
-        """Whether a filter names the GPUs of the machines."""
-        names = ("deepspeed_exclusion_filter", "deepspeed_inclusion_filter")
-        return any(self.arguments[name] is not None for name in names)
-
     def spawn(self) -> None:
         """Prepare the environment of one process per GPU."""
         if self.number("num_machines") > 1:
-            self.processes_of_a_machine()
-            self.whole("machine_rank")
-        self.port()
+            self.number("num_processes")
         self.precision()
         self.dynamo()
         if self.raw["distributed_type"] == "FSDP":
@@ -273,32 +238,6 @@ class Launch:
             raise Refused("use_cpu", reason=reason, hint="write true or false")
         self.precision()
         self.dynamo()
-
-    def processes_of_a_machine(self) -> None:
-        """Divide the processes over the machines."""
-        self.number("num_processes")
-
-    def whole(self, name: str) -> int:
-        """Return an argument as a whole number."""
-        value = self.given(name)
-        try:
-            return int(value)
-        except (TypeError, ValueError, OverflowError):
-            reason = f"`{name}` has to be a whole number"
-            raise Refused(self.key(name), reason=reason, **_as_number(value)) from None
-
-    def port(self) -> None:
-        """Look whether the port is in use, on the first machine."""
-        port = self.arguments.get("main_process_port")
-        first = self.number("num_machines") <= 1 or self.whole("machine_rank") == 0
-        if not first or port is None:
-            return
-        if not isinstance(port, int):
-            reason = "`main_process_port` has to be a whole number"
-            raise Refused("main_process_port", reason=reason, **_as_number(port))
-        if not 0 <= port <= 65535:
-            reason = "a port is between 0 and 65535"
-            raise Refused("main_process_port", reason=reason, hint="")
 
     def precision(self) -> None:
         """Check the precision; with FP8 export the options of ``fp8_config``."""

@@ -117,11 +117,6 @@ def test_a_run_without_time_is_no_curve():
     assert loss_curve(found, "bf16") is None
 
 
-def test_what_cannot_be_built_is_said():
-    found = runner(f"{SMALL}[distributed]\ntp = 2\n").train_for_losses({}, HOW, 300)
-    assert (found.outcome, found.loss_run) == ("launch", HOW)
-
-
 @pytest.mark.parametrize("kind", ["nan", "user"])
 def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
     nan = float("nan")

@@ -245,14 +245,10 @@ def test_no_bandwidth_is_known():
     assert many.extrapolation_error is None
 
 
-@pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
-def test_what_failed_stays_as_it_is(record):
-    assert for_all_ranks(record, runner(LARGE, 16, "h100-sxm").job({}), 16) is record
-
-
-def test_one_rank_stands_for_itself():
-    record = Record({}, "ok", 1000.0, (200.0,))
-    assert for_all_ranks(record, runner().job({}), 1) is record
+def test_what_failed_or_runs_alone_stays_as_it_is():
+    failed, alone = Record({}, "oom"), Record({}, "ok", 1000.0, (200.0,))
+    assert for_all_ranks(failed, runner(LARGE, 16, "h100-sxm").job({}), 16) is failed
+    assert for_all_ranks(alone, runner().job({}), 1) is alone
 
 
 def test_a_trial_of_one_rank_of_four(in_this_process):

@@ -14,29 +14,14 @@ from fp8tune.trials.trial import Trial
 from tests.runners.builtin.small import spec
 
 ECC = "uncorrectable ECC error encountered"
-BUSY = "CUDA-capable device(s) is/are busy or unavailable"
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "oom"),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "oom"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "oom"),
-        (RuntimeError("CUDA out of memory. Tried"), "oom"),
-        (
-            RuntimeError(
-                "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
-                "`cublasCreate(handle)`"
-            ),
-            "oom",
-        ),
         (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "oom"),
         (torch.AcceleratorError(f"CUDA error: {ECC}\nCUDA kernel errors"), "launch"),
-        (torch.AcceleratorError("CUDA error: unspecified launch failure\n"), "launch"),
-        (torch.AcceleratorError(f"CUDA error: {BUSY}\n"), "launch"),
-        (RuntimeError("all CUDA-capable devices are busy or unavailable"), "launch"),
-        (torch.AcceleratorError("CUDA error: unknown error\n"), "launch"),
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), "user"),
         (MemoryError(), "oom"),
         (ArithmeticError("NaN or infinity in loss"), "nan"),

@@ -5,7 +5,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,9 @@ def printed(*words, cwd=None):
         command, capture_output=True, cwd=cwd, env=variables("", 1), check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    curve = log.read_file(BytesIO(done.stdout), trainer=INSIDE).starts[-1]
+    curve = log.read_file(BufferedReader(BytesIO(done.stdout)), trainer=INSIDE).starts[
+        -1
+    ]
     made = json.loads(done.stdout.decode().splitlines()[-1])
     assert curve.peak_gib[0] > 0.05
     assert all(seconds > 0 for seconds in curve.step_s[1:])

@@ -30,16 +30,16 @@ def _one_thread(monkeypatch):
 
 @pytest.fixture
 def trial(tmp_path):
-    """Run one trial of the example, with a changed program or config."""
+    """Run one trial of the example, with a changed program."""
 
-    def run(change=("", ""), config=("", ""), ranks=1, **knobs):
+    def run(change=("", ""), ranks=1, **knobs):
         folder = tmp_path / "trainer"
         shutil.copytree(EXAMPLE, folder)
         program = folder / "train.py"
         program.write_text(program.read_text().replace(*change))
         known = trainer(add_trainer(str(folder / "ours.toml")))
         launch = find_launch(known.about, str(folder), ranks, "cpu", own=True)
-        data = (folder / "train.toml").read_text().replace(*config).encode()
+        data = (folder / "train.toml").read_bytes()
         document = parse(data, "train.toml")
         loaded = known.load(document.values)
         ours = UserConfig(known, document, loaded, Target("", ranks))
@@ -75,11 +75,6 @@ def test_two_ranks_train_together(trial):
     assert found.grad_accum == 2
     middle_s = statistics.median(found.step_ms) / 1e3
     assert found.tokens_per_second * middle_s == pytest.approx(2 * 4 * 2 * 32)
-
-
-def test_memory_that_is_short_is_told(trial):
-    found = trial(config=("vocab = 128", "vocab = 10_000_000_000"))
-    assert found.outcome == "oom", found.message
 
 
 def test_a_search_with_the_users_own_trainer(project, fp8tune):

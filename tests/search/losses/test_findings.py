@@ -95,37 +95,6 @@ def test_what_diverges_is_rejected_in_every_execution_setting():
     )
 
 
-@pytest.mark.parametrize(("free", "rejects"), [(False, True), (True, False)])
-def test_a_longer_warmup_mends_it_where_it_may_be_changed(free, rejects):
-    told = found(*lost(free=free), *both(warmup=16, free=free))
-    assert (told.verdict, told.proposed_warmup, told.rejects) == (
-        "diverged",
-        16,
-        rejects,
-    )
-
-
-def test_what_diverges_under_a_harsher_warmup_is_not_rejected():
-    told = found(*lost(given=2000))
-    assert (told.verdict, told.is_cut, told.rejects) == ("inconclusive", True, False)
-    assert told.may_diverge
-
-
-@pytest.mark.parametrize("free", [False, True])
-def test_what_diverges_in_the_config_s_own_first_steps_is_rejected(free):
-    own = {"given": 2000, "free": free}
-    told = found(*lost(**own), *lost(warmup=2000, **own))
-    assert (told.verdict, told.rejects, told.may_diverge) == ("diverged", True, False)
-    assert (told.decisive, told.others) == (told.first_steps, ())
-    told = found(*lost(**own), *both(warmup=2000, **own))
-    assert (told.verdict, told.rejects, told.may_diverge) == (
-        "inconclusive",
-        False,
-        True,
-    )
-    assert (told.decisive, told.first_steps.verdict) == (told.tested, "inside")
-
-
 def test_a_longer_warmup_mends_nothing_until_all_that_diverged_ran_under_it():
     told = found(*lost(free=True), *both(warmup=16, count=2, free=True))
     assert (told.proposed_warmup, told.rejects) == (None, True)

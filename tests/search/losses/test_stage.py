@@ -314,35 +314,6 @@ def test_bf16_has_nothing_to_compare():
     )
 
 
-def test_recorded_runs_are_replayed():
-    _, study = searched()
-    learned_ones = [t.record for t in study.trials if t.stage == "stability"]
-    records = [t.record for t in timed(study.trials)]
-    space = space_of(records)
-    replay = Replay(records, space, learned_ones)
-    steps = learned_ones[0].loss_run.steps
-    conditions = CONDITIONS._replace(steps=steps, can_run=replay.offers)
-    again = Study(SPACE)
-    found = Search(
-        space,
-        GIVEN,
-        Peer(again, replay),
-        InOrder(OTHER, BEST),
-        again,
-        7200.0,
-        conditions=conditions,
-    ).run()
-    assert found.learns == searched()[0].learns
-    assert stages(again)[1] == 10
-
-
-def test_a_replay_ends_where_the_records_do():
-    replay = Replay(RECORDS, space_of(RECORDS), [])
-    conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
-    found, study = searched(conditions=conditions)
-    assert (stages(study)[1], found.ending.unchecked) == (0, "no loss run is recorded")
-
-
 RECIPE = Knob("fp8_recipe", ("tensorwise", "rowwise"), "fp8_recipe")
 WITH_RECIPE = Space([*SPACE.knobs[:3], SPACE.knobs[3], RECIPE])
 

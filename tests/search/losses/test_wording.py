@@ -302,12 +302,6 @@ def written(made, given=None):
     return write_back(given.config.data, choices(given, made), block).decode()
 
 
-def test_the_warmup_is_written_where_that_was_asked_for():
-    text = written(FREE)
-    assert "warmup_steps = 4\n" in text
-    assert "# fp8tune search: 8 -> 4: the shortest tried in which FP8" in text
-
-
 def test_the_warmup_alone_may_change():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(BF16, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2

@@ -1,42 +1,17 @@
-"""Experiments: data on how to demonstrate a rule's claim on a machine.
+"""Read the ``[[experiment]]`` of a rule: how to demonstrate its claim on a machine.
 
-``[[experiment]]`` in a rule file names a train config, a control, and the expected
-observation. ``python -m benchmarks.rule_evidence`` runs them; this module does not.
+It names a train config, a control, and the expected observation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.lint.examples import plain_config
-
-if TYPE_CHECKING:
-    from fp8tune.lint.rules import Rule
+from fp8tune.lint.rules import Rule
 
 DEVICES = ("cpu", "cuda")
-MAX_RANKS = 64
-
-FIELDS = {
-    "config": "text",
-    "control": "text",
-    "device": "device",
-    "ranks": "ranks",
-    "needs": "text",
-    "expect": "text",
-}
-"""What an experiment's table may hold, by kind."""
-
-KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "device": ("cpu or cuda, or left out for both", lambda value: value in DEVICES),
-    "ranks": (
-        f"a number from 1 to {MAX_RANKS}",
-        lambda value: type(value) is int and 0 < value <= MAX_RANKS,
-    ),
-}
-"""The kinds of its own: what to call them, and which values they are."""
 
 OBSERVED = {
     "error": "the run's first error, type and message; empty if it ended well",
@@ -113,22 +88,3 @@ def expectation(rule: Rule, source: str) -> Expression:
 def requirement(source: str) -> Expression:
     """Compile the requirement on the machine."""
     return compile_expression(source, MACHINE.__contains__, {})
-
-
-def faults(
-    rule: Rule,
-) -> Iterator[tuple[tuple[str, int, str], ExpressionError, Iterable[str]]]:
-    """Yield the expressions of a rule's experiments that do not compile.
-
-    Each comes with its place, the error, and the names that it may use.
-    """
-    for index, entry in enumerate(rule.data.get("experiment", ())):
-        try:
-            expectation(rule, entry["expect"])
-        except ExpressionError as error:
-            seen = (*OBSERVED, *(f"control.{name}" for name in OBSERVED))
-            yield ("experiment", index, "expect"), error, (*seen, *rule.vocabulary())
-        try:
-            requirement(entry.get("needs", "true"))
-        except ExpressionError as error:
-            yield ("experiment", index, "needs"), error, MACHINE
