@@ -376,11 +376,10 @@ class Ground:
         return "nan" if is_fp8 and v[RECIPE] in self.nan else "ok"
 
     def prior(self, point: Point) -> Expected:
-        """Return the estimate of a setting; some speeds are unknown, as published."""
+        """Return the estimate of a setting; that of FP8 without compile is unknown."""
         v, typical = self.space.params(point), Physics()
         gib = peak(self.model, typical, v)
-        unknown = v[RECIPE] == RECIPES[-1] or not v[COMPILE]
-        if v[PRECISION] == "fp8" and unknown:
+        if v[PRECISION] == "fp8" and not v[COMPILE]:
             return Expected(gib)
         return Expected(gib, speed(self.model, typical, v, gib / self.model.gpu_gib))
 

@@ -31,7 +31,7 @@ from benchmarks.search.fp8_landscape import landscape
 from benchmarks.search.place import NO_FP8, Place, in_process_s, recorded
 from benchmarks.search.recording import record
 from benchmarks.search.rules import RULES, Ran, Rule
-from fp8tune.report.plots import Colours, Style, label_rows, new_figure, settings
+from fp8tune.report.plots import Colours, label_rows, new_figure, settings
 from fp8tune.search.answer.choice import choose
 from fp8tune.search.coordinator import Search
 from fp8tune.search.history import History
@@ -237,7 +237,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def drawing(rows: Sequence[dict[str, Any]], style: Style) -> Figure:
+def drawing(rows: Sequence[dict[str, Any]], colours: Colours) -> Figure:
     """Draw the share over time of each way to tune, beside fp8tune's median."""
     arms = dict(by_arm(rows))
     ours = next(iter(arms))
@@ -246,15 +246,15 @@ def drawing(rows: Sequence[dict[str, Any]], style: Style) -> Figure:
         arm: [quartiles([share_at(one, at) for one in own]) for at in minutes]
         for arm, own in arms.items()
     }
-    figure, panels = new_figure(style, len(arms), height=2.3, across=4)
+    figure, panels = new_figure(len(arms), height=2.3, across=4)
     for (arm, band), axes in zip(bands.items(), panels, strict=True):
         low, middle, high = zip(*band, strict=True)
-        colour = style.colours.fp8 if arm in OURS else style.colours.bf16
+        line = colours.fp8 if arm in OURS else colours.bf16
         if arm != ours:
             reference = [each[1] for each in bands[ours]]
-            axes.plot(minutes, reference, color=style.colours.muted, linewidth=1)
-        axes.fill_between(minutes, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(minutes, middle, color=colour, linewidth=2)
+            axes.plot(minutes, reference, color=colours.muted, linewidth=1)
+        axes.fill_between(minutes, low, high, color=line, alpha=0.18, linewidth=0)
+        axes.plot(minutes, middle, color=line, linewidth=2)
         axes.set(title=f"{arm} ({len(arms[arm])})", xlim=(0, minutes[-1]), ylim=(0, 1))
         axes.set_xticks([0, 20, 60, 120])
         axes.set_xlabel("minutes")
@@ -266,7 +266,7 @@ def picture(rows: Sequence[dict[str, Any]], title: str) -> bytes:
     """Return the plot of some rows as SVG."""
     drawn = io.StringIO()
     with mpl.rc_context(settings(LIGHT)):
-        figure = drawing(rows, Style(LIGHT))
+        figure = drawing(rows, LIGHT)
         lines = textwrap.fill(title, 95)
         figure.suptitle(lines, x=0.01, ha="left", fontweight="bold")
         no_date, paper = {"Date": None}, LIGHT.paper
