@@ -61,12 +61,28 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     for found in _fatal(config):
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules_for(config.path)):
-            typed = config.written or found.region.line < 1
-            line = "" if typed else f":{found.region.line}"
-            place = f"{found.path}{line}"
             trainer = config.trainer.schema.title
             how = UNSEEN.get(found.rule) or FAILS[found.category]
-            yield f"{place}: {found.message} [{found.rule}]; {trainer} {how}"
+            yield f"{_placed(found, config)}; {trainer} {how}"
+
+
+def misread(config: Config) -> Iterator[str]:
+    """Yield what the trainer does not read as it is meant, one line each.
+
+    A misspelt key explains why a value is not known.
+    """
+    rules = rules_for(config.path)
+    for found in _findings(config):
+        if found.severity != "note" and _is_fault(found, rules):
+            hint = f": {found.help}" if found.help else ""
+            yield _placed(found, config, hint)
+
+
+def _placed(found: Diagnostic, config: Config, hint: str = "") -> str:
+    """Return a finding with its place in one line."""
+    typed = config.written or found.region.line < 1
+    line = "" if typed else f":{found.region.line}"
+    return f"{found.path}{line}: {found.message}{hint} [{found.rule}]"
 
 
 def runnable(

@@ -31,7 +31,7 @@ from fp8tune.runners.trainer.runner import TrainerRunner, trainer_runner
 from fp8tune.runners.watch import Guard
 from fp8tune.search import CannotSearch
 from fp8tune.search.knobs import keys_to_free
-from fp8tune.search.linting import check_config, without_refused
+from fp8tune.search.linting import check_config, misread, without_refused
 from fp8tune.search.losses.loss_runs import Conditions, conditions_for_trials
 from fp8tune.search.machine import (
     TrialMachine,
@@ -235,7 +235,11 @@ def check_start(options: SearchOptions, config: Config) -> Recipe | None:
         ranks_of_own_trial(options, config)
     else:
         recipe = recipe_of_trials(options, config)
-    check_planned(config, builtin=recipe is None)
+    try:
+        check_planned(config, builtin=recipe is None)
+    except CannotSearch as error:
+        why = "; ".join((*misread(config), str(error)))
+        raise CannotSearch(why) from None
     return recipe
 
 

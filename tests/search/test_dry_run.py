@@ -101,6 +101,15 @@ def test_a_job_of_several_files_shows_what_its_launcher_starts(project, fp8tune)
     assert "name the training arguments: add --with" in refused
 
 
+def test_a_misspelt_argument_is_said_before_what_it_leaves_unknown(project, fp8tune):
+    project({"sft.yaml": SFT.replace("max_length", "max_lenght")})
+    ran = fp8tune("search", "sft.yaml", "--dry-run", "--output-format", "json")
+    first, rest = json.loads(ran.out)["refused"].split(" [unknown-argument]; ")
+    assert first.startswith("sft.yaml:3: neither transformers nor TRL has an argument")
+    assert "did you mean `max_length`?" in first
+    assert rest.startswith("sft.yaml: step.tokens is not known: ")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -33,6 +33,8 @@ FIRST = "sft"
 """The command that is meant where the arguments are those of several."""
 DATA = ("dataset_name", "datasets")
 """Arguments of which TRL's scripts need one."""
+MOST_SHOWN = 3
+"""Keys of another script that are named."""
 OF_STEP = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 """Keys of a DeepSpeed file that have to be those of the training arguments."""
 SWITCHES = {"use_cpu": "--cpu"}
@@ -97,9 +99,12 @@ def _command_of(training: Part | None) -> str:
     every = sorted(commands(), key=lambda name: (name != FIRST, name))
     read = [name for name in every if names <= reader(name).names]
     if not read or names.isdisjoint(DATA):
+        odd = sorted(names - reader(FIRST).names)[:MOST_SHOWN]
+        lacks = ", ".join(f"`{name}`" for name in odd)
+        has = f" `trl {FIRST}` has no {lacks}." * bool(odd)
         raise Unreadable(
-            f"which script reads {training.path}? Search the launch script that starts "
-            "it, such as train.sbatch, or add `-- sft` for that command of TRL"
+            f"which script reads {training.path}?{has} Search the launch script that "
+            "starts it, such as train.sbatch, or add `-- sft` for that command of TRL"
         )
     return read[0]
 

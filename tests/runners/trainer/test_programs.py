@@ -201,7 +201,11 @@ def test_without_a_script_its_keys_or_the_command_line_say_it(
             "there, such as `train.py --config sft.yaml`",
         ),
         (["launch.yaml"], SFT, "a launch file does not say what it starts: name its t"),
-        (["sft.yaml"], f"{SFT}rows: 3\n", "which script reads sft.yaml? Search the la"),
+        (
+            ["sft.yaml"],
+            f"{SFT}rows: 3\n",
+            "which script reads sft.yaml? `trl sft` has no `rows`. Search the launch",
+        ),
         (["sft.yaml"], SFT.replace("dataset_name: c/d\n", ""), "which script reads"),
         (["sft.yaml"], f"{SFT}num_processes: 2\n", "`num_processes` is an option of"),
         (
