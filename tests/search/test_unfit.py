@@ -5,7 +5,8 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.answer.choice import choose
 from fp8tune.search.answer.decide import decide, with_config
-from fp8tune.search.answer.wording import FAILURES
+from fp8tune.search.answer.stored import next_commands
+from fp8tune.search.answer.wording import FAILURES, message
 from fp8tune.search.history import History
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.write.comments import choices, summary
@@ -53,6 +54,23 @@ def whole(known):
     """The outcome of these trials, with its findings by code."""
     found = with_config(decide(history_of(known), 1.0), PLAN, known)
     return found, {finding.code: dict(finding.facts) for finding in found.findings}
+
+
+def test_a_config_that_loses_its_loss_is_told_what_to_look_at():
+    """Not where only other settings do."""
+    config = CONFIG.replace("[train]", "[optimizer]\nlr = 1.0\n[train]")
+    plan = PLAN._replace(config=read_config("a.toml", config.encode(), Target()))
+    tried = trials(*[("search", ran(p, outcome="nan")) for p in (GIVEN, BEST)])
+    found = with_config(decide(history_of(tried), 1.0), plan, tried)
+    said = [message(each) for each in found.findings]
+    assert (
+        "your config loses its loss before anything is changed: look at its learning "
+        "rate and warmup first (lr = 1.0, warmup_steps = 2000), then run the same "
+        "command"
+    ) in said
+    assert next_commands(plan, {}, found, "") == ["fp8tune explain nan-loss"]
+    _, findings = whole(trials(("search", ran(BEST, outcome="nan"))))
+    assert "config-loses-its-loss" not in findings
 
 
 @pytest.mark.parametrize("outcome", ["oom", "nan", "hang"])

@@ -118,6 +118,10 @@ DOES_NOT_PAY = ("fp8-slower-than-bf16", "fp8-as-fast-as-bf16")
 """Findings that begin an answer: the FP8 that was asked for does not pay."""
 
 
+PACE = ("learning_rate", "warmup_steps")
+"""Fields of the job to look at first where the loss is lost."""
+
+
 def _fp8(case: Case, *, names_budget: bool) -> Iterator[Finding]:
     """Yield how FP8 compares with bf16, in the objective and in tokens/s.
 
@@ -417,6 +421,8 @@ def failures(outcome: Answer, plan: Plan, trials: Sequence[Trial]) -> Iterator[F
     failed = [trial for trial in trials if not trial.record.ok]
     for how, count in Counter(map(failure_code, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
+    if outcome.baseline_outcome == "nan":
+        yield Finding("config-loses-its-loss", {"settings": _pace(plan)})
     process = last_process(trials)
     latest = [trial for trial in trials if trial.process == process]
     if not any(True for _ in plan.space.points(plan.baseline)):
@@ -429,6 +435,13 @@ def failures(outcome: Answer, plan: Plan, trials: Sequence[Trial]) -> Iterator[F
         outcome.objective, (trial.record for trial in trials)
     ):
         yield Finding("watts-unknown", {"count": count})
+
+
+def _pace(plan: Plan) -> dict[str, Any]:
+    """Return the config's learning rate and warmup by their keys."""
+    job, trainer = plan.config.job, plan.config.trainer
+    pace = {trainer.key_of(role): job.find(role) for role in PACE}
+    return {key: v for key, v in pace.items() if key and v is not None}
 
 
 def _more_time(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:

@@ -243,6 +243,8 @@ class _Study(NamedTuple):
             return self.again()
         if self.fp8_loses:
             return self.again(more=" --allow precision")
+        if find("config-loses-its-loss"):
+            return "fp8tune explain nan-loss"
         if budget := self.larger_budget:
             return self.continued(budget)
         does = "estimate" if find("try-less-memory") else "lint"

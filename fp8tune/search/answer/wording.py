@@ -293,6 +293,10 @@ def _not_recorded(facts: Facts) -> str:
     return f"{notes}no record has the frozen values; --allow precision frees precision"
 
 
+def _shown_settings(facts: Facts) -> str:
+    return f" ({setting(facts['settings'])})" if facts["settings"] else ""
+
+
 def _text(facts: Facts) -> str:
     return str(facts["text"])
 
@@ -429,6 +433,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     # why nothing succeeded, and what to do
     "failed-trials": lambda facts: (
         f"{counted(facts['count'], 'trial')}: {FAILURES[facts['how']]}"
+    ),
+    "config-loses-its-loss": lambda facts: (
+        "your config loses its loss before anything is changed: look at its learning "
+        f"rate and warmup first{_shown_settings(facts)}, then run the same command"
     ),
     "frozen-knobs-not-recorded": _not_recorded,
     "no-trial-ended": _no_trial_ended,
