@@ -40,9 +40,11 @@ from fp8tune.studies import JOURNAL, SHOWN, NoStudy, find, has_journal, newest
 
 DERIVED = (
     *("calibration", "options", "output", "ending", "answer", "knobs"),
-    *("points", "given", SEARCHED_IN),
+    *("points", "given", "tuned", "unwritten", SEARCHED_IN),
 )
 """Parts of a study's description that are not in its name, or follow from others."""
+TEXTS = ("config_text", "files")
+"""Parts of a study's description that hold the files of its job."""
 OF_THE_FIRST = (
     *("workers", "gpus", "slurm", "storage", "output", "in_place"),
     *("gpu", "world_size", "trainer", "studies", "objective"),
@@ -164,9 +166,13 @@ def new_study_note(study: Study, options: SearchOptions) -> str:
 
 def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Return how the search of an earlier study differs from this one."""
-    text, overrides = "config_text", "overrides"
-    if about.get(text) != own[text] and about.get(overrides) == own.get(overrides):
-        return f"the text of {own['config']} changed since {name}"
+    if about.get("overrides") == own.get("overrides"):
+        before, now = _texts(about), _texts(own)
+        if before.keys() != now.keys():
+            own_files, others = (", ".join(sorted(each)) for each in (now, before))
+            return f"the files of the job are {own_files}, those of {name} {others}"
+        if changed := sorted(path for path in now if now[path] != before[path]):
+            return f"the text of {', '.join(changed)} changed since {name}"
     here, there = own.get("machine"), about.get("machine")
     if there and not here:
         return (
@@ -178,10 +184,16 @@ def _difference(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> 
             f"{name} was measured by workers that may run on other machines; "
             "--workers 0 or --slurm continues it"
         )
-    keys = sorted({*about, *own} - {text, *DERIVED})
+    keys = sorted({*about, *own} - {*TEXTS, *DERIVED})
     changed = [key for key in keys if about.get(key) != own.get(key)]
     names = ", ".join(key.replace("_", " ") for key in changed[:SHOWN])
     return f"changed since {name}: {names or 'the settings'}"
+
+
+def _texts(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each file of a study's job, by its path."""
+    others = {path: text for _, path, text in about.get("files") or ()}
+    return {str(about.get("config")): str(about.get("config_text")), **others}
 
 
 class SomebodyElse:

@@ -4,8 +4,10 @@ import errno
 
 import pytest
 
+from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.options import SearchOptions
+from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.start_workers import (
     check_workers,
     command_to_join,
@@ -223,3 +225,27 @@ def test_workers_on_a_file_system_without_locks_are_refused(
     study(".fp8tune/a-2", [])
     done = fp8tune(*joining("a-2"))
     assert (done.code, done.err) == (2, f"fp8tune: .fp8tune/a-2/{why}")
+
+
+def test_another_training_file_is_told_in_plain_words(project):
+    """Its study has the name of the launch file, which did not change."""
+    launch = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
+    sft = "model_name_or_path: a/b\nper_device_train_batch_size: 2\nmax_length: 64\n"
+    folder = project({"a.yaml": launch, "one.yaml": sft, "two.yaml": sft})
+
+    def searched(name, training):
+        beside = (training,)
+        config = read_config("a.yaml", launch.encode(), Target(), beside=beside)
+        made = plan_for_trials(config, (), "cpu", builtin=False)
+        return Study(made.space, study(folder / "s" / name, [], made))
+
+    def told(training):
+        options = SearchOptions("a.yaml", "2h", studies=str(folder / "s"))
+        return new_study_note(searched("a-2", training), options)
+
+    searched("a-1", "one.yaml").note(tuned={}, unwritten="")
+    files = "the files of the job are a.yaml, two.yaml, those of a-1 a.yaml, one.yaml"
+    assert told("two.yaml") == f"a new study: {files}"
+    (folder / "one.yaml").write_text(f"{sft}seed: 7\n")
+    changed = "the text of one.yaml changed since a-1"
+    assert told("one.yaml") == f"a new study: {changed}"
