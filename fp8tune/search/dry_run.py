@@ -242,6 +242,8 @@ def _unknown(config: Config) -> Iterator[str]:
     for fact, what in (("peak_gib", "memory"), ("tokens_per_second", "speed")):
         if text := why_unknown(f"{what}.{fact}", config):
             yield f"no estimate of {what}: {text}"
+    if not config.job.find("gpu"):
+        yield "what fits is unknown, as no GPU is named: add --gpu, e.g. --gpu h100"
 
 
 def _file_of(config: Config, key: str) -> str:
@@ -357,18 +359,29 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     yield from groups.items()
 
 
+def _size(gib: float, unit: str) -> str:
+    """Return a size [GiB] in MiB or GiB, without the unit."""
+    return f"{gib * 1024:,.0f}" if unit == "MiB" else f"{gib:.1f}"
+
+
+def _unit(most_gib: float) -> str:
+    return "MiB" if most_gib < 1 else "GiB"
+
+
 def _expected(corner: Corner) -> str:
     """Return one corner's expected peak and speed in words."""
     knobs = ", ".join(f"{key} = {shown(v)}" for key, v in corner.knobs.items())
     memory, speed = corner.expected.memory, corner.expected.speed
     parts = []
     if memory:
-        parts.append(
-            f"peak {memory.value:.1f} GiB ({memory.low:.1f} to {memory.high:.1f}), "
-            f"{corner.expected.fit.replace('-', ' ')}"
-        )
-    elif corner.expected.least_gib:
-        parts.append(f"peak above {corner.expected.least_gib:.1f} GiB")
+        fit = corner.expected.fit.replace("-", " ")
+        unit = _unit(memory.high)
+        band = (memory.value, memory.low, memory.high)
+        peak, low, high = (_size(each, unit) for each in band)
+        parts.append(f"peak {peak} {unit} ({low} to {high})")
+        parts += [fit] * (fit != "unknown")
+    elif least := corner.expected.least_gib:
+        parts.append(f"peak above {_size(least, unit := _unit(least))} {unit}")
     if speed:
         parts.append(
             f"{speed.value:,.0f} tokens/s ({speed.low:,.0f} to {speed.high:,.0f})"

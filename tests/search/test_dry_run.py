@@ -1,6 +1,7 @@
 """What a search would do, said without running anything."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -152,6 +153,27 @@ def test_a_config_that_the_trainer_refuses_is_told(tmp_path, monkeypatch, fp8tun
     said = " ".join(ran.out.split())
     assert said.startswith("the search will not start: a.toml:11: FP8 does not work ")
     assert "fix that first, see: fp8tune lint a.toml" in said
+
+
+@each(
+    ("size", "peak"),
+    [
+        ("dim = 256\nn_layers = 2\nn_heads = 4\nvocab_size = 512", r"\d\d+ MiB"),
+        ("dim = 4096\nn_layers = 32", r"\d+\.\d GiB"),
+    ],
+)
+def test_a_small_peak_is_not_0_and_without_a_gpu_nothing_fits(
+    project, fp8tune, size, peak
+):
+    more = FITS.partition("[train]")[2]
+    project({"a.toml": f"[model]\nmax_seq_len = 4096\n{size}\n[train]{more}"})
+    ran = fp8tune("search", "a.toml", "--dry-run", "--world-size", "1")
+    (own,) = re.findall(r"your config: (.*)\n", ran.out)
+    assert re.match(rf"peak {peak} \([\d.,]+ to [\d.,]+\)", own), own
+    assert "unknown" not in own
+    assert "note: what fits is unknown, as no GPU is named" in ran.out
+    named = fp8tune("search", "a.toml", "--dry-run", *TARGET)
+    assert "no GPU is named" not in named.out
 
 
 def test_it_needs_neither_torch_nor_optuna(tmp_path):
