@@ -236,6 +236,29 @@ def test_flags_of_a_launch_script(replay, tmp_path):
     assert tuned(tmp_path) == {"train.tuned.sbatch": changed}
 
 
+@each("end", [" \\\n    --output_dir out\n", "\n"])
+def test_a_switch_that_stands_alone_gets_a_value(replay, tmp_path, fp8tune, end):
+    """As the parser of transformers reads it: ``--flag`` is true."""
+    key, flag = "training.gradient_checkpointing", "--gradient_checkpointing"
+    script = SCRIPT.replace(" --output_dir out\n", f" \\\n    {flag}{end}")
+    knobs = {"launch.yaml": PLAIN, "train.py": ""}
+    job = {"train.sbatch": script.replace("conf/", ""), **knobs}
+    record = {"outcome": "ok", "cost_s": 60.0, "peak_gib": 9.0}
+    speeds = {False: 150.0, True: 100.0}
+    more = [
+        {"knobs": {BATCH: 2, key: ac}, "tokens_per_second": speed, **record}
+        for ac, speed in speeds.items()
+    ]
+    lines = "".join(f"{json.dumps(each)}\n" for each in more)
+    (tmp_path / "ac.jsonl").write_text(lines)
+    done = replay(job, BATCH, "--allow", key, "--records", "ac.jsonl")
+    assert done.code == 0, done.err
+    text = (tmp_path / "train.tuned.sbatch").read_text()
+    assert f"{flag} false{end}" in text
+    linted = fp8tune("lint", "--script", "train.tuned.sbatch")
+    assert (linted.code, "no findings in 1 file" in linted.out) == (0, True)
+
+
 def test_a_tuned_file_is_named_by_those_that_name_it(replay, tmp_path, fp8tune):
     done = replay(JOB, BATCH, "--allow", OVERLAP, **{OVERLAP: True})
     assert done.code == 0

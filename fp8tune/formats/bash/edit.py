@@ -42,7 +42,7 @@ def value_edits(
     is replaced.
     """
     code, word = code_of(text), shlex.quote(str(new))
-    places = list(re.finditer(f"{_written(flag)}{_GAP}{_VALUE}{_END}", code))
+    places = list(re.finditer(f"{written(flag)}{_GAP}{_VALUE}{_END}", code))
     literal = [Edit(*span, word) for m in places for span in _literal(m, old)]
     whole = [Edit(m.start("quote"), m.end(), word) for m in places if m["name"]]
     names = dict.fromkeys(m["name"] for m in places if m["name"] and not m["default"])
@@ -71,11 +71,12 @@ def _literal(found: re.Match[str], old: Callable[[str], bool]) -> Iterator[Span]
         yield found.span(part)
 
 
-def _written(flag: str) -> str:
+def written(flag: str) -> str:
+    """Return the pattern of a flag where it begins a word."""
     return rf"(?<![\w-]){re.escape(flag)}"
 
 
 def end_of(text: str, flag: str) -> int:
     """Return where a flag ends with its value, -1 if it is not written."""
-    places = re.finditer(rf"{_written(flag)}(?:{_GAP}{_VALUE}{_END})?", code_of(text))
+    places = re.finditer(rf"{written(flag)}(?:{_GAP}{_VALUE}{_END})?", code_of(text))
     return max((found.end() for found in places), default=-1)

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from fp8tune.formats.bash.edit import code_of, end_of, value_edits
+from fp8tune.formats.bash.edit import code_of, end_of, value_edits, written
 from fp8tune.formats.bash.shell import Shell
 from fp8tune.formats.bash.slurm import sbatch, variables
 from fp8tune.formats.bash.words import BadScript, comment_spans
@@ -59,6 +59,9 @@ class Script:
         flag, old, new = flag_of(argument), value_of(argument), typed(argument, value)
         wanted = [replaced(words, argument, value) for words in self.values]
         ways = value_edits(self.text, flag, lambda word: word == old, new)
+        if is_switch(argument):
+            places = re.finditer(rf"{written(flag)}(?![\w-])", code_of(self.text))
+            ways = iter([[Edit(m.end(), m.end(), f" {new}") for m in places]])
         return self._proven(ways, flag, lambda after: after == wanted)
 
     def add(self, words: Sequence[str], behind: Iterable[str]) -> list[Edit]:
@@ -121,17 +124,24 @@ def value_of(argument: Argument) -> str:
     return argument.text[slice(*argument.value)] if argument.value[0] else ""
 
 
+def is_switch(argument: Argument) -> bool:
+    """Return whether an argument stands alone, as ``--flag`` does for a true one."""
+    return flag_of(argument) == argument.text
+
+
 def typed(argument: Argument, value: Any) -> str:
     """Return a value as a word; raises ``CannotEdit`` if it is no single one."""
     if not isinstance(value, (bool, int, float, str)):
         raise CannotEdit(f"`{flag_of(argument)}` is not set to {value}")
-    lower = isinstance(value, bool) and value_of(argument).islower()
+    lower = isinstance(value, bool) and not value_of(argument).istitle()
     return str(value).lower() if lower else str(value)
 
 
 def replaced(words: Iterable[str], argument: Argument, value: Any) -> Words:
     """Return the words of a command with another value of an argument."""
     flag, old, new = flag_of(argument), value_of(argument), typed(argument, value)
+    if is_switch(argument):
+        return [w for word in words for w in ([word, new] if word == flag else [word])]
     return [
         f"{flag}={new}" * (word == f"{flag}={old}")
         or (new if (before, word) == (flag, old) else word)
