@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path, Unresolved
+from fp8tune.formats.values import find
 from fp8tune.job import Prose
 from fp8tune.suggest import closest
 from fp8tune.trainers.checks import Checks
@@ -167,7 +168,7 @@ class _Run(Loading):
     def slips(self, raw: dict[str, Any]) -> str:
         """Note misspelt names of classes, and return the recipe that was meant."""
         for path in _targets(raw):
-            value = _at(raw, path)
+            value = find(raw, path)
             if meant := _slip_of(value, TARGETS):
                 self.misspelt(path, value, meant)
         recipe = raw.get("recipe")
@@ -270,12 +271,6 @@ def _targets(values: Any, path: Path = ()) -> Iterator[Path]:
             if name == "_target_" and isinstance(value, str):
                 yield (*path, name)
             yield from _targets(value, (*path, name))
-
-
-def _at(values: Any, path: Path) -> Any:
-    for name in path:
-        values = values[name]
-    return values
 
 
 def _slip_of(name: str, names: Iterable[str]) -> str:

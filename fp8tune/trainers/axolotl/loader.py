@@ -16,7 +16,7 @@ from fp8tune.formats.document import Path
 from fp8tune.trainers.checks import Checks, Values
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.hints import Hints, key_meant
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
+from fp8tune.trainers.lax import CONVERTERS, NOTHING
 from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema
 
@@ -127,7 +127,9 @@ class _Run(Loading):
         value = next((each for each in converted if each is not NOTHING), NOTHING)
         if value is NOTHING:
             self.misfit(spec, raw, path)
-        elif spec.bound and isinstance(value, (int, float)) and not within(spec, value):
+        elif (
+            spec.bound and isinstance(value, (int, float)) and not spec.contains(value)
+        ):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
         else:
             self.values[name] = value

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.formats.values import find
 from fp8tune.trainers.checks import Checks
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints, key_meant
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, within
+from fp8tune.trainers.lax import CONVERTERS, NOTHING
 from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.schema import Key, Schema, since
 
@@ -118,7 +119,7 @@ class _Run(Loading):
             elif isinstance(value, str) and value != AUTO:
                 self.fault("wrong-type", (key,), value=value, type="a whole number")
         for fault in checks.refusals(self.values | {"file": raw}, self.written):
-            facts = {"value": _at(raw, fault.path), "reason": fault.facts["reason"]}
+            facts = {"value": find(raw, fault.path), "reason": fault.facts["reason"]}
             self.fault(fault.kind, fault.path, **facts)
 
     def unread(self, name: str) -> None:
@@ -201,7 +202,7 @@ class _Run(Loading):
         elif spec.allowed and value not in spec.allowed:
             self.not_allowed_by(spec, path, raw)
             return NOTHING
-        elif spec.bound and not within(spec, value):
+        elif spec.bound and not spec.contains(value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
         elif isinstance(raw, bool) and not isinstance(value, bool):
@@ -222,9 +223,3 @@ def _has_auto(raw: Any) -> bool:
     if isinstance(raw, dict):
         return any(map(_has_auto, raw.values()))
     return bool(raw == AUTO)
-
-
-def _at(raw: Any, path: Path) -> Any:
-    for part in path:
-        raw = raw.get(part) if isinstance(raw, dict) else None
-    return raw

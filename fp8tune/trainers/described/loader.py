@@ -97,15 +97,7 @@ def in_range(spec: Key, value: Any) -> bool:
         return all(in_range(spec, part) for part in parts)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return True
-    if spec.within:
-        low, high = (float(edge) for edge in spec.within[1:-1].split(","))
-        above = value >= low if spec.within[0] == "[" else value > low
-        return above and (value <= high if spec.within[-1] == "]" else value < high)
-    if spec.above is not None and value <= spec.above:
-        return False
-    if spec.min is not None and value < spec.min:
-        return False
-    return not (spec.nonzero and value == 0)
+    return spec.contains(value) and not (spec.nonzero and value == 0)
 
 
 def of_type(base: str, value: Any) -> bool:

@@ -24,7 +24,7 @@ from fp8tune.job import Prose, Words
 from fp8tune.trainers.checks import Checks, Refusal
 from fp8tune.trainers.faults import Loaded, dotted
 from fp8tune.trainers.hints import Hints
-from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of, within
+from fp8tune.trainers.lax import CONVERTERS, NOTHING, text_of
 from fp8tune.trainers.loading import HINTS, Loading
 from fp8tune.trainers.prime_rl import shared
 from fp8tune.trainers.prime_rl.derived import DERIVED, fill
@@ -231,7 +231,7 @@ class _Run(Loading):
         if value is NOTHING:
             if self.refusals == before:  # nothing was said of an entry of a list
                 self.misfit(spec, raw, path)
-        elif spec.bound and not within(spec, value):
+        elif spec.bound and not spec.contains(value):
             self.fault("value-out-of-range", path, value=raw, bound=spec.bound, hint="")
             return NOTHING
         elif isinstance(raw, bool) and not isinstance(value, bool):

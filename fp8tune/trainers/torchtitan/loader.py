@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from fp8tune.formats.document import Path
+from fp8tune.formats.values import find
 from fp8tune.job import Prose, Words
 from fp8tune.suggest import closest
 from fp8tune.trainers.about import trainers
@@ -139,7 +140,7 @@ class _Run(Loading):
         """Note a key that this release does not have, unless a module may add it."""
         if self.own_keys:
             return
-        value = releases.at(self.raw, path)
+        value = find(self.raw, path)
         if releases.inside(self.version, path, value, self.raw):
             for key in value:
                 self.unknown((*path, key), self.whole, ())
