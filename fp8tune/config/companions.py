@@ -17,6 +17,7 @@ from fp8tune.config.discover import CannotRead, Found, read
 from fp8tune.formats import TITLES, parse
 from fp8tune.formats.document import ConfigDocument, InvalidText, Unreadable
 from fp8tune.formats.joined import Joined, Part
+from fp8tune.formats.values import find
 from fp8tune.job import Prose
 from fp8tune.trainers.about import PartAbout, trainers
 from fp8tune.trainers.faults import Fault
@@ -334,15 +335,9 @@ def _problem(path: str) -> str:
 
 def _file_name(values: Any, key: str) -> str:
     """Return the path that a key names; ``""`` for another value, such as JSON."""
-    name = _value(values, key)
+    name = find(values, (*key.split("."),))
     named = isinstance(name, str) and 0 < len(name) <= MAX_NAME
     return name if named and not name.lstrip().startswith("{") else ""
-
-
-def _value(values: Any, key: str) -> Any:
-    for name in key.split("."):
-        values = values.get(name) if isinstance(values, dict) else None
-    return values
 
 
 def _above(path: str, name: str) -> Iterator[str]:
