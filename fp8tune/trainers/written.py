@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from fp8tune.formats.document import ConfigDocument, OneFile, Path
-from fp8tune.formats.edits import CannotEdit, Edit, apply
+from fp8tune.formats.edits import CannotEdit, apply
+from fp8tune.formats.joined import Joined
 from fp8tune.trainers.trainer import Trainer
 
 OF_FLAGS = ("unknown", "maybe")
@@ -56,21 +57,13 @@ def _naming(key: str) -> Iterator[None]:
 def _without(document: ConfigDocument, place: Path) -> ConfigDocument:
     """Return the document without a key, or without a table and all that is in it."""
     while place in document.spans.keys:
-        edit = _removal(document, place)
-        document = document.read(apply(document.text, [edit]))
+        if place in document.spans.values or document.format == "bash":
+            edits = [document.remove_key(place)]
+        else:
+            assert isinstance(document, OneFile | Joined)
+            edits = [*document.remove_table(place)]
+        document = document.read(apply(document.text, edits))
     return document
-
-
-def _removal(document: ConfigDocument, place: Path) -> Edit:
-    """Return the edit that removes a key; of a table in TOML its innermost part."""
-    values = document.spans.values
-    if place in values:
-        return document.remove_key(place)
-    if isinstance(document, OneFile) and document.format == "yaml":
-        return document.remove_table(place)
-    inside = (path for path in document.spans.keys if path[: len(place)] == place)
-    removable = (path for path in inside if path[:-1] not in values)
-    return document.remove_key(max(removable, key=len))
 
 
 def with_keys(

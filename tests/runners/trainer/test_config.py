@@ -298,7 +298,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py "${ARGS[@]}" \\
 --profile-step-start 2 --tensorboard-dir /t/tensorboard --use-pytorch-profiler
 """
 PRIME_RL = """\
-max_steps = 1000
+# mine
 [model]
 name = "Qwen/Qwen3-8B"
 [data]
@@ -312,10 +312,21 @@ interval = 100   # often
 interval = 10
 [val.data]
 name = "a/b"
+[eval]
+interval = 25
+[eval.sampling]
+max_completion_tokens = 1024
+[[eval.source]]
+name = "reverse-text"
+[eval.source.env.taskset]
+id = "reverse-text"
+[[eval.source]]
+name = "other"
 [monitors.wandb]
 project = "numbers"
 """
 PRIME_RL_TRIAL = """\
+# mine
 max_steps = 1000000
 output_dir = "/s/output"
 [model]
@@ -325,7 +336,6 @@ type = "sft"
 name = "a/b"
 batch_size = 64
 micro_batch_size = 4
-# often
 """
 
 
