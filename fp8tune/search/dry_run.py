@@ -174,9 +174,11 @@ def _words(options: SearchOptions, config: Config, recipe: Recipe) -> list[str]:
     ranks = ours.target.world_size or 1
     names = dict.fromkeys((*ours.places(""), "scratch", "traces"))
     values = {name: f"{{{name}}}" for name in names} | {"ranks": str(ranks)}
-    cpu = [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
+    added = [recipe.trial, recipe.speed]
+    added += [recipe.cpu] if options.device == "cpu" and recipe.cpu else []
+    added += [recipe.profile.keys] if recipe.profile else []
     try:
-        made = ours.for_trial({}, [recipe.trial, recipe.speed, *cpu], values)
+        made = ours.for_trial({}, added, values)
         tokens_of(ours.job({}))
     except CannotWrite as error:
         raise CannotSearch(f"a trial {error}") from None

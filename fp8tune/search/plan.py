@@ -15,6 +15,7 @@ from fp8tune.config.settings import settings_for
 from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gaps import GAPS, MEANT
 from fp8tune.formats import ENDINGS, TITLES, format_of, parse
+from fp8tune.formats.document import InvalidText
 from fp8tune.formats.joined import Joined, Part
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.launch import ORIGIN, CannotLaunch, read_launch
@@ -188,6 +189,10 @@ def _config_of(
         )
     except (CannotLaunch, CannotRead) as error:
         raise CannotSearch(str(error)) from None
+    except InvalidText as error:
+        line, column = error.position
+        place = f"{launch.config}:{line}:{column}"
+        raise CannotSearch(f"{place}: {error}") from None
     return config.having(script=LaunchScript(path, data, launch.program))
 
 
