@@ -244,7 +244,8 @@ def test_too_many_settings_are_refused():
         (
             "[distributed]\ntp = 2\n",
             "h100",
-            "no trial combines FP8 with tensor parallelism",
+            "a trial cannot represent FP8 with tensor parallelism of 2: the trainer "
+            "refuses it",
         ),
         ("", "a100", "the GPU has no FP8"),
     ],
