@@ -67,7 +67,7 @@ def offers(
     """
     job, no_fp8 = config.job, _why_no_fp8(config, gpu, builtin=builtin)
     if is_freed(config.trainer, "precision", allow) and not no_fp8:
-        job = _in_fp8(job)
+        job = in_fp8(job)
     every = (role for role in config.trainer.knobs if config.trainer.key_of(role))
     roles = [role for role in every if _exists(job, role)]
     offered = [
@@ -152,7 +152,7 @@ def _is_fp8(job: Job) -> bool:
     return bool(job.find("precision") == "fp8")
 
 
-def _in_fp8(job: Job) -> Job:
+def in_fp8(job: Job) -> Job:
     """Return the job in FP8, as it is where the trainer has no such value."""
     with suppress(Unknown):
         return job if _is_fp8(job) else job.with_values({"precision": "fp8"})
@@ -231,7 +231,7 @@ def why_single(role: str, no_fp8: str = "") -> str:
 
 def _why_no_fp8(config: Config, gpu: str, *, builtin: bool) -> str:
     """Return why a config cannot be tried in FP8; an unknown GPU may have it."""
-    if builtin and (refusal := _in_fp8(config.job).find("trial_refusal")):
+    if builtin and (refusal := in_fp8(config.job).find("trial_refusal")):
         return f"a trial cannot represent {refusal}"
     has_fp8 = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
