@@ -73,8 +73,8 @@ def offers(
     offered = [
         _offer(config, job, role, allow, device, no_fp8, builtin) for role in roles
     ]
-    frozen = (o for o in offered if o.why and o.why != OF_TRAINERS)
-    free = {offer.traits.group or offer.knob.role for offer in frozen}
+    kept = [o for o in offered if o.why != OF_TRAINERS and device in o.traits.frozen_on]
+    free = {offer.traits.group or offer.knob.role for offer in kept}
     check_allowed(_names(config.trainer), allow, [*sorted(free), "warmup"])
     for offer in offered:
         role, key = offer.knob.role, offer.knob.key
@@ -245,10 +245,14 @@ def check_allowed(
     """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
     for name in allow:
         if name not in names:
-            similar = closest(name, names)
+            groups = {traits.group for traits in TRAITS.values()}
+            elsewhere = name in TRAITS or name in groups
+            similar = "" if elsewhere else closest(name, names)
+            what = "this trainer has " * elsewhere
+            what += "no knob of that group" if name in groups else "no such knob"
             hint = f"; it can free {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no such knob{hint}")
+            raise CannotSearch(f"--allow {name}: {what}{hint}")
 
 
 def warmup_key(trainer: Trainer) -> str:

@@ -224,6 +224,12 @@ def test_parallel_degrees_keep_the_tokens_of_a_step():
         (("tp",), True, "--allow tp: fp8tune's own trial cannot run it"),
         (("precison",), True, "did you mean `precision`?"),
         (("data",), False, "it can free compile, fp8, kernels, parallel, warmup"),
+        (
+            ("fp8", "sharding"),
+            False,
+            "--allow sharding: this trainer has no knob of that group; "
+            "it can free compile, fp8, kernels, parallel, warmup",
+        ),
     ],
 )
 def test_what_cannot_be_allowed(allow, builtin, said):
