@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -40,7 +41,9 @@ def without_unwritable(plan: Plan) -> Plan:
 
     at = [places[key] for key in why if key in places]
     base = plan.baseline
-    only = [p for p in space.only if all(p[place] == base[place] for place in at)]
+    sizes = (range(len(knob.values)) for knob in space.knobs)
+    every = space.only or itertools.product(*sizes)
+    only = [p for p in every if all(p[place] == base[place] for place in at)]
     space = Space(map(kept, space.knobs), only or space.only)
     reasons = {
         knob.role or knob.key: why[knob.key] for knob in varied if knob.key in why

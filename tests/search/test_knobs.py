@@ -273,7 +273,10 @@ def test_a_knob_may_be_of_one_command():
         named = f"prime_rl==0.8.1.dev67.{command}"
         config = read_config("a.toml", text.encode(), Target("h100", 8), named)
         roles[command] = [o.knob.role for o in offers(config, (), "cuda")]
-    assert roles == {"sft": ["micro_batch", "ac", "reshard"], "rl": []}
+    assert roles == {
+        "sft": ["micro_batch", "ac", "precision", "reshard"],
+        "rl": [],
+    }
 
 
 def test_automodel_is_compiled_by_the_key_that_its_strategy_reads():

@@ -6,6 +6,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
+from fp8tune.search.linting import check_tuned
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.job_files import write_job
@@ -130,6 +131,8 @@ def test_a_knob_that_another_key_sets_is_kept(
     said = {offer.knob.role: offer.why for offer in plan.offers}
     assert (free, plan.kept) == (varied, kept)
     assert said.items() >= kept.items()
+    twin = plan.space.in_bf16(plan.baseline)
+    assert (twin is None) == (path != "a.sh")
     if path == "b.yaml":
         assert {
             said[role] for role in ("precision", "te_recipe", "fp8_parameters")
@@ -157,6 +160,43 @@ def test_knobs_of_fp8_are_tried_where_only_the_search_turns_fp8_on(path, text, k
         assert not plan.space.knob(role).frozen
     in_fp8 = [p for p in plan.space.only if plan.space.value(p, "precision") == "fp8"]
     assert len({plan.space.value(point, knobs[0]) for point in in_fp8}) == 3
+
+
+@each(
+    ("path", "text", "key", "value", "freed"),
+    [
+        (
+            "launch.yaml",
+            LAUNCH.replace(", fsdp_activation_checkpointing: true", ""),
+            "fsdp_config.fsdp_reshard_after_forward",
+            False,
+            "sharding",
+        ),
+        ("a.yaml", f"{AXOLOTL}fp8: true\n", "fp8_all_gather", True, "fp8"),
+        (
+            "a.toml",
+            'max_steps = 9\n[model]\nname = "Qwen/Qwen3-8B"\n'
+            "[data]\nbatch_size = 64\nseq_len = 8192\n",
+            "precision",
+            "fp8",
+            "fp8",
+        ),
+    ],
+)
+def test_a_knob_of_some_trainers_is_written_and_lints_clean(
+    tmp_path, monkeypatch, path, text, key, value, freed
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.yaml").write_text(TRAINING)
+    config = config_of(path, text, *["sft.yaml"] * (path == "launch.yaml"))
+    plan = planned(config, freed)
+    (knob,) = (k for k in plan.space.knobs if k.key == key)
+    assert not knob.frozen
+    assert len(knob.values) == 2
+    keys = config.job.keys_for({key: value})
+    _, after = write_job(config, [Choice(*each) for each in keys.items()])
+    assert after.job[key] == value
+    check_tuned(config, after)
 
 
 def test_fp8_of_transformer_engine_has_its_own_recipes():
