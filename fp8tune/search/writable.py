@@ -42,8 +42,8 @@ def without_unwritable(plan: Plan) -> Plan:
     at = [places[key] for key in why if key in places]
     base = plan.baseline
     sizes = (range(len(knob.values)) for knob in space.knobs)
-    every = space.only or itertools.product(*sizes)
-    only = [p for p in every if all(p[place] == base[place] for place in at)]
+    points = space.only or itertools.product(*sizes)
+    only = [p for p in points if all(p[place] == base[place] for place in at)]
     space = Space(map(kept, space.knobs), only or space.only)
     reasons = {
         knob.role or knob.key: why[knob.key] for knob in varied if knob.key in why
