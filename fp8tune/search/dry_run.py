@@ -348,7 +348,7 @@ def _kept(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         if why.startswith("it changes"):
             why += f"; --allow {offer.traits.group or role}"
         elif not why and len(offer.knob.values) < 2:
-            why = why_single(plan.config, role)
+            why = why_single(role)
         if why:
             if not offer.knob.values:
                 why = why_unknown(role, plan.config) or why
