@@ -37,7 +37,7 @@ from fp8tune.search.recorded import plan_replay
 from fp8tune.search.writable import check_varied
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.space import Knob, Point, shown
-from fp8tune.words import counted, wrapped
+from fp8tune.words import counted, plain, wrapped
 
 WIDTH = 80
 MOST_VALUES = 8
@@ -327,7 +327,7 @@ def text(found: DryRun) -> Iterator[str]:
 
 
 def _folded(line: str, indent: str = "  ") -> Iterator[str]:
-    first, *rest = wrapped(line, WIDTH - len(indent) - 2)
+    first, *rest = wrapped(plain(line), WIDTH - len(indent) - 2)
     yield f"{indent}{first}"
     yield from (f"{indent}  {more}" for more in rest)
 

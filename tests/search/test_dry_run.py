@@ -9,6 +9,7 @@ import pytest
 from fp8tune.runners.trainer import inside
 from tests.each import each
 from tests.search.test_knobs import FORGE, TITAN
+from tests.search.test_written_formats import AXOLOTL
 
 LAUNCH = 'distributed_type: "NO"\nmixed_precision: bf16\nnum_processes: 1\n'
 SFT = """\
@@ -47,6 +48,15 @@ def test_what_is_varied_and_kept_is_said(titan, fp8tune):
     assert any("--allow fp8" in line for line in lines)
     assert "  your config: peak" in ran.out
     assert max(map(len, lines)) <= 80
+
+
+def test_nothing_of_a_config_acts_on_a_terminal(tmp_path, monkeypatch, fp8tune):
+    monkeypatch.chdir(tmp_path)
+    text = f'{AXOLOTL}optimizer: "evil\\e[2J\\u202e\\n"\n'
+    (tmp_path / "a.yaml").write_text(text)
+    shown = fp8tune("search", "a.yaml", "--dry-run").out.replace("\n", "")
+    assert r"(optimizer: evil\u001b[2J\u202e\u000a, " in shown
+    assert shown.isprintable()
 
 
 def test_it_is_json_too(titan, fp8tune):

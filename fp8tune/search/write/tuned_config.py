@@ -38,6 +38,7 @@ from fp8tune.search.write.job_files import (
 )
 from fp8tune.search.write.writeback import MARK
 from fp8tune.studies import JOURNAL
+from fp8tune.words import write_patch
 
 EVIDENCE = (JOURNAL, EXPORT, LOCK)
 """Files of a study's folder that no output may replace."""
@@ -246,7 +247,8 @@ def write_tuned(
     messages += _findings(config, after, files, names)
     if diff_to:
         for file in files:
-            diff_to.write(unified_diff(file.path, _before(config, file), file.after))
+            patch = unified_diff(file.path, _before(config, file), file.after)
+            write_patch(patch, diff_to)
         return Written("", tuple(messages), texts)
     written: list[str] = []
     for file in reversed(files):  # the one that names the others comes last
