@@ -118,8 +118,6 @@ def look_ahead(options: SearchOptions) -> DryRun:
         try:
             recipe = check_start(options, config)
             check_varied(plan)
-            check_outputs(options)
-            check_files(options, plan)
             command = _words(options, config, recipe) if recipe else BUILTIN
             notes += [world_size_note(config)] * bool(config.job.target.world_size)
         except CannotSearch as error:
@@ -129,7 +127,18 @@ def look_ahead(options: SearchOptions) -> DryRun:
                 check_installed(options, config)
             except CannotSearch as error:
                 notes.append(f"not on this machine yet: {error}")
+        refused = refused or _unwritable(options, plan)
         return _found(options, plan, refused, command, notes)
+
+
+def _unwritable(options: SearchOptions, plan: Plan) -> str:
+    """Return why the answer of a search could not be written, ``""`` if it could."""
+    try:
+        check_outputs(options)
+        check_files(options, plan)
+    except CannotSearch as error:
+        return str(error)
+    return ""
 
 
 def _replay(options: SearchOptions) -> DryRun:
@@ -146,8 +155,9 @@ def _replay(options: SearchOptions) -> DryRun:
         if offer.knob.key not in varied
     ]
     notes = [f"a replay of {counted(len(replay.speeds), 'record')} runs no trial"]
+    refused = _unwritable(options, plan)
     plan = plan._replace(offers=tuple(offers))
-    return _found(options, plan, "", (), [*notes, *replay.notes])
+    return _found(options, plan, refused, (), [*notes, *replay.notes])
 
 
 def _why_kept(plan: Plan, knob: Knob) -> str:
