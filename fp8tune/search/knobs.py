@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 from fp8tune.conditions import ExpressionError
 from fp8tune.conditions.expression import Expression, compile_expression
 from fp8tune.config.reader import Config
+from fp8tune.estimate.whole import why_unknown
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.formats.values import same
 from fp8tune.job import DEGREES, Job, Unknown
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.search import CannotSearch
@@ -101,9 +103,9 @@ def _offer(
     try:
         values = _values(config, job, role, no_fp8, freed=freed)
     except Unknown as missing:
-        why = f"{missing} is not known"
-        if str(missing) == "world_size":
-            why = "the number of GPUs is not known: --world-size N"
+        gpus = "the number of GPUs is not known: --world-size N"
+        fact = gpus if str(missing) == "world_size" else f"{missing} is not known"
+        why = why_unknown(role, config) or fact
     needs = config.trainer.knobs[role].needs
     try:
         _condition(config, needs)
@@ -359,6 +361,17 @@ def _points(config: Config, kept: Sequence[Offer]) -> Iterator[Point]:
 def own_value(config: Config, knob: Knob) -> Any:
     """Return the config's value of a knob; that of FP8 knobs is their first."""
     return knob.values[0] if knob.traits.of_fp8 else config.own(knob.key)
+
+
+def keys_written(config: Config, knob: Knob) -> set[str]:
+    """Return the config keys that other values of a knob change."""
+    found: set[str] = set()
+    given = config.job.given
+    for value in knob.values:
+        with suppress(Unknown):
+            keys = config.job.keys_for({knob.key: value})
+            found |= {key for key in keys if not same(given.get(key), keys[key])}
+    return found
 
 
 def _condition(config: Config, needs: str) -> Expression | None:
