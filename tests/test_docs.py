@@ -136,6 +136,15 @@ def test_links_between_generated_pages_have_a_target(pages):
     assert links - targets == set()
 
 
+def test_recorded_results_are_linked_where_the_repository_has_them():
+    """The site has a folder of them, which conf.py puts into the links."""
+    written = [ROOT / "docs/index.md", *(ROOT / "docs").glob("guides/*.md")]
+    for page in written:
+        assert not re.findall(r"\]\([^)]*evidence/[^)]*", page.read_text()), page
+        for link in re.findall(r"\]\(([^)#]*results/\w+\.md)", page.read_text()):
+            assert (page.parent / link).is_file(), (page, link)
+
+
 def test_every_recorded_result_has_a_page(pages):
     results = {path.stem for path in (ROOT / "benchmarks/results").glob("*.md")}
     assert results == {

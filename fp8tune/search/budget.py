@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fp8tune.search import CannotSearch
 from fp8tune.search.history import History
+from fp8tune.trials.record import BROKEN
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
@@ -196,6 +197,11 @@ def time_to_model(trials: Iterable[Trial]) -> float:
 
 
 def never_begins(trials: Sequence[Trial]) -> bool:
-    """Return whether the last trials show that none starts, as on a broken GPU."""
+    """Return whether the last trials show that none starts, as on a broken GPU.
+
+    One suffices where what is missing does not come by itself.
+    """
+    if trials and all(trial.record.error in BROKEN for trial in trials):
+        return True
     last = [trial.record.never_began for trial in trials[-TRIES:]]
     return len(last) == TRIES and all(last)

@@ -45,12 +45,14 @@ OUTCOMES: Mapping[str, TrialOutcome] = {
     "shared": TrialOutcome(
         "was not alone on the GPU", retry_once=True, has_losses=True
     ),
-    "user": TrialOutcome("the config's own code failed", unfit=True),
+    "user": TrialOutcome("ended with an error", unfit=True),
 }
 """How a trial can end."""
 BEFORE_BUILD = ("start", "import", "ranks", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
+BROKEN = ("not-downloaded", "torchvision-of-another-torch")
+"""Errors of a machine that stay until somebody repairs it, whatever the setting is."""
 FULL = 0.92
 """Share of the GPU's memory that may be reserved: beyond it fragmentation, another
 batch or an evaluation ends a long run."""

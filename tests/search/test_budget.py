@@ -255,3 +255,13 @@ def test_where_a_package_is_missing_no_other_setting_is_tried():
         ("search", ran(point, outcome="launch", **late)) for point in (GIVEN, BEST)
     ]
     assert [never_begins(trials(*tried * times)) for times in (1, 2)] == [False, True]
+
+
+def test_where_nothing_is_downloaded_no_second_trial_is_tried():
+    """One trial of the config says it; a kernel that one setting needs does not."""
+    lacks = ran(GIVEN, outcome="user", stage_reached="build", error="not-downloaded")
+    other = ran(BEST, outcome="user", stage_reached="build", error="not-downloaded")
+    assert never_begins(trials(("baseline", lacks)))
+    assert not never_begins(trials(("baseline", ran(GIVEN)), ("search", other)))
+    bug = ran(GIVEN, outcome="user", stage_reached="build", error="unknown-exception")
+    assert not never_begins(trials(("baseline", bug)))

@@ -153,6 +153,42 @@ def test_yaml(replay, tmp_path):
     assert (again.code, tuned(tmp_path)) == (0, {"a.tuned.yaml": changed})
 
 
+FACTORY = """\
+# fp8tune: world-size=8
+model_name_or_path: meta-llama/Llama-3.2-1B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: x
+template: llama3
+cutoff_len: 4096
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+bf16: true
+"""
+
+
+@each(
+    ("text", "batch", "length", "packs"),
+    [
+        (AXOLOTL, "micro_batch_size", "sequence_len", "sample_packing"),
+        (FACTORY, "per_device_train_batch_size", "cutoff_len", "neat_packing"),
+    ],
+)
+def test_a_length_that_samples_need_not_have_is_said(
+    replay, tmp_path, text, batch, length, packs
+):
+    """Their tokens are counted by it; with packing each step has them."""
+    said = f"each sample counts as 4,096 tokens ({length}): where samples are shorter"
+    done = replay({"a.yaml": text}, batch)
+    assert said in done.out
+    assert said in (tmp_path / "a.tuned.yaml").read_text()
+    done = replay({"b.yaml": f"{text}{packs}: true\n"}, batch)
+    assert done.code == 0
+    assert "each sample counts" not in done.out
+    assert "each sample counts" not in (tmp_path / "b.tuned.yaml").read_text()
+
+
 def test_json_has_its_reasons_beside_it(replay, tmp_path):
     for _ in range(2):
         done = replay({"a.json": DEEPSPEED}, "train_micro_batch_size_per_gpu")

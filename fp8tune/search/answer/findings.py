@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.job import Job
 from fp8tune.search.answer.answer import (
     LARGER_BUDGET,
     Answer,
@@ -354,6 +355,7 @@ def config_findings(outcome: Answer, plan: Plan) -> Iterator[Finding]:
         if same and outcome.baseline_outcome == "nan":
             yield Finding("may-end-in-nan")
         yield from _other_tokens(plan, space.values(chosen))
+        yield from _samples(plan.config.job)
         yield from _kept_fp8(plan, chosen)
     yield from _learning(outcome, plan)
 
@@ -378,6 +380,13 @@ def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
                 facts = {"before": before, "after": after, "unit": unit}
                 yield Finding("other-tokens-per-step", facts)
             return
+
+
+def _samples(job: Job) -> Iterator[Finding]:
+    """Yield how samples are counted where a batch may have fewer tokens."""
+    if job.find("samples_may_be_shorter") and (tokens := job.find("seq_len")):
+        facts = {"key": job.key("seq_len"), "tokens": tokens}
+        yield Finding("samples-may-be-shorter", facts)
 
 
 def _learning(outcome: Answer, plan: Plan) -> Iterator[Finding]:

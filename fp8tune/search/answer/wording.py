@@ -418,6 +418,11 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     ),
     "extrapolated": _extrapolated,
     "synthetic-data": "trained on synthetic data, not on yours",
+    "samples-may-be-shorter": lambda facts: (
+        f"each sample counts as {facts['tokens']:,} tokens ({facts['key']}): where "
+        "samples are shorter, tokens/s are an upper bound, and batches of longer "
+        "samples than the trials had need more memory"
+    ),
     "allocator": lambda facts: (
         f"measured with {facts['setting']}: set it for the run too"
     ),

@@ -69,6 +69,7 @@ def summary(
         (*messages(findings, *first), *messages(findings, "other-objective")),
         [f"next: {command}" for command in commands],
         (*_memory(outcome), *messages(findings, "runner-up")),
+        messages(findings, "samples-may-be-shorter"),
         messages(fp8, *FP8, "fp8-inconclusive"),
         _learning(plan, outcome),
         _environment(outcome),

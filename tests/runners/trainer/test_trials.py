@@ -117,6 +117,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_started(runner):
         ("does_not_compile", "compile", "first_step", "torch.compile"),
         ("cannot_import", "launch", "start", "no_such_package"),
         ("has_a_bug", "user", "first_step", "KeyError"),
+        ("has_no_model", "user", "first_step", "type `hf download NAME` once before"),
         ("disk_is_full", "launch", "first_step", "disk"),
         ("crashes", "launch", "first_step", "SIGSEGV"),
         ("prints_no_text", "launch", "start", "no text"),

@@ -132,6 +132,21 @@ def cannot_import():
     import no_such_package  # noqa: F401
 
 
+def has_no_model():
+    """In the words of huggingface_hub 1.33 and transformers 5.16."""
+    begin()
+    print(
+        "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested "
+        "files in the disk cache and outgoing traffic has been disabled. To enable "
+        "hf.co look-ups and downloads online, set 'local_files_only' to False.\n"
+        "The above exception was the direct cause of the following exception:\n"
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, "
+        "and couldn't find them in the cached files.",
+        file=sys.stderr,
+    )
+    sys.exit(1)
+
+
 def has_a_bug():
     begin()
     {}["dim"]
