@@ -104,6 +104,7 @@ def test_a_knob_has_the_key_and_the_file_that_another_value_changes(project, fp8
         "compile": ("training.torch_compile", "c/sft.yaml", "numerics"),
         "precision": ("mixed_precision", "c/launch.yaml", "numerics"),
         "optimizer_kernel": ("training.optim", "c/sft.yaml", "numerics"),
+        "reshard": ("fsdp_config.fsdp_reshard_after_forward", "c/launch.yaml", "speed"),
         "warmup": ("training.warmup_steps", "c/sft.yaml", "numerics"),
     }
 
