@@ -366,11 +366,12 @@ def own_value(config: Config, knob: Knob) -> Any:
 def keys_written(config: Config, knob: Knob) -> set[str]:
     """Return the config keys that other values of a knob change."""
     found: set[str] = set()
-    given = config.job.given
-    for value in knob.values:
+    job = config.job
+    own = job.find(knob.role or knob.key)
+    for value in (value for value in knob.values if value != own):
         with suppress(Unknown):
-            keys = config.job.keys_for({knob.key: value})
-            found |= {key for key in keys if not same(given.get(key), keys[key])}
+            keys = job.keys_for({knob.key: value})
+            found |= {key for key in keys if not same(job.find(key), keys[key])}
     return found
 
 

@@ -56,7 +56,7 @@ def check_studies(folder: str) -> None:
     place = os.path.abspath(folder)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
-    check_place(os.path.join(place, JOURNAL), "; --studies DIR uses another folder")
+    _check_permission(folder, place, "; --studies DIR uses another folder")
 
 
 def check_files(options: SearchOptions, plan: Plan) -> None:
@@ -97,6 +97,10 @@ def check_place(path: str, instead: str = "") -> None:
         raise CannotSearch(f"{path}: Is a directory")
     if not os.path.isdir(folder):
         raise CannotSearch(f"{path}: no folder {folder}")
+    _check_permission(path, folder, instead)
+
+
+def _check_permission(path: str, folder: str, instead: str) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CannotSearch(f"{path}: no permission to write in {folder}{instead}")
 
