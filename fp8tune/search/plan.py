@@ -254,6 +254,21 @@ def plan_for_trials(
     return Plan(config, space, baseline, tuple(filter(None, notes)), offered)
 
 
+def without_idle(plan: Plan) -> Plan:
+    """Return the plan with knobs kept that have the config's value in every setting."""
+    points = plan.space.points(plan.baseline)
+    pairs = zip(plan.space.knobs, zip(*points, strict=True), strict=False)
+    idle = {knob.key for knob, column in pairs if len(set(column)) < 2}
+    why = "no setting can have another value"
+    offers = (
+        offer._replace(why=why, knob=offer.knob._replace(frozen=True))
+        if offer.knob.key in idle and not offer.why and len(offer.knob.values) > 1
+        else offer
+        for offer in plan.offers
+    )
+    return plan._replace(offers=tuple(offers))
+
+
 def _why_not_varied(config: Config, role: str) -> str:
     """Return why a field that follows from keys is no knob; ``""`` for a constant."""
     source = config.job.words.computed.get(role)

@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import check_tuned
-from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.plan import plan_for_trials, read_config, without_idle
 from fp8tune.search.writable import check_varied, without_unwritable
 from fp8tune.search.write.job_files import write_job
 from fp8tune.search.write.writeback import Choice
@@ -215,6 +215,17 @@ def test_fp8_of_transformer_engine_has_its_own_recipes():
         **size,
         "model.backend.te_fp8.recipe": "current",
     }
+
+
+def test_a_knob_is_kept_whose_other_values_need_one_that_cannot_be_written():
+    text = MEGATRON.replace("--fp8-format hybrid", "").replace(
+        "transformer_engine", "local"
+    )
+    plan = without_idle(planned(config_of("a.sh", text), "fp8"))
+    said = {offer.knob.role: offer.why for offer in plan.offers}
+    assert said["precision"] == said["te_recipe"] == told("transformer_impl")
+    assert said["fp8_parameters"] == "no setting can have another value"
+    assert said["micro_batch"] == ""
 
 
 def test_nothing_left_to_vary_is_refused():
