@@ -32,9 +32,9 @@ def rewritten(document: ConfigDocument, keys: Mapping[str, Any]) -> str:
     try:
         return apply(document.text, document.set_values(values))
     except CannotEdit:
-        for place, value in values.items():
-            with _naming(".".join(map(str, place))):
-                list(document.set_values({place: value}))
+        for path, value in values.items():
+            with _naming(".".join(map(str, path))):
+                list(document.set_values({path: value}))
         raise
 
 
